@@ -17,8 +17,10 @@ import warnings
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from waiting import wait_until
 
@@ -48,6 +50,15 @@ def url_for(path: Path | str, **parameters: str) -> str:
     url = server()
     more = "".join(f"&{name}={value}" for name, value in parameters.items())
     return f"{url}{'&' if '?' in url else '?'}schema={schema}{more}"
+
+
+def user(connection: psycopg.Connection[Any], name: str) -> str:
+    """The name of a user that may log in, and nothing else; made once per server and process."""
+    name = f"{name}_{os.getpid()}"
+    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
+    if found is None:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+    return name
 
 
 class OwnServer:

@@ -702,6 +702,7 @@ USES = {
     "forget": ["-k", "ada", "--yes"],
     "scrub": [],
     "shrink": [],
+    "upgrade": [],
     "receipts": [],
 }
 MAKE = {"add", "set", "run", "chat", "import", "restore", "demo"}

@@ -169,7 +169,7 @@ def test_many_processes_may_make_it_at_once(url):
 
 def test_a_newer_schema_is_refused(url, raw):
     PostgresStore.open(url).close()
-    raw.execute(f"UPDATE {schema_of(url)}.ledger SET schema = 99")  # noqa: S608 - ours
+    raw.execute(f"UPDATE {schema_of(url)}.ledger SET schema = 99, least = 99")  # noqa: S608 - ours
     with pytest.raises(StoreTooNew):
         PostgresStore.open(url)
 

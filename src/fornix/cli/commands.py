@@ -68,6 +68,7 @@ COMMANDS = (
     Listed("stats", "listing", "Show the size of the memory and the work that is pending."),
     Listed("tree", "exact_memory", "Show the exact memory of a key, or a part of it."),
     Listed("undo", "compaction", "Undo a compaction."),
+    Listed("upgrade", "maintenance", "Bring the memory to the schema that this fornix needs."),
     Listed("version", "listing", "Show the versions of fornix and its dependencies."),
 )
 """Every command. A test holds each line of help against that of the command itself."""

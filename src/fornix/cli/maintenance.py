@@ -323,6 +323,21 @@ def shrink_command(session: Session) -> None:
     session.done(says, {"freed": freed, "file_bytes": left})
 
 
+@options.command("upgrade")
+def upgrade_command(session: Session) -> None:
+    """Bring the memory to the schema that this fornix needs.
+
+    Opening a memory to write does the same. On PostgreSQL only the user that owns the tables may:
+    others are refused until it has run this. Older programs go on working where the change lets
+    them. With --json: {"schema": …}.
+
+    Example: fornix upgrade
+    """
+    with session.open() as memory:
+        schema = memory.stats().store.details.get("schema")
+    session.done(f"the memory has schema {schema}", {"schema": schema})
+
+
 @options.command("backup")
 @click.argument("target", type=options.FileName())
 def backup_command(session: Session, *, target: str) -> None:

@@ -63,6 +63,7 @@
     │   ├── NotAStore                      the file is something else
     │   ├── StoreDamaged                   the store's file does not hold what was written
     │   ├── StoreTooNew                    the file was written by a newer fornix
+    │   ├── StoreTooOld                    the tables are of an older fornix, and not yet migrated
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
     │   └── EmbedderMissing                there is none, or its package is not installed
@@ -634,6 +635,17 @@ class StoreTooNew(Unusable):
         self.path, self.found, self.known = path, found, known
         super().__init__(
             f"{path} has schema {found}, this fornix knows up to {known}; upgrade fornix to open it"
+        )
+
+
+class StoreTooOld(Unusable):
+    """The tables of a server are of an older fornix, and only their owner may migrate them."""
+
+    def __init__(self, location: str, *, found: int, needed: int, owner: str) -> None:
+        self.location, self.found, self.needed, self.owner = location, found, needed, owner
+        super().__init__(
+            f"{location} has schema {found}, this fornix needs {needed}; have {owner!r}, who owns "
+            "the tables, run: fornix upgrade"
         )
 
 

@@ -201,7 +201,7 @@ def is_lost(error: BaseException) -> bool:
 
 _MEANINGS: list[tuple[tuple[type[Exception], ...], type[FornixError], str]] = [
     (
-        (errors.LockNotAvailable, errors.QueryCanceled),
+        (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected),
         StoreBusy,
         "another host has been writing for too long; try again, or raise wait_s",
     ),
@@ -226,7 +226,10 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[FornixError], str]] = [
         "a value is over a limit of PostgreSQL; store it in parts",
     ),
     (
-        (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName),
+        (
+            *(errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction),
+            errors.InvalidSchemaName,
+        ),
         Unusable,
         "its tables were dropped or changed while it was open; open it again",
     ),

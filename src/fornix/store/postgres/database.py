@@ -36,6 +36,7 @@ from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.dialect import adapt
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
+from fornix.store.postgres.schema import check_least
 from fornix.store.sql.apply import Transaction, WriterCache
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.database import TRIES, SqlDatabase, explaining
@@ -58,7 +59,8 @@ POLL_S = 0.02
 """Pause between two such questions."""
 
 _LOCK = """
-    SELECT version, structure, number, time, pg_current_xact_id()::text FROM ledger FOR UPDATE
+    SELECT version, structure, number, time, schema, least, pg_current_xact_id()::text
+    FROM ledger FOR UPDATE
 """
 
 _NUMBER = """
@@ -224,7 +226,8 @@ class PostgresDatabase(SqlDatabase):
         db.execute(f"SET LOCAL lock_timeout = {max(1, round(self._wait_s * 1000))}")
         db.execute(f"SET LOCAL idle_in_transaction_session_timeout = {round(IDLE_S * 1000)}")
         db.execute("SET LOCAL synchronous_commit = off")
-        version, structure, number, time, transaction = db.execute(_LOCK).get
+        version, structure, number, time, *schemas, transaction = db.execute(_LOCK).get
+        check_least(self._place, *schemas)
         if version != seen.version:
             same = structure == seen.structure
             self._cache = self._cache.rebuilt() if same else WriterCache()

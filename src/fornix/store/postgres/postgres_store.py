@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import replace
-from importlib import resources
 from typing import Any, Literal, Self
 
 import psycopg
 
-from fornix.errors import NotAStore, StoreTooNew, Unusable
+from fornix.errors import Unusable
 from fornix.store import SHRUNK_AT_ONCE, StoredOutput, StoreStats
-from fornix.store.postgres import vacuuming
-from fornix.store.postgres.connection import PostgresConnection
+from fornix.store.postgres import schema, vacuuming
 from fornix.store.postgres.database import FLUSH, PostgresDatabase
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.sql import erased_runs, figures, receipts, retention
@@ -22,14 +18,6 @@ from fornix.store.sql.database import explaining, reads
 from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SqlReads
 from fornix.store.sql.writes import SqlWrites
-
-SCHEMA = 1
-"""The newest schema this code knows."""
-
-_THERE = """
-    SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space
-        ON space.oid = relnamespace WHERE nspname = ? AND relname = 'ledger')
-"""
 
 _SIZE = """
     SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_catalog.pg_class
@@ -54,7 +42,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
     ) -> Self:
-        """Open the store at *url*; make its tables if they are not there and may be made.
+        """Open the store at *url*; make its tables, or migrate them, where that is needed.
 
         Args:
             durability: "full": a commit that returned survives whatever the server survives.
@@ -65,6 +53,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             InvalidInput: The URL cannot be read.
             NotAStore: There are no tables of fornix, and it is to be opened read-only.
             StoreTooNew: A newer fornix made them.
+            StoreTooOld: An older fornix made them, and this user or handle may not migrate them.
             Unavailable: The server cannot be reached.
         """
         store = cls(
@@ -81,16 +70,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     def _start(self) -> None:
         self._connect()
         with self._lend() as db:
-            there = first(db, _THERE, self._place.schema)
-            if there:
-                self._check(db)
-            elif self._read_only:
-                raise NotAStore(
-                    self.location,
-                    f"has no schema {self._place.schema!r} of fornix; open it writable once",
-                )
-            else:
-                self._create(db)
+            schema.prepare(db, self._place, read_only=self._read_only, wait_s=self._wait_s)
 
     def _connect(self) -> None:
         """Make the first connection here, so that its error says what is wrong."""
@@ -99,32 +79,6 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         except psycopg.ProgrammingError as error:
             raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
         self._pool.open()
-
-    def _check(self, db: PostgresConnection) -> None:
-        found = first(db, "SELECT schema FROM ledger")
-        if found is None or found > SCHEMA:
-            raise StoreTooNew(self.location, found=found or 0, known=SCHEMA)
-
-    def _create(self, db: PostgresConnection) -> None:
-        """Make the tables in one transaction, unless another host just did."""
-        schema = self._place.schema
-        text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
-        db.execute("BEGIN")
-        try:
-            db.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"fornix {schema}",)
-            )
-            if not first(db, _THERE, schema):
-                db.script(re.sub(r"\bfornix(?=[.;])", schema, text))
-                db.execute("INSERT INTO ledger (version, schema) VALUES (0, ?)", (SCHEMA,))
-                db.execute(
-                    "INSERT INTO note (name, text) VALUES ('salt', ?)", (os.urandom(16).hex(),)
-                )
-        except BaseException:
-            db.roll_back("ROLLBACK")
-            raise
-        db.execute("COMMIT")
-        db.settle()
 
     # --- what is this engine's own -------------------------------------------------------------
 

@@ -40,7 +40,8 @@ CREATE TABLE fornix.ledger (   -- one row, which every transaction that writes l
     time bigint NOT NULL DEFAULT 0,
     structure bigint NOT NULL DEFAULT 0,   -- changes of what hosts remember: the numbers of keys
                                            -- and sets, their definitions, notes
-    schema integer NOT NULL    -- the number of this schema
+    schema integer NOT NULL,   -- the number of this schema
+    least integer NOT NULL     -- the least one that a program must know to work with it
 );
 
 CREATE FUNCTION fornix.structure_changed() RETURNS trigger LANGUAGE plpgsql AS $$
