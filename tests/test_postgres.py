@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
 import re
 import sys
 import threading
+from datetime import UTC, datetime
 from types import ModuleType
+from typing import Any
 
 import psycopg
 import pytest
@@ -29,6 +32,7 @@ from fornix.errors import (
     Unavailable,
 )
 from fornix.store.postgres import PostgresStore
+from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.dialect import original, storable, translated
 from fornix.store.postgres.location import ServerLocation
 from fornix.testing import ADA, NOTES, NOW, add, write
@@ -216,6 +220,54 @@ def test_a_broken_connection_is_replaced(tmp_path, raw):
     store.close()
 
 
+@pytest.fixture
+def trips(monkeypatch):
+    """What a call sends to the server, and waits for: a list of how many statements each time."""
+    sent: list[int] = []
+    send, query_all = PostgresConnection._send, PostgresConnection.query_all
+
+    def counted(self):
+        sent.append(len(self._waiting))
+        return send(self)
+
+    def all_counted(self, *queries):
+        sent.append(len(queries))
+        return query_all(self, *queries)
+
+    monkeypatch.setattr(PostgresConnection, "_send", counted)
+    monkeypatch.setattr(PostgresConnection, "query_all", all_counted)
+    return sent
+
+
+def test_a_search_within_a_key_takes_two_round_trips_at_most(url, trips):
+    """Of a new process, after another host wrote, and after nobody did."""
+    with (
+        Memory.open(url, embedder="static") as here,
+        Memory.open(url, embedder="static") as there,
+    ):
+        for number in range(50):
+            here.key("ada").add(f"Note {number} is about tea and chess.")
+        for memory in (there, there, here, there):
+            trips.clear()
+            assert memory.key("ada").search("Which notes are about chess?")
+            assert len(trips) <= 2
+            here.key("ada").add("One more note, about chess.")
+            there.key("bob").add("Bob plays chess too.")
+
+
+def test_an_add_takes_two_round_trips_beside_the_commits_of_others(url, trips):
+    with (
+        Memory.open(url, embedder="static") as here,
+        Memory.open(url, embedder="static") as there,
+    ):
+        for number in range(3):
+            here.key("ada").add(f"Note {number}.")
+            there.key("bob").add(f"Note {number}.")
+            trips.clear()
+        here.key("ada").add("The last one.")
+        assert len(trips) == 2
+
+
 def test_a_forked_child_is_refused(url):
     """The parent's connections are its own."""
     store = PostgresStore.open(url)
@@ -315,3 +367,58 @@ def test_what_the_url_says_of_the_connection_stands():
     assert "keepalives_idle" not in place.defaults
     assert place.defaults["keepalives_interval"] == 5
     assert place.shown == "postgresql://host/db?keepalives_idle=99&schema=s"
+
+
+def spoken(number: int) -> list[tuple[str, dict[str, Any]]]:
+    """The turns of a made-up conversation, as long as one of LoCoMo: 19 sessions, 590 turns."""
+    dice = random.Random(number)
+    words = [
+        f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "re") for b in ("tas", "vin", "dor", "sel")
+    ]
+    names = [f"Ann{number}", f"Ben{number}"]
+    turns: list[tuple[str, dict[str, Any]]] = []
+    for turn in range(590):
+        text = " ".join(dice.choice([*words, "I", "always", "tea", "chess"]) for _ in range(14))
+        day = datetime(2025, 1, 1 + turn // 31, 9, turn % 31, tzinfo=UTC)
+        speaker = names[turn % 2]
+        session = f"s{turn // 31}"
+        turns.append(
+            (text + dice.choice("?.."), {"speaker": speaker, "session": session, "time": day})
+        )
+    return turns
+
+
+def test_searches_say_the_same_on_every_store(tmp_path):
+    """Hit by hit and score by score, for ten conversations; filters and drafted items too."""
+    today = datetime(2025, 3, 1, tzinfo=UTC)
+    memories = [
+        Memory.open(place, embedder="static", clock=lambda: today)
+        for place in (":memory:", tmp_path / "file", url_for(tmp_path / "server"))
+    ]
+    for number in range(10):
+        turns = spoken(number)
+        for memory in memories:
+            with memory.key(f"conversation {number}").batch() as batch:
+                for place, (text, fields) in enumerate(turns):
+                    batch.add(text, id=f"{number}-{place}", **fields)
+    dice = random.Random(7)
+    for _ in range(60):
+        number = dice.randrange(10)
+        text, fields = dice.choice(spoken(number))
+        part = " ".join(dice.sample(text.split(), 5))
+        query = dice.choice([part, f"What did {fields['speaker']} say about {part}?"])
+        where = dice.choice([None, {"$speaker": fields["speaker"]}])
+        found = [
+            [
+                (hit.item.id, hit.score)
+                for hit in memory.key(f"conversation {number}").search(query, where=where, limit=20)
+            ]
+            for memory in memories
+        ]
+        for other in found[1:]:
+            assert [one for one, _ in other] == [one for one, _ in found[0]]
+            assert [score for _, score in other] == pytest.approx(
+                [score for _, score in found[0]], abs=1e-6
+            )
+    for memory in memories:
+        memory.close()

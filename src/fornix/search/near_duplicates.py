@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fornix.search.index import Index, SetIndex
-from fornix.store import SetRef, Store, StoredItem
+from fornix.store import SearchView, SetRef, Store, StoredItem
 from fornix.values import words
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
@@ -216,7 +216,7 @@ class Alike:
             [number],
             dimensions=self._dimensions,
             work=lambda sets: [find(sets[0], probe) for probe in probes],
-            seq=self._index.seq,
+            view=SearchView(self._index.seq, []),
         )
 
 

@@ -33,7 +33,16 @@ from fornix.search.item_cache import ItemCache
 from fornix.search.ranking import Ranking, Scored
 from fornix.search.relevance import Calibration, calibration_of
 from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals, respelled
-from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
+from fornix.store import (
+    Feature,
+    KnownBefore,
+    Scope,
+    SearchView,
+    SetInfo,
+    SetRef,
+    Store,
+    StoredItem,
+)
 from fornix.store.as_of import EVER, Moment, check_set
 from fornix.store.damage import telling_damage
 from fornix.store.filters import Filter
@@ -196,7 +205,10 @@ class Searcher:
         if type(query) is not str:
             raise InvalidInput(f"a query must be a str, not {shown(query)}")
         checked(query, where="query")
-        seq, infos = self._store.glance(sets)
+        notes = [name for name, _ in self._expects]
+        known = KnownBefore(self._index.seq, self._index.numbers, notes)
+        view = self._store.search_view(sets, known)
+        infos = view.sets
         if isinstance(sets, Scope):
             infos = [info for info in infos if not is_hidden(info.ref)]
         drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
@@ -208,7 +220,7 @@ class Searcher:
         reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
         asked = _SearchRequest(infos, query, options, signals, instants, calibration, reranker)
         if options.at is None:
-            return self._search_now(seq, sets, asked, drafted)
+            return self._search_now(view, sets, asked, drafted)
         for info in infos:
             check_set(self._store, info.ref, options.at)
         commit = options.at.commit
@@ -229,7 +241,7 @@ class Searcher:
 
     def _search_now(
         self,
-        seq: int | None,
+        view: SearchView,
         sets: Sequence[SetRef] | Scope,
         asked: _SearchRequest,
         drafted: Drafted | None,
@@ -240,7 +252,7 @@ class Searcher:
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
-            self._check_embedder()
+            self._check_embedder(view)
             found = [*sets, *own]
             question = self._question(asked, found)
             if not ready and dimensions and question.meaning not in self._vectors:
@@ -249,10 +261,11 @@ class Searcher:
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
-            nonlocal ready, seq
+            nonlocal ready
+            seen: SearchView | None = view
             while True:
-                found = self._index.read(numbers, dimensions=dimensions, work=work, seq=seq)
-                seq = None
+                found = self._index.read(numbers, dimensions=dimensions, work=work, view=seen)
+                seen = None
                 if not isinstance(found, str):
                     return found
                 self._vector(found)
@@ -306,12 +319,13 @@ class Searcher:
                     self._questions[name] = question
         return question
 
-    def _check_embedder(self) -> None:
+    def _check_embedder(self, view: SearchView) -> None:
         """Refuse to compare vectors of two embedders; looked at when anything was committed."""
         seq = self._index.seq
         if seq != self._checked_seq:
             for name, text in self._expects:
-                found = self._store.note(name)
+                known = seq == view.seq and name in view.notes
+                found = view.notes[name] if known else self._store.note(name)
                 if found is not None and found != text:
                     raise EmbedderConflict(name, asked=text, found=found)
             self._checked_seq = seq

@@ -14,6 +14,7 @@ from fornix.store import (
     Definition,
     Feature,
     ItemRecord,
+    KnownBefore,
     Put,
     Replace,
     Retire,
@@ -122,6 +123,30 @@ class FinderLaws(Laws):
         write(store, Retire(NOTES, "49", 1), add("new"))
         found += [f.id for f in reader]
         assert [f for f in found if f not in {"49", "new"}] == [f"{i}" for i in range(49)]
+
+    def test_a_view_says_what_its_parts_say(self, store: Store) -> None:
+        """Whatever it brings along is what `glance`, `changes`, `features` and notes say."""
+        write(store, add("first"), add("j", to=OTHER))
+        store.put_note("about", "it", expected=None)
+        seq = 0
+        for i in range(4):
+            for sets in ([NOTES, OTHER], [OTHER], ADA):
+                known = KnownBefore(seq, {info(store).number} if i else (), ["about", "none"])
+                view = store.search_view(sets, known)
+                assert (view.seq, view.sets) == store.glance(sets)
+                assert view.changes is None or (view.since, view.changes) == (
+                    seq,
+                    store.changes(seq),
+                )
+                for number, brought in view.features.items():
+                    assert brought == list(store.features(number))
+                for each, feature in view.changed.items():
+                    number = next(n.number for n in view.sets if feature in features(store, n.ref))
+                    assert [feature] == store.features_of(number, [each])
+                assert all(store.note(name) == text for name, text in view.notes.items())
+            seq = store.seq() if i else 0
+            write(store, add(f"{i}"), *([add(f"j{i}", to=OTHER)] if i else []))
+            write(store, *([Retire(OTHER, f"j{i}", 1)] if i else []))
 
     def test_a_glance_is_of_now(self, store: Store) -> None:
         """It says what `seq`, `set_info` and `set_infos` say, after each commit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import TypeVar
 from fornix.search.index.segment import Damaged
 from fornix.search.index.set_index import SetIndex
 from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
-from fornix.store import FeatureChange, Finder
+from fornix.store import FeatureChange, Finder, SearchView
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 
 R = TypeVar("R")
+
+NOTHING = SearchView(0, [])
 
 logger = logging.getLogger(__name__)
 
@@ -103,12 +105,19 @@ class Index:
         self._grown = False
 
     @property
+    def numbers(self) -> Container[int]:
+        """Sets that are loaded, or about to be."""
+        return self._entries.keys()
+
+    @property
     def seq(self) -> int:
         """The line of the change log that the last view went up to."""
         return self._seq
 
     @contextmanager
-    def view(self, set_numbers: Sequence[int], *, dimensions: int) -> Generator[list[SetIndex]]:
+    def view(
+        self, set_numbers: Sequence[int], *, dimensions: int, seen: SearchView | None = None
+    ) -> Generator[list[SetIndex]]:
         """Give the sets, in the order asked, with all that was committed before.
 
         They are valid inside the block, and nobody else uses them meanwhile: no second view of
@@ -116,17 +125,18 @@ class Index:
 
         Args:
             dimensions: Of the embedder; 0: there are no vectors.
+            seen: What was read of the sets a moment ago; what it holds is not read again.
 
         Raises:
             Damaged: A sealed file turned out to be damaged while it was read. It is dropped; the
                 next view has the set from the store. `read` repeats the work itself.
         """
-        entries = self._acquire(set_numbers, None)
+        entries, seen = self._acquire(set_numbers, seen)
         try:
             with ExitStack() as held:
                 for number in sorted(entries):
                     held.enter_context(entries[number].lock)
-                sets = {n: self._refreshed(entry, dimensions) for n, entry in entries.items()}
+                sets = {n: self._refreshed(entry, dimensions, seen) for n, entry in entries.items()}
                 try:
                     yield [sets[number] for number in set_numbers]
                 except Damaged as damage:
@@ -143,33 +153,37 @@ class Index:
         *,
         dimensions: int,
         work: Callable[[list[SetIndex]], R],
-        seq: int | None = None,
+        view: SearchView | None = None,
     ) -> R:
         """Return what *work* makes of the sets; see `view`.
 
         Once more from the start if a sealed file turned out to be damaged.
 
         Args:
-            seq: What `Finder.seq` said a moment ago, if that is known.
+            view: What was read of the sets a moment ago; what it holds is not read again.
         """
         try:
             if len(set_numbers) == 1:
-                return self._read_one(set_numbers[0], dimensions, work, seq)
-            with self.view(set_numbers, dimensions=dimensions) as sets:
+                return self._read_one(set_numbers[0], dimensions, work, view)
+            with self.view(set_numbers, dimensions=dimensions, seen=view) as sets:
                 return work(sets)
         except Damaged:
             with self.view(set_numbers, dimensions=dimensions) as sets:
                 return work(sets)
 
     def _read_one(
-        self, number: int, dimensions: int, work: Callable[[list[SetIndex]], R], seq: int | None
+        self,
+        number: int,
+        dimensions: int,
+        work: Callable[[list[SetIndex]], R],
+        seen: SearchView | None,
     ) -> R:
         """Do what `view` does for one set: most searches are of one, and this is much of them."""
-        entries = self._acquire((number,), seq)
+        entries, seen = self._acquire((number,), seen)
         entry = entries[number]
         try:
             with entry.lock:
-                index = self._refreshed(entry, dimensions)
+                index = self._refreshed(entry, dimensions, seen)
                 try:
                     found = work([index])
                 except Damaged as damage:
@@ -227,11 +241,16 @@ class Index:
 
     # --- one use --------------------------------------------------------------------------------
 
-    def _acquire(self, numbers: Sequence[int], seq: int | None) -> dict[int, _CatalogEntry]:
-        """Return the sets' entries, which stay while they are held, told of the latest changes."""
+    def _acquire(
+        self, numbers: Sequence[int], seen: SearchView | None
+    ) -> tuple[dict[int, _CatalogEntry], SearchView | None]:
+        """Return the sets' entries, which stay while they are held, told of the latest changes.
+
+        And what was *seen*, if it says of the sets just what the entries were told; else None.
+        """
         with self._lock:
-            if seq is None or seq != self._seq:
-                self._route()
+            if seen is None or seen.seq != self._seq:
+                self._route(seen)
             entries: dict[int, _CatalogEntry] = {}
             for number in set(numbers):
                 entry = self._entries.get(number)
@@ -240,10 +259,19 @@ class Index:
                 self._entries.move_to_end(number)
                 entry.users += 1
                 entries[number] = entry
-            return entries
+            return entries, seen if seen is not None and seen.seq == self._seq else None
 
-    def _route(self) -> None:
+    def _route(self, seen: SearchView | None) -> None:
         """Tell each loaded set what changed in it since the last time."""
+        if seen is not None and self._seq < seen.seq:
+            if not self._entries:
+                self._seq = seen.seq
+                return
+            if seen.changes is not None and seen.since == self._seq:
+                self._tell(seen.changes)
+                self._seq = seen.seq
+                self._drop_overdue()
+                return
         seq = self._finder.seq()
         if seq == self._seq:
             return
@@ -257,12 +285,15 @@ class Index:
             if not changes:
                 self._forget(seq)
                 return
-            for change in changes:
-                entry = self._entries.get(change.set_number)
-                if entry is not None:
-                    entry.waiting.append(change)
+            self._tell(changes)
             self._seq = changes[-1].seq
             self._drop_overdue()
+
+    def _tell(self, changes: Sequence[FeatureChange]) -> None:
+        for change in changes:
+            entry = self._entries.get(change.set_number)
+            if entry is not None:
+                entry.waiting.append(change)
 
     def _drop_overdue(self) -> None:
         """Drop unused sets that wait for so many changes that loading them costs less."""
@@ -275,7 +306,9 @@ class Index:
         self._entries.clear()
         self._seq = seq
 
-    def _refreshed(self, entry: _CatalogEntry, dimensions: int) -> SetIndex:
+    def _refreshed(
+        self, entry: _CatalogEntry, dimensions: int, seen: SearchView | None
+    ) -> SetIndex:
         """Return the set with all changes it was told of. Its lock is held."""
         waiting: list[FeatureChange] = []
         if entry.waiting:
@@ -285,10 +318,13 @@ class Index:
             return entry.index
         index, entry.index = entry.index, None  # half refreshed it must not stay, whatever fails
         try:
-            if index is None or index.dimensions != dimensions:
+            if index is None and seen is not None and entry.number in seen.features:
+                index = SetIndex.build(seen.features[entry.number], dimensions=dimensions)
+            elif index is None or index.dimensions != dimensions:
                 index = self._load(entry, dimensions)
             elif waiting:
-                apply(waiting, index, self._finder, entry.number)
+                brought = (seen or NOTHING).changed
+                apply(waiting, index, self._finder, entry.number, brought)
                 if self._sealed.change_share(index) > OVERGROWN or _is_hollow(index):
                     index = self._load(entry, dimensions, afresh=True)
         except Outdated:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 from fornix.errors import StoreBusy, StoreFull, StoreReadOnly
@@ -24,8 +25,17 @@ class Outdated(Exception):
     """What changed cannot be taken into the set as it is; it must be read anew."""
 
 
-def apply(changes: Iterable[FeatureChange], index: SetIndex, finder: Finder, number: int) -> None:
+def apply(
+    changes: Iterable[FeatureChange],
+    index: SetIndex,
+    finder: Finder,
+    number: int,
+    known: Mapping[int, Feature] = MappingProxyType({}),
+) -> None:
     """Take *changes* of set *number* into *index*. Those it has already change nothing.
+
+    Args:
+        known: Some of the features that the changes are about, by row.
 
     Raises:
         Outdated: A row came below one that is there, or vectors took the place of others. Some of
@@ -36,13 +46,13 @@ def apply(changes: Iterable[FeatureChange], index: SetIndex, finder: Finder, num
         rows["ended" if change.kind == "removed" else change.kind].add(change.row)
     added, ended = rows["added"], rows["ended"]
     new = {row for row in added - ended if not index.knows(row)}
-    for features in _features(new, finder, number):
+    for features in _features(new, finder, number, known):
         live = sorted((f for f in features if f.ended is None), key=lambda feature: feature.row)
         if live and index.size and live[0].row < int(index.row[-1]):
             raise Outdated
         index.extend(live)
-    known = {row for row in rows["embedded"] - ended - new if index.find(row) is not None}
-    for features in _features(known, finder, number):
+    embedded = {row for row in rows["embedded"] - ended - new if index.find(row) is not None}
+    for features in _features(embedded, finder, number, known):
         for feature in features:
             index.embedded(feature)
             if not index.has_vectors_of(feature):
@@ -51,7 +61,12 @@ def apply(changes: Iterable[FeatureChange], index: SetIndex, finder: Finder, num
         index.end(row)
 
 
-def _features(rows: Iterable[int], finder: Finder, number: int) -> Generator[list[Feature]]:
+def _features(
+    rows: Collection[int], finder: Finder, number: int, known: Mapping[int, Feature]
+) -> Generator[list[Feature]]:
+    if all(row in known for row in rows):
+        yield [known[row] for row in rows]
+        return
     ordered = sorted(rows)
     for start in range(0, len(ordered), FETCHED):
         yield finder.features_of(number, ordered[start : start + FETCHED])

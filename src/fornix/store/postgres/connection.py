@@ -102,6 +102,9 @@ class PostgresConnection:
 
     def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
         """See `Connection.query_all`; statements that give no rows may be among them."""
+        if len(queries) == 1:
+            return [self.execute(*queries[0]).fetchall()]
+        self.finish()
         cursors: list[psycopg.Cursor[TupleRow]] = []
         with self._connection.pipeline():
             for sql, bindings in queries:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import psycopg
 
 from fornix.errors import Unusable
-from fornix.store import SHRUNK_AT_ONCE, StoredOutput, StoreStats
+from fornix.store import (
+    SHRUNK_AT_ONCE,
+    KnownBefore,
+    Scope,
+    SearchView,
+    SetRef,
+    StoredOutput,
+    StoreStats,
+)
 from fornix.store.postgres import schema, vacuuming
 from fornix.store.postgres.database import FLUSH, PostgresDatabase
 from fornix.store.postgres.location import ServerLocation
+from fornix.store.postgres.search_views import LastView, read_view
 from fornix.store.sql import erased_runs, figures, receipts, retention
 from fornix.store.sql.connection import Connection, first, query
 from fornix.store.sql.database import explaining, reads
 from fornix.store.sql.lanes import SqlLanes
-from fornix.store.sql.reads import SqlReads
+from fornix.store.sql.reads import SNAPSHOTS, SqlReads
 from fornix.store.sql.writes import SqlWrites
 
 _SIZE = """
@@ -32,6 +42,8 @@ _KEYS = """
 
 class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     """See `fornix.store.Store`; opened by `PostgresStore.open`."""
+
+    _last_view: LastView | None = None
 
     @classmethod
     def open(
@@ -81,6 +93,18 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         self._pool.open()
 
     # --- what is this engine's own -------------------------------------------------------------
+
+    @reads
+    def search_view(
+        self, db: Connection, sets: Sequence[SetRef] | Scope, known: KnownBefore
+    ) -> SearchView:
+        names = sets if isinstance(sets, Scope) else tuple(sets)
+        last = self._last_view
+        version, view = read_view(db, names, known, last)
+        if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
+            last = self._last_view = LastView(version, {})
+        last.sets[names] = view.sets
+        return view
 
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100

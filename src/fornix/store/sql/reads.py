@@ -205,9 +205,9 @@ class SqlReads(SqlDatabase):
     ) -> list[StoredItem | None]:
         sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
-            rows = [db.execute(sql, (number, item_id, *moment)).get for item_id in ids]
-            if any(rows):
-                return [None if row is None else self._stored(row, ref) for row in rows]
+            found = db.query_all(*[(sql, (number, item_id, *moment)) for item_id in ids])
+            if any(found):
+                return [self._stored(rows[0], ref) if rows else None for rows in found]
         return [None] * len(ids)
 
     @reads
@@ -381,8 +381,8 @@ class SqlReads(SqlDatabase):
 
     @reads
     def features_of(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[Feature]:
-        found = (db.execute(row_values.FEATURE_ROW, (set_number, row)).get for row in rows)
-        return [Feature._make(row) for row in found if row is not None]
+        found = db.query_all(*[(row_values.FEATURE_ROW, (set_number, row)) for row in rows])
+        return [Feature._make(row) for some in found for row in some]
 
     @reads
     def out_of_time(

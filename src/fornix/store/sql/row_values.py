@@ -47,19 +47,21 @@ BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608
 
 _REFS = """
     SELECT memory_set.id, space, key, name FROM memory_set JOIN scope ON scope.id = scope
-    WHERE memory_set.id IN
 """
 
-_REFS_OF = f"{_REFS} (SELECT value FROM carray(?))"  # noqa: S608 - ours
+_REFS_OF = f"{_REFS} WHERE memory_set.id IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
 
-REFS = f"{_REFS} (SELECT set_id FROM item WHERE row IN (SELECT value FROM carray(?)))"  # noqa: S608 - ours
+REFS = f"""
+    {_REFS}
+    WHERE memory_set.id IN (SELECT set_id FROM item WHERE row IN (SELECT value FROM carray(?)))
+"""  # noqa: S608 - ours
 """The names of the sets that rows are of."""
 
 _SET = """
     SELECT id FROM memory_set WHERE name IS ?
         AND scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
 """
-_SETS_OF = """
+SETS_OF = """
     SELECT id, name, definition, items, bytes, tokens,
         (SELECT min(expires) FROM item WHERE set_id = memory_set.id
          AND ended IS NULL AND expires IS NOT NULL),
@@ -69,7 +71,7 @@ _SETS_OF = """
     WHERE scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
 """
 
-_SET_NAMED = f"{_SETS_OF} AND name IS ?"
+_SET_NAMED = f"{SETS_OF} AND name IS ?"
 
 OUT_OF_TIME = """
     SELECT row FROM item WHERE set_id = ?1
@@ -92,11 +94,12 @@ ACCESSED = """
 
 KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
 
-_FEATURE = """
-    SELECT row, first, id, begun, nullif(ended, 0), time, importance, speaker, role, session,
-        metadata, terms, tokens, temporal, vectors
-    FROM feature
+FEATURE_COLUMNS = """
+    row, first, id, begun, nullif(ended, 0), time, importance, speaker, role, session, metadata,
+    terms, tokens, temporal, vectors
 """
+
+_FEATURE = f"SELECT {FEATURE_COLUMNS} FROM feature"  # noqa: S608 - ours
 
 LIVE_FEATURES = f"{_FEATURE} WHERE set_id = ? AND ended = 0 AND row > ? ORDER BY row LIMIT ?"
 
@@ -174,23 +177,26 @@ def set_number(connection: Connection, ref: SetRef) -> int | None:
 
 def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> list[SetInfo]:
     """Return the sets of *scope* by name, or the one of that *name*."""
-    sql, names = (f"{_SETS_OF} ORDER BY name", ()) if name is None else (_SET_NAMED, (name,))
+    sql, names = (f"{SETS_OF} ORDER BY name", ()) if name is None else (_SET_NAMED, (name,))
     return [
-        SetInfo(
-            number,
-            SetRef(scope, name),
-            Definition.from_json(wire.decode_plain(definition)),
-            items,
-            size,
-            tokens,
-            expiring,
-            bool(timed),
-            floor,
-        )
-        for number, name, definition, items, size, tokens, expiring, timed, floor in query(
-            connection, sql, scope.space, scope.key or "", *names
-        )
+        info_of(scope, row) for row in query(connection, sql, scope.space, scope.key or "", *names)
     ]
+
+
+def info_of(scope: Scope, row: Row) -> SetInfo:
+    """Return what a row of `SETS_OF` says of a set of *scope*."""
+    number, name, definition, items, size, tokens, expiring, timed, floor = row
+    return SetInfo(
+        number,
+        SetRef(scope, name),
+        Definition.from_json(wire.decode_plain(definition)),
+        items,
+        size,
+        tokens,
+        expiring,
+        bool(timed),
+        floor,
+    )
 
 
 def rows_of(commit: int) -> tuple[int, int]:
