@@ -250,6 +250,7 @@ class Searcher:
         own = self._own(drafted, sets)
         hidden = self._hidden(asked, drafted)
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
+        seen: SearchView | None = view
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
             self._check_embedder(view)
@@ -261,8 +262,7 @@ class Searcher:
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
-            nonlocal ready
-            seen: SearchView | None = view
+            nonlocal ready, seen
             while True:
                 found = self._index.read(numbers, dimensions=dimensions, work=work, view=seen)
                 seen = None
