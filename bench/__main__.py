@@ -1,12 +1,23 @@
-"""`python -m bench [store|retrieval|state|runs|lifecycle|layers|context|dialogue|growth] ...`;
-without a name it is `store`."""
+"""`python -m bench [NAME] ...`, NAME being one of `PROGRAMS`; without it, it is `store`."""
 
 import sys
 
-from bench import context, dialogue, growth, layers, lifecycle, retrieval, runs, state, store
+from bench import (
+    context,
+    dialogue,
+    growth,
+    layers,
+    lifecycle,
+    retrieval,
+    runs,
+    state,
+    store,
+    stores,
+)
 
 PROGRAMS = {
     "store": store.main,
+    "stores": stores.main,
     "retrieval": retrieval.main,
     "state": state.main,
     "runs": runs.main,

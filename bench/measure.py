@@ -284,8 +284,31 @@ def commit() -> str:
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """A table of cells: its headings, those of columns of text, and the rows."""
+
+    headings: Sequence[str]
+    textual: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def show(self, title: str) -> None:
+        """Print it."""
+        table = Table(title=title)
+        for heading in self.headings:
+            table.add_column(heading, justify="left" if heading in self.textual else "right")
+        for row in self.rows:
+            table.add_row(*map(escape, row))
+        Console(width=None if sys.stdout.isatty() else 170).print(table)
+
+    def markdown(self) -> list[str]:
+        """Its lines in Markdown."""
+        align = ["---" if heading in self.textual else "---:" for heading in self.headings]
+        return [f"| {' | '.join(row)} |" for row in [self.headings, align, *self.rows]]
+
+
+@dataclass(frozen=True)
 class Report:
-    """A run's results under the headings of a log entry."""
+    """A run's results under the headings of a log entry: as a sheet, if it has one of its own."""
 
     title: str
     command: str
@@ -293,6 +316,7 @@ class Report:
     results: Sequence[Result] = ()
     notes: Sequence[str] = ()
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    sheet: Sheet | None = None
 
     def markdown(self) -> str:
         """The section that goes into the log."""
@@ -305,7 +329,7 @@ class Report:
             *(f"- {note}" for note in self.notes),
             "",
         ]
-        return "\n".join([*head, *_markdown_table(self.results)]) + "\n"
+        return "\n".join([*head, *(self.sheet or _sheet(self.results)).markdown()]) + "\n"
 
 
 def append_log(report: Report, *, log: Path = LOG) -> None:
@@ -323,12 +347,7 @@ def write_lines(path: Path, results: Iterable[Result]) -> None:
 def show(results: Sequence[Result], *, title: str) -> None:
     """Print *results* as a table, one row per result, the systems of an operation next to each
     other."""
-    table = Table(title=title)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in TEXTUAL else "right")
-    for cells in map(_cells, results):
-        table.add_row(*map(escape, cells))
-    Console(width=None if sys.stdout.isatty() else 170).print(table)
+    _sheet(results).show(title)
 
 
 HEADINGS = (
@@ -381,9 +400,8 @@ def number(value: float) -> str:
     )
 
 
-def _markdown_table(results: Sequence[Result]) -> list[str]:
-    align = ["---" if heading in TEXTUAL else "---:" for heading in HEADINGS]
-    return [f"| {' | '.join(cells)} |" for cells in [HEADINGS, tuple(align), *map(_cells, results)]]
+def _sheet(results: Sequence[Result]) -> Sheet:
+    return Sheet(HEADINGS, TEXTUAL, [_cells(each) for each in results])
 
 
 def _device(mountpoint: str) -> int | None:

@@ -55,7 +55,9 @@ class Fornix:
     def open(self, folder: Path) -> None:
         from fornix import LocalRunner, Memory
 
-        place = str(folder / self._place) if self._place else ":memory:"
+        place = self._place or ":memory:"
+        if self._place and "://" not in place:
+            place = str(folder / place)
         self.memory = Memory.open(place, embedder="words", durability=self._durability)
         self._runner = LocalRunner(agent(), self.memory)
 
@@ -103,10 +105,8 @@ class LangGraph:
         )
 
     def open(self, folder: Path) -> None:
-        import sqlite3
         from typing import TypedDict
 
-        from langgraph.checkpoint.sqlite import SqliteSaver
         from langgraph.graph import END, START, StateGraph
 
         class State(TypedDict, total=False):
@@ -127,8 +127,16 @@ class LangGraph:
         graph.add_edge(START, "count")
         graph.add_edge("count", "answer")
         graph.add_edge("answer", END)
+        self._graph = graph.compile(checkpointer=self.saver(folder))
+
+    def saver(self, folder: Path) -> Any:
+        """The checkpointer."""
+        import sqlite3
+
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
         self._connection = sqlite3.connect(folder / "graph.db", check_same_thread=False)
-        self._graph = graph.compile(checkpointer=SqliteSaver(self._connection))
+        return SqliteSaver(self._connection)
 
     def run(self, first: int, count: int) -> list[int]:
         return [

@@ -60,10 +60,14 @@ class Fornix:
 
     def recall(self, text: str, limit: int) -> float:
         """Return how much of what the exact path finds (any search of the past) a search finds."""
-        key = self._key(None)
-        near = {hit.item.id for hit in key.search(text, limit=limit)}
-        exact = {hit.item.id for hit in key.search(text, limit=limit, as_of=datetime.now(UTC))}
+        near = {hit.item.id for hit in self._key(None).search(text, limit=limit)}
+        exact = set(self.exact(text, None, limit))
         return len(near & exact) / max(1, len(exact))
+
+    def exact(self, text: str, scope: str | None, limit: int) -> list[str]:
+        """What `search` would find if it compared everything, as a search of the past does."""
+        found = self._key(scope).search(text, limit=limit, as_of=datetime.now(UTC))
+        return [hit.item.id for hit in found]
 
     def search_filtered(
         self, vector: Vector, text: str, scope: str | None, kind: str, limit: int
@@ -94,3 +98,17 @@ class FornixNormal(Fornix):
     name = "fornix-normal"
     durable = "the death of the process"
     durability = "normal"
+
+
+class FornixPostgres(Fornix):
+    """The same on a PostgreSQL server."""
+
+    name = "fornix-postgres"
+
+    def __init__(self, embedder: CorpusEmbedder, url: str) -> None:
+        super().__init__(embedder)
+        self._url = url
+
+    def open(self, path: Path, dimensions: int) -> None:
+        self.memory = Memory.open(self._url, embedder=self._embedder)
+        self._keys = {}
