@@ -56,8 +56,8 @@ class Server:
             db.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(database)))
 
     def close(self) -> None:
-        """Stop it; its folder stays."""
-        self._server.stop()
+        """Stop it, and remove its folder."""
+        self._server.cleanup()
 
     def cpu_s(self) -> float:
         """CPU time of all its processes so far, those that ended too."""

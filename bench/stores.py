@@ -70,7 +70,8 @@ class Scale(NamedTuple):
         keys: Keys of 100 items.
         rounds: Turns that each system has at an operation.
         turn_s: How long a turn lasts.
-        questions: Different questions asked across many items.
+        questions: Different questions; each round asks its share of them.
+        recalled: How many of them tell what is found.
         exact: How many of them are also answered exactly, for recall.
         processes: How many processes add at once.
     """
@@ -79,12 +80,15 @@ class Scale(NamedTuple):
     rounds: int
     turn_s: float
     questions: int
+    recalled: int
     exact: int
     processes: Sequence[int]
 
 
-FULL = Scale(keys=200, rounds=5, turn_s=1.5, questions=100, exact=30, processes=PROCESSES)
-QUICK = Scale(keys=30, rounds=2, turn_s=0.1, questions=10, exact=5, processes=(1, 2))
+FULL = Scale(
+    keys=200, rounds=5, turn_s=1.5, questions=5_000, recalled=200, exact=30, processes=PROCESSES
+)
+QUICK = Scale(keys=30, rounds=2, turn_s=0.1, questions=100, recalled=20, exact=5, processes=(1, 2))
 
 
 class StaticTexts:
@@ -284,16 +288,16 @@ class Bench:
     def _parts(
         self, items: int, places: Sequence[Place], systems: Mapping[str, Any]
     ) -> dict[str, Callable[[], Iterator[Measured]]]:
-        fresh, keys = self._fresh, self._scale.keys
-        questions = questions_of(self._corpus, self._scale.questions, items)
-        self._embedder.keep(questions.texts)
-        cold = max(1, (keys - WARM_KEYS) // self._scale.rounds)
+        fresh, keys, rounds = self._fresh, self._scale.keys, self._scale.rounds
+        per_key = self._scale.questions // WARM_KEYS
+        by_key = [self._about(key, per_key) for key in range(WARM_KEYS)]
+        warm_questions = [text for texts in zip(*by_key, strict=True) for text in texts]
+        cold_questions = [self._about(key, 1)[0] for key in range(WARM_KEYS, keys)]
 
         def add(system: Any, at: int) -> None:
             _add(system, f"a{at}", fresh.texts[at % FRESH], f"a{at % WRITTEN_KEYS}")
 
         def add_to_warm(system: Any, at: int) -> None:
-            """As many as are not noticed beside the hundred that the key has."""
             _add(system, f"s{at}", fresh.texts[at % FRESH], f"k{at % WARM_KEYS}")
 
         def batch(system: Any, at: int) -> None:
@@ -306,14 +310,14 @@ class Bench:
             found = at * 7919 % items
             system.get(f"n{found:08d}", f"k{found // PER_KEY}")
 
-        def search(system: Any, at: int, key: int) -> None:
-            system.search(None, questions.texts[at % len(questions)], f"k{key}", LIMIT)
-
-        def warm(system: Any, at: int) -> None:
-            search(system, at, at % WARM_KEYS)
-
         def first(system: Any, at: int) -> None:
-            search(system, at, WARM_KEYS + at % (keys - WARM_KEYS))
+            system.search(None, cold_questions[at], f"k{WARM_KEYS + at}", LIMIT)
+
+        def search(system: Any, at: int) -> None:
+            system.search(None, warm_questions[at], f"k{at % WARM_KEYS}", LIMIT)
+
+        def search_again(system: Any, at: int) -> None:
+            search(system, at - len(warm_questions))
 
         def each(*operations: Operation, items: int = items) -> Iterator[Measured]:
             for operation in operations:
@@ -322,9 +326,13 @@ class Bench:
         return {
             "get": lambda: each(Operation("get", get, per_call=1)),
             "search": lambda: each(
-                Operation("search a key for the first time", first, most=cold),
-                Operation("search a key", warm),
-                Operation("search a key after an add to it", warm, before=add_to_warm, most=40),
+                Operation(
+                    "search a key for the first time", first, most=len(cold_questions) // rounds
+                ),
+                Operation("search a key", search, most=len(warm_questions) // rounds),
+                Operation(
+                    "search a key after an add to it", search_again, before=add_to_warm, most=40
+                ),
                 items=PER_KEY,
             ),
             "add": lambda: each(Operation("add one", add, per_call=1)),
@@ -332,6 +340,13 @@ class Bench:
             "runs": self._runs,
             "adds": lambda: self._adds(items, places),
         }
+
+    def _about(self, key: int, wanted: int) -> Sequence[str]:
+        """Questions about the items of a key."""
+        rows = rows_of(self._corpus, key * PER_KEY, PER_KEY)
+        texts = questions_of(rows, wanted, key).texts
+        self._embedder.keep(texts)
+        return texts
 
     def _adds(self, items: int, places: Sequence[Place]) -> Iterator[Measured]:
         """Adds by several processes at once."""
@@ -375,24 +390,41 @@ class Bench:
     def _across(self, items: int, step: Callable[..., None]) -> Iterator[Measured]:
         """Search in one key that has them all, and how much of the exact answer it finds."""
         scale = self._scale
-        questions = questions_of(self._corpus, scale.questions, items)
+        questions = self._about_all(items)
         self._embedder.keep(questions.texts)
         with self._opened(f"across{items}") as (_, systems):
             yield from self._load(systems, items, keys=1)
             step(f"{items:,} items loaded")
 
             def search(system: Any, at: int) -> list[str]:
-                return system.search(None, questions.texts[at % len(questions)], None, LIMIT)
+                return system.search(None, questions.texts[at], None, LIMIT)
 
             for name, system in systems.items():
                 figure = measure.once(lambda system=system: search(system, 0))
                 yield Measured("first search across", items, name, rounds=[figure.p50])
             step("first searches")
-            yield from self._turns.measure(Operation("search across", search), items, systems)
+            most = len(questions) // scale.rounds
+            operation = Operation("search across", search, most=most)
+            yield from self._turns.measure(operation, items, systems)
             step("searches")
             for name, system in systems.items():
                 yield from self._recall(name, system, items, questions, search)
             step("recall")
+
+    def _about_all(self, items: int) -> Rows:
+        """Questions about items of ten parts of all."""
+        parts = [
+            questions_of(rows_of(self._corpus, start, min(500, items // 10)), wanted, start)
+            for wanted in [self._scale.questions // 10]
+            for start in range(0, items, items // 10)
+        ]
+        asked = [part.part(at, at + 1) for at in range(len(parts[0])) for part in parts]
+        return Rows(
+            [row.ids[0] for row in asked],
+            [row.texts[0] for row in asked],
+            [row.kinds[0] for row in asked],
+            parts[0].vectors,
+        )
 
     def _recall(
         self,
@@ -403,16 +435,16 @@ class Bench:
         search: Callable[[Any, int], list[str]],
     ) -> Iterator[Measured]:
         """How much of its own exact answer a system finds, and how often what was asked for."""
-        asked = range(min(self._scale.exact, len(questions)))
-        found = [search(system, at) for at in range(len(questions))]
+        recalled, asked = range(self._scale.recalled), range(self._scale.exact)
+        found = [search(system, at) for at in recalled]
         exact = [system.exact(questions.texts[at], None, LIMIT) for at in asked]
         same = sum(len(set(found[at]) & set(exact[at])) for at in asked)
         recall = 100 * same / sum(map(len, exact))
-        right = sum(questions.ids[at] in found[at] for at in range(len(questions)))
+        right = sum(questions.ids[at] in found[at] for at in recalled)
         note = f"{len(exact)} questions; {system.searches}"
         yield Measured("recall@10", items, name, "%", [recall], note=note)
-        share = 100 * right / len(questions)
-        note = f"{len(questions)} questions"
+        share = 100 * right / len(recalled)
+        note = f"{len(recalled)} questions"
         yield Measured("found@10", items, name, "%", [share], note=note)
 
     def _load(self, systems: Mapping[str, Any], items: int, *, keys: int) -> Iterator[Measured]:
@@ -471,12 +503,21 @@ def rows_of(corpus: Corpus, start: int, rows: int) -> Rows:
     return replace(found, texts=[text.partition(" ")[2] for text in found.texts])
 
 
-def questions_of(corpus: Corpus, wanted: int, items: int) -> Rows:
-    """Questions about some of the first *items*; the id of each is that of the item."""
-    found = corpus.questions(wanted, among=items)
-    about = [int(np.random.default_rng((corpus.seed, 2, n)).integers(items)) for n in range(wanted)]
-    texts = [text.partition(" ")[2] for text in found.texts]
-    return replace(found, ids=[f"n{n:08d}" for n in about], texts=texts)
+def questions_of(rows: Rows, wanted: int, seed: int) -> Rows:
+    """Questions of 4 to 10 words about *rows*, no two alike; the id is that of the item asked for.
+
+    Asking about the same items again never repeats the words: what a system remembers of a
+    question is of no use to it.
+    """
+    rng = np.random.default_rng((seed, 3))
+    about = rng.permutation(np.resize(np.arange(len(rows)), wanted))
+    texts = []
+    for at in about:
+        words = rows.texts[at].split()
+        chosen = rng.choice(len(words), int(rng.integers(4, 11)), replace=False)
+        texts.append(" ".join(words[i] for i in sorted(chosen)))
+    none = np.empty((wanted, 0), np.float32)
+    return Rows([rows.ids[at] for at in about], texts, [rows.kinds[at] for at in about], none)
 
 
 # --- the command ----------------------------------------------------------------------------------
