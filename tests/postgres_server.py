@@ -52,6 +52,12 @@ def url_for(path: Path | str, **parameters: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}schema={schema}{more}"
 
 
+def dropped(connection: psycopg.Connection[Any], name: str) -> None:
+    """Drop a user that `user` made, with what it was granted."""
+    for statement in ("DROP OWNED BY {}", "DROP ROLE {}"):
+        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+
 def user(connection: psycopg.Connection[Any], name: str) -> str:
     """The name of a user that may log in, and nothing else; made once per server and process."""
     name = f"{name}_{os.getpid()}"

@@ -337,7 +337,7 @@ def test_words_of_sqlite_become_words_of_postgresql():
     )
     assert translated("SELECT max(n) FROM journal WHERE scope IS NULL AND key IS ?", "s") == (
         "SELECT max(n) FROM s.journal WHERE scope IS NULL "
-        "AND (s.digest(key) = s.digest($1) AND key = $1)"
+        "AND (key_digest = s.digest($1) AND key = $1)"
     )
     assert translated("x IN (SELECT value FROM carray(?)) AND a IS NOT NULL", "s") == (
         "x = ANY($1) AND a IS NOT NULL"

@@ -60,6 +60,7 @@
     │   ├── ModelClosed                    a language model was called after it was closed
     │   ├── TemplatesMissing               the package that renders prompts is not installed
     │   ├── ScriptEnded                    `ScriptedChat` was called more often than it has answers
+    │   ├── AccessDenied                   the user of a server may not use that space or table
     │   ├── NotAStore                      the file is something else
     │   ├── StoreDamaged                   the store's file does not hold what was written
     │   ├── StoreTooNew                    the file was written by a newer fornix
@@ -610,6 +611,10 @@ class NotAStore(Unusable):
     def __init__(self, path: Path | str, problem: str) -> None:
         self.path = path
         super().__init__(f"{path}: {problem}")
+
+
+class AccessDenied(Unusable):
+    """The user of a database server may not use that space, or do that to its tables."""
 
 
 class StoreDamaged(Unusable):

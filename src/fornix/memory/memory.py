@@ -21,6 +21,7 @@ from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
     NO_FILE,
     alone,
+    check_access,
     check_settings,
     clock_for,
     embedder_for,
@@ -149,7 +150,8 @@ class Memory(Maintenance):
 
         Raises:
             EmbedderConflict: The space, or the knowledge, remembers another embedder.
-            NotAStore, StoreTooNew, StoreReadOnly, NotFound, Unsupported: See the messages.
+            AccessDenied, NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, NotFound, Unsupported:
+                See the messages.
         """
         space = checked_name(space, "a space")
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
@@ -162,6 +164,7 @@ class Memory(Maintenance):
             raise InvalidInput(f"durability must be 'full' or 'normal', not {shown(durability)}")
         store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
+            check_access(store, space, knowledge)
             chosen = embedder_for(store, space, knowledge, embedder)
             now = clock_for(store, clock)
             folder, writable = side_folder(store), mode == "rw"

@@ -29,6 +29,7 @@ from fornix.values.storable import counted, microseconds
 from fornix.values.urls import IMMUTABLE_SUFFIX, is_server
 
 if TYPE_CHECKING:
+    from fornix.store.postgres import PostgresStore
     from fornix.store.sqlite import SqliteStore
 
 LONGEST_WAIT_S = 366 * 24 * 3600
@@ -103,6 +104,28 @@ def open_store(
     )
 
 
+def check_access(store: Store, space: str, knowledge: str) -> None:
+    """Refuse a user of a server that may not use the space, or the knowledge.
+
+    Raises:
+        AccessDenied: The owner of the tables did not grant it.
+    """
+    if is_server(store.location):
+        _of_server(store).check_access(space, knowledge)
+
+
+def server_store(url: str) -> PostgresStore:
+    """Return the store on a server, for what only its owner does."""
+    return _of_server(open_store(url, mode="rw", durability="full", wait_s=10))
+
+
+def _of_server(store: Store) -> PostgresStore:
+    from fornix.store.postgres import PostgresStore
+
+    assert isinstance(store, PostgresStore)  # noqa: S101 - it says where it is
+    return store
+
+
 def _postgres_store() -> Callable[..., Store]:
     try:
         from fornix.store.postgres import PostgresStore
@@ -121,10 +144,7 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
         StoreBusy: Another had it for longer than *wait_s*.
     """
     if is_server(store.location):
-        from fornix.store.postgres import PostgresStore
-
-        assert isinstance(store, PostgresStore)  # noqa: S101 - it says where it is
-        return store.alone("reindex", wait_s=wait_s)
+        return _of_server(store).alone("reindex", wait_s=wait_s)
     file = sqlite_store(store)
     return nullcontext() if file is None else alone_with_file(file.folder, wait_s=wait_s)
 

@@ -11,6 +11,7 @@ from psycopg import errors
 from psycopg.rows import TupleRow
 
 from fornix.errors import (
+    AccessDenied,
     FornixError,
     StoreBusy,
     StoreDamaged,
@@ -220,8 +221,8 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[FornixError], str]] = [
     ),
     (
         (errors.InsufficientPrivilege,),
-        StoreReadOnly,
-        "this user lacks a right; let the owner grant it (docs/postgres.md says which)",
+        AccessDenied,
+        "this user may not do that; have the owner of the tables grant it: fornix grant",
     ),
     (
         (errors.ProgramLimitExceeded,),

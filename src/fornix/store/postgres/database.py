@@ -64,8 +64,9 @@ _LOCK = """
 """
 
 _NUMBER = """
-    UPDATE ledger SET version = version + 1, number = coalesce((SELECT max(n) FROM journal), 0),
-        time = coalesce((SELECT time FROM journal ORDER BY n DESC LIMIT 1), 0)
+    UPDATE ledger SET version = version + 1,
+        number = coalesce((SELECT max(n) FROM journal AS every_commit), 0),
+        time = coalesce((SELECT time FROM journal AS every_commit ORDER BY n DESC LIMIT 1), 0)
 """
 
 FLUSH = "SELECT pg_logical_emit_message(TRUE, 'fornix', '')"

@@ -4,7 +4,9 @@ What differs, and what it becomes:
 
 - ``?`` and ``?2`` are bindings: ``$1``, ``$2``.
 - A table's name gets the schema of the store, so that no session has to have a search path.
-- ``name IS ?``: names are compared by digest first, which is what the indexes hold.
+- ``name IS ?``: names are compared by digest first, which is what the indexes hold. A column has
+  its digest beside it: behind a policy, an index serves no expression that is computed of a row.
+- ``journal AS every_commit`` and its like are views, which no policy applies to.
 - ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``, with ``AS names`` by digest too.
 - ``max(a, b)`` of two is ``greatest``; ``octet_length`` counts what the caller's text has.
 - ``INDEXED BY`` is a hint that PostgreSQL does not know, and ``CROSS JOIN … ON`` an order of joins.
@@ -27,18 +29,21 @@ from fornix.store.packed_values import Packed
 TABLES = (
     "access", "agent", "change", "compaction", "consumer", "durable_call", "event_id", "feature",
     "item", "journal", "lane", "lease", "ledger", "link", "memory_set", "node", "note", "output",
-    "owner", "receipt", "run", "scope", "setback", "staged", "step", "stub",
+    "owner", "receipt", "run", "scope", "setback", "space_grant", "staged", "step", "stub",
 )  # fmt: skip
 
 _NAME = r"(?:\w+\.)?\w+"
 _BINDING = re.compile(r"\?(\d*)")
 _TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE)(\s+)({'|'.join(TABLES)})\b")
+_VIEW = re.compile(r"\b(?:journal|run|agent|step|durable_call) AS (every_\w+)")
 _NAMES_AMONG = re.compile(
     rf"({_NAME}) IN \(SELECT value FROM carray\((\$\d+)\) AS names\)"  # noqa: S608 - a pattern
 )
-_NUMBERS_AMONG = re.compile(r"IN \(SELECT value FROM carray\((\$\d+)\)\)")
+_NUMBERS_AMONG = re.compile(r"IN\s+\(SELECT value FROM carray\((\$\d+)\)\)")
 _SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
+_WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
 _GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
+_FUNCTION = re.compile(r" (granted|is_meant)\(")
 _HINT = re.compile(r"\bINDEXED BY \w+")
 
 
@@ -46,17 +51,25 @@ _HINT = re.compile(r"\bINDEXED BY \w+")
 def translated(sql: str, schema: str) -> str:
     """Return the statement that means in PostgreSQL what *sql* means in SQLite."""
     sql = _numbered(sql)
+    sql = _VIEW.sub(rf"{schema}.\1", sql)
     sql = _TABLE.sub(rf"\1\2{schema}.\3", sql)
     sql = _NAMES_AMONG.sub(
-        rf"{schema}.digest(\1) IN (SELECT {schema}.digest(one) FROM unnest(\2) AS one)",  # noqa: S608 - ours
-        sql,
+        rf"(\1_digest = ANY ({schema}.digests(\2::text[])) AND \1 = ANY (\2))", sql
     )
     sql = _NUMBERS_AMONG.sub(r"= ANY(\1)", sql)
-    sql = _SAME_NAME.sub(rf"({schema}.digest(\1) = {schema}.digest(\2) AND \1 = \2)", sql)
+    sql = _SAME_NAME.sub(functools.partial(_same_name, schema), sql)
     sql = _GREATEST.sub(r"greatest(\1)", sql)
     sql = sql.replace("octet_length(", f"{schema}.size_of(").replace("CROSS JOIN", "JOIN")
-    sql = sql.replace(" is_meant(", f" {schema}.is_meant(")
+    sql = _FUNCTION.sub(rf" {schema}.\1(", sql)
     return _HINT.sub("", sql)
+
+
+def _same_name(schema: str, found: re.Match[str]) -> str:
+    """Compare a column with a name, or with a column, by digest and by name."""
+    column, other = found[1], found[2]
+    has_digest = other.rpartition(".")[2] in _WITH_DIGEST
+    digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"
+    return f"({column}_digest = {digest} AND {column} = {other})"
 
 
 def _numbered(sql: str) -> str:

@@ -27,12 +27,12 @@ _EXPIRY = f"clock_timestamp() + interval '{LEASE_S} seconds'"
 
 _ENLIST = f"""
     INSERT INTO owner (name, expires) VALUES (?, {_EXPIRY})
-    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
+    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires, role = excluded.role
 """  # noqa: S608 - ours
 
 _TAKE = f"""
     INSERT INTO owner (name, expires) VALUES (?, {_EXPIRY})
-    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
+    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires, role = excluded.role
         WHERE owner.expires < clock_timestamp()
     RETURNING name
 """  # noqa: S608 - ours

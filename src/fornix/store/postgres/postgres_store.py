@@ -10,6 +10,7 @@ import psycopg
 
 from fornix.errors import Unusable
 from fornix.store import (
+    OPS_KEPT,
     SHRUNK_AT_ONCE,
     KnownBefore,
     Scope,
@@ -18,7 +19,8 @@ from fornix.store import (
     StoredOutput,
     StoreStats,
 )
-from fornix.store.postgres import schema, vacuuming
+from fornix.store.postgres import access, schema, vacuuming
+from fornix.store.postgres.access import RoleGrants
 from fornix.store.postgres.database import FLUSH, PostgresDatabase
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.search_views import LastView, read_view
@@ -29,14 +31,17 @@ from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SNAPSHOTS, SqlReads
 from fornix.store.sql.writes import SqlWrites
 
+NEVER = 1 << 62
+"""More commits than there are."""
+
 _SIZE = """
     SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_catalog.pg_class
     WHERE relnamespace = ?::text::regnamespace AND relkind = 'r'
 """
 
 _KEYS = """
-    SELECT key FROM scope WHERE space IS ?1 AND left(key, 64) >= left(?2, 64) AND key > ?2
-    ORDER BY left(key, 64), key LIMIT ?3
+    SELECT key FROM scope WHERE space IS ?1 AND key_start >= left(?2, 64) AND key > ?2
+    ORDER BY key_start, key LIMIT ?3
 """
 
 
@@ -83,6 +88,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         self._connect()
         with self._lend() as db:
             schema.prepare(db, self._place, read_only=self._read_only, wait_s=self._wait_s)
+            self._is_owner = access.is_owner(db, self._place.schema)
 
     def _connect(self) -> None:
         """Make the first connection here, so that its error says what is wrong."""
@@ -91,6 +97,53 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         except psycopg.ProgrammingError as error:
             raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
         self._pool.open()
+
+    # --- who may use it ------------------------------------------------------------------------
+
+    @reads
+    def check_access(self, db: Connection, space: str, knowledge: str) -> None:
+        """Refuse a user that was not granted the space and the knowledge.
+
+        Raises:
+            AccessDenied: It was not; reads would find nothing, as if nothing were there.
+        """
+        if not self._is_owner:
+            homes = [*access.homes_of(space, None)[:1], *access.homes_of(space, knowledge)]
+            access.check_access(db, self.location, homes)
+
+    @reads
+    def grants(self, db: Connection) -> list[RoleGrants]:
+        """Return what the owner granted, by role.
+
+        Raises:
+            AccessDenied: This user does not own the tables.
+        """
+        return access.grants(db)
+
+    @explaining
+    def grant(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
+        """Let *role* use a space, with the knowledge of that name, or a knowledge alone.
+
+        Returns all that it may use by now.
+
+        Raises:
+            AccessDenied: This user does not own the tables.
+            InvalidInput: The server has no such role.
+        """
+        with self.writing() as db:
+            access.grant(db, self._place.schema, role, access.homes_of(space, knowledge))
+            return access.granted_to(db, role)
+
+    @explaining
+    def revoke(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
+        """Take back what `grant` gave; what *role* has open finds nothing there any longer.
+
+        Raises:
+            AccessDenied, InvalidInput: As `grant`.
+        """
+        with self.writing() as db:
+            access.revoke(db, self._place.schema, role, access.homes_of(space, knowledge))
+            return access.granted_to(db, role)
 
     # --- what is this engine's own -------------------------------------------------------------
 
@@ -148,6 +201,10 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
                 "versions_to_sweep": retention.overdue(db),
             },
         )
+
+    def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+        """See `Ledger.sweep`; names of ops are let go of for all spaces together, by the owner."""
+        return super().sweep(now=now, ops_kept=ops_kept if self._is_owner else NEVER)
 
     def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:  # noqa: ARG002 - as promised
         """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""

@@ -20,7 +20,7 @@ from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.sql.connection import first
 
-SCHEMA = 1
+SCHEMA = 2
 """The newest schema this code knows, and the one it needs."""
 
 _OWNER = """

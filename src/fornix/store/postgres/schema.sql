@@ -5,15 +5,20 @@
 -- << 20 | position in the commit). Times: microseconds since 1970, UTC. A `bytea` that is not a
 -- digest, terms or vectors holds wire text, or a value that contains bytes, packed.
 --
--- Names may have 4,096 characters, too many for a B-tree: they are found by `digest(name)`, and
--- every query that compares a name compares its digest too. U+0000, which PostgreSQL's text cannot
--- hold, is kept as U+0001 U+0002, and U+0001 as U+0001 U+0003; that keeps the order of texts.
+-- Names may have 4,096 characters, too many for a B-tree: they are found by their digest, and
+-- every query that compares a name compares its digest too. The digest is a column, since a query
+-- that policies apply to cannot use an index on an expression. U+0000, which PostgreSQL's text
+-- cannot hold, is kept as U+0001 U+0002, and U+0001 as U+0001 U+0003; that keeps the order of texts.
 
 CREATE SCHEMA IF NOT EXISTS fornix;
 
 CREATE FUNCTION fornix.digest(name text) RETURNS bytea
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN substring(sha256(convert_to(name, 'UTF8')) FOR 16);
+
+CREATE FUNCTION fornix.digests(names text[]) RETURNS bytea[]
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN (SELECT array_agg(fornix.digest(one)) FROM unnest(names) AS one);
 
 CREATE FUNCTION fornix.size_of(content bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -52,15 +57,17 @@ END $$;
 
 CREATE TABLE fornix.owner (    -- who may hold leases, and until when it counts as alive
     name text COLLATE "C" NOT NULL PRIMARY KEY,
-    expires timestamptz NOT NULL           -- by the server's clock; its process moves it on
+    expires timestamptz NOT NULL,          -- by the server's clock; its process moves it on
+    role name NOT NULL DEFAULT current_user
 );
 
 CREATE TABLE fornix.note (     -- small facts: the salt, the embedder of each space
     name text COLLATE "C" NOT NULL,
-    text text COLLATE "C" NOT NULL
+    text text COLLATE "C" NOT NULL,
+    name_digest bytea GENERATED ALWAYS AS (fornix.digest(name)) STORED
 );
 
-CREATE UNIQUE INDEX note_name ON fornix.note (fornix.digest(name));
+CREATE UNIQUE INDEX note_name ON fornix.note (name_digest);
 
 CREATE TRIGGER note_changed AFTER INSERT OR UPDATE OR DELETE ON fornix.note
 FOR EACH STATEMENT EXECUTE FUNCTION fornix.structure_changed();
@@ -72,11 +79,16 @@ CREATE TABLE fornix.scope (    -- a key of a space; key '' is a knowledge (a key
     key text COLLATE "C" NOT NULL,
     head bigint NOT NULL DEFAULT 0,        -- the last commit that changed its exact tree
     floor bigint NOT NULL DEFAULT 0,       -- the commit, and the time, from which on the past of
-    since bigint NOT NULL DEFAULT 0        -- the tree is whole: what was removed was there before
+    since bigint NOT NULL DEFAULT 0,       -- the tree is whole: what was removed was there before
+    home text COLLATE "C" NOT NULL,        -- 'space …' or 'knowledge …', see `granted`; it keeps a
+                                           -- forgotten key
+    space_digest bytea GENERATED ALWAYS AS (fornix.digest(space)) STORED,
+    key_digest bytea GENERATED ALWAYS AS (fornix.digest(key)) STORED,
+    key_start text COLLATE "C" GENERATED ALWAYS AS (left(key, 64)) STORED
 );
 
-CREATE UNIQUE INDEX scope_name ON fornix.scope (fornix.digest(space), fornix.digest(key));
-CREATE INDEX scope_order ON fornix.scope (fornix.digest(space), left(key, 64));
+CREATE UNIQUE INDEX scope_name ON fornix.scope (space_digest, key_digest);
+CREATE INDEX scope_order ON fornix.scope (space_digest, key_start);
 
 CREATE TRIGGER scope_renamed AFTER UPDATE OF space, key OR DELETE ON fornix.scope
 FOR EACH STATEMENT EXECUTE FUNCTION fornix.structure_changed();
@@ -85,10 +97,13 @@ CREATE TABLE fornix.lease (    -- the right to run a key; a higher epoch fences 
     space text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
     owner text COLLATE "C",                -- NULL: given back
-    epoch bigint NOT NULL
+    epoch bigint NOT NULL,
+    home text COLLATE "C" NOT NULL,        -- as that of `scope`
+    space_digest bytea GENERATED ALWAYS AS (fornix.digest(space)) STORED,
+    key_digest bytea GENERATED ALWAYS AS (fornix.digest(key)) STORED
 );
 
-CREATE UNIQUE INDEX lease_name ON fornix.lease (fornix.digest(space), fornix.digest(key));
+CREATE UNIQUE INDEX lease_name ON fornix.lease (space_digest, key_digest);
 
 CREATE TABLE fornix.journal (  -- one row per commit; what it changed is found by reference
     n bigint PRIMARY KEY,
@@ -118,13 +133,15 @@ CREATE TABLE fornix.node (     -- one version of one node of an exact tree
     value bytea,               -- NULL: an object
     expires bigint,
     begun bigint NOT NULL,
-    ended bigint
+    ended bigint,
+    parent_digest bytea GENERATED ALWAYS AS (fornix.digest(parent)) STORED,
+    name_digest bytea GENERATED ALWAYS AS (fornix.digest(name)) STORED
 );
 
-CREATE UNIQUE INDEX node_live ON fornix.node (scope, fornix.digest(parent), fornix.digest(name))
+CREATE UNIQUE INDEX node_live ON fornix.node (scope, parent_digest, name_digest)
 WHERE ended IS NULL;
 
-CREATE INDEX node_ended ON fornix.node (scope, fornix.digest(parent), ended)
+CREATE INDEX node_ended ON fornix.node (scope, parent_digest, ended)
 WHERE ended IS NOT NULL;
 
 CREATE INDEX node_expires ON fornix.node (expires) WHERE expires IS NOT NULL;
@@ -139,10 +156,11 @@ CREATE TABLE fornix.memory_set (
     bytes bigint NOT NULL DEFAULT 0,
     tokens bigint NOT NULL DEFAULT 0,
     retention bigint,          -- how long ended versions are kept; NULL: for good
-    floor bigint NOT NULL DEFAULT 0        -- the last commit whose ended versions were purged
+    floor bigint NOT NULL DEFAULT 0,       -- the last commit whose ended versions were purged
+    name_digest bytea GENERATED ALWAYS AS (fornix.digest(name)) STORED
 ) WITH (fillfactor = 50);
 
-CREATE UNIQUE INDEX set_name ON fornix.memory_set (scope, fornix.digest(name));
+CREATE UNIQUE INDEX set_name ON fornix.memory_set (scope, name_digest);
 CREATE INDEX set_retention ON fornix.memory_set (id) WHERE retention IS NOT NULL;
 
 CREATE TRIGGER set_changed AFTER UPDATE OF scope, name, definition OR DELETE ON fornix.memory_set
@@ -172,10 +190,11 @@ CREATE TABLE fornix.item (     -- one version of one item
     until bigint,              -- the end of the span of time that it stands for
     expires bigint,
     valid_from bigint,         -- when what it says began to hold, and ceased to
-    valid_to bigint
+    valid_to bigint,
+    id_digest bytea GENERATED ALWAYS AS (fornix.digest(id)) STORED
 );
 
-CREATE UNIQUE INDEX item_versions ON fornix.item (set_id, fornix.digest(id), version);
+CREATE UNIQUE INDEX item_versions ON fornix.item (set_id, id_digest, version);
 CREATE INDEX item_order ON fornix.item (set_id, time, first) WHERE ended IS NULL;
 CREATE INDEX item_ended ON fornix.item (set_id, ended) WHERE ended IS NOT NULL;
 CREATE INDEX item_first ON fornix.item (first);
@@ -292,10 +311,12 @@ CREATE TABLE fornix.agent (    -- whose lanes they are: the name of a runner, in
     space text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
     floor bigint NOT NULL DEFAULT 0,       -- the last of its outputs that was pruned
-    pruned bigint NOT NULL DEFAULT 0       -- the last of its runs that was: no id is used again
+    pruned bigint NOT NULL DEFAULT 0,      -- the last of its runs that was: no id is used again
+    space_digest bytea GENERATED ALWAYS AS (fornix.digest(space)) STORED,
+    name_digest bytea GENERATED ALWAYS AS (fornix.digest(name)) STORED
 );
 
-CREATE UNIQUE INDEX agent_name ON fornix.agent (fornix.digest(space), fornix.digest(name));
+CREATE UNIQUE INDEX agent_name ON fornix.agent (space_digest, name_digest);
 
 CREATE TABLE fornix.lane (     -- the queue of one agent and key
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -361,10 +382,11 @@ CREATE TABLE fornix.output (   -- an event for the world
 CREATE TABLE fornix.consumer ( -- who reads outputs, and up to where it has
     agent bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
-    position bigint NOT NULL
+    position bigint NOT NULL,
+    name_digest bytea GENERATED ALWAYS AS (fornix.digest(name)) STORED
 );
 
-CREATE UNIQUE INDEX consumer_name ON fornix.consumer (agent, fornix.digest(name));
+CREATE UNIQUE INDEX consumer_name ON fornix.consumer (agent, name_digest);
 
 CREATE TABLE fornix.event_id ( -- ids of inputs, while repetitions are recognised
     agent bigint NOT NULL,
@@ -387,7 +409,162 @@ CREATE TABLE fornix.receipt (  -- what was forgotten: counts and digests, no con
     state integer NOT NULL,    -- 0 erased, 1 rewritten but for side files, 2 scrubbed
     open text COLLATE "C" NOT NULL,        -- JSON: runs whose records go once they have ended
     held text COLLATE "C" NOT NULL,        -- JSON: who was in the way when it was scrubbed last
-    scrubbed bigint
+    scrubbed bigint,
+    owner_digest bytea GENERATED ALWAYS AS (fornix.digest(owner)) STORED
 );
 
-CREATE INDEX receipt_of_owner ON fornix.receipt (fornix.digest(owner), n);
+CREATE INDEX receipt_of_owner ON fornix.receipt (owner_digest, n);
+
+-- Who may use which space. The owner of the tables, and superusers, may use all; policies do not
+-- apply to them. `fornix grant` gives any other user the schema and rows here.
+
+CREATE TABLE fornix.space_grant (
+    role name NOT NULL,
+    home text COLLATE "C" NOT NULL,        -- 'space …': its keys; 'knowledge …'
+    home_digest bytea GENERATED ALWAYS AS (fornix.digest(home)) STORED
+);
+
+CREATE UNIQUE INDEX space_grant_role ON fornix.space_grant (role, home_digest);
+
+CREATE FUNCTION fornix.granted(who name) RETURNS text[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN (SELECT coalesce(array_agg(home), '{}') FROM fornix.space_grant
+    JOIN pg_catalog.pg_roles ON pg_roles.rolname = space_grant.role
+    WHERE pg_has_role(who, pg_roles.oid, 'USAGE') AND pg_has_role(session_user, who, 'MEMBER'));
+
+CREATE FUNCTION fornix.owner_in(note text) RETURNS text  -- the space or knowledge it is about
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN substring(note FROM '^(?:embedder|query prefix) of ((?:space|knowledge) .*)$');
+
+CREATE FUNCTION fornix.find_home() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF new.space <> '' THEN
+        new.home := CASE new.key WHEN '' THEN 'knowledge ' ELSE 'space ' END || new.space;
+    ELSIF tg_op = 'INSERT' THEN  -- the lease of a set that is compacted, by its number
+        new.home := coalesce((SELECT scope.home FROM fornix.memory_set JOIN fornix.scope
+            ON scope.id = memory_set.scope
+            WHERE memory_set.id = substring(new.key FROM '^compaction ([0-9]{1,18})$')::bigint), '');
+    END IF;
+    RETURN new;
+END $$;
+
+CREATE TRIGGER scope_named BEFORE INSERT OR UPDATE OF space, key ON fornix.scope
+FOR EACH ROW EXECUTE FUNCTION fornix.find_home();
+
+CREATE TRIGGER lease_named BEFORE INSERT OR UPDATE OF space, key ON fornix.lease
+FOR EACH ROW EXECUTE FUNCTION fornix.find_home();
+
+-- Numbers and times of all spaces, which order commits and runs; whoever has the schema sees them.
+
+CREATE VIEW fornix.every_commit AS SELECT n, time FROM fornix.journal;
+CREATE VIEW fornix.every_run AS SELECT id, ended FROM fornix.run;
+CREATE VIEW fornix.every_agent AS SELECT pruned FROM fornix.agent;
+CREATE VIEW fornix.every_step AS SELECT id, n FROM fornix.step;
+CREATE VIEW fornix.every_call AS SELECT step, n FROM fornix.durable_call;
+
+GRANT SELECT ON fornix.every_commit, fornix.every_run, fornix.every_agent, fornix.every_step,
+    fornix.every_call, fornix.ledger, fornix.setback, fornix.owner TO PUBLIC;
+GRANT UPDATE (version, number, time, structure) ON fornix.ledger TO PUBLIC;
+GRANT INSERT ON fornix.setback TO PUBLIC;
+GRANT INSERT, UPDATE, DELETE ON fornix.owner TO PUBLIC;
+GRANT SELECT, INSERT, DELETE ON fornix.change TO PUBLIC;
+GRANT SELECT, DELETE, INSERT (space, key),
+    UPDATE (space, key, head, floor, since) ON fornix.scope TO PUBLIC;
+GRANT SELECT, DELETE, INSERT (space, key, owner, epoch),
+    UPDATE (space, key, owner, epoch) ON fornix.lease TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON fornix.note, fornix.journal, fornix.node,
+    fornix.memory_set, fornix.item, fornix.link, fornix.stub, fornix.compaction, fornix.access,
+    fornix.feature, fornix.staged, fornix.agent, fornix.lane, fornix.run, fornix.step,
+    fornix.durable_call, fornix.output, fornix.consumer, fornix.event_id, fornix.receipt TO PUBLIC;
+
+-- A row is seen and changed by whoever may use its space. Which spaces those are is found once per
+-- statement; a policy that asks another table sees the rows there that its own policy lets through.
+
+CREATE POLICY wall ON fornix.scope USING (home = ANY ((SELECT fornix.granted(current_user))::text[]));
+CREATE POLICY wall ON fornix.lease USING (home = ANY ((SELECT fornix.granted(current_user))::text[]));
+
+CREATE POLICY wall ON fornix.agent
+USING ('space ' || space = ANY ((SELECT fornix.granted(current_user))::text[]));
+
+CREATE POLICY wall ON fornix.receipt
+USING (owner = ANY ((SELECT fornix.granted(current_user))::text[]));
+
+CREATE POLICY readable ON fornix.note FOR SELECT USING (fornix.owner_in(name) IS NULL
+    OR fornix.owner_in(name) = ANY ((SELECT fornix.granted(current_user))::text[]));
+
+CREATE POLICY wall ON fornix.note USING (CASE WHEN fornix.owner_in(name) IS NOT NULL
+    THEN fornix.owner_in(name) = ANY ((SELECT fornix.granted(current_user))::text[])
+    ELSE name NOT IN ('salt', 'ops swept') END);
+
+CREATE POLICY wall ON fornix.journal USING (EXISTS (SELECT FROM fornix.scope
+    WHERE scope.id = journal.scope));
+CREATE POLICY wall ON fornix.node USING (EXISTS (SELECT FROM fornix.scope
+    WHERE scope.id = node.scope));
+CREATE POLICY wall ON fornix.memory_set USING (EXISTS (SELECT FROM fornix.scope
+    WHERE scope.id = memory_set.scope));
+CREATE POLICY wall ON fornix.lane USING (EXISTS (SELECT FROM fornix.scope
+    WHERE scope.id = lane.scope));
+
+CREATE POLICY wall ON fornix.item USING (EXISTS (SELECT FROM fornix.memory_set
+    WHERE memory_set.id = item.set_id));
+CREATE POLICY wall ON fornix.feature USING (EXISTS (SELECT FROM fornix.memory_set
+    WHERE memory_set.id = feature.set_id));
+CREATE POLICY wall ON fornix.stub USING (EXISTS (SELECT FROM fornix.memory_set
+    WHERE memory_set.id = stub.set_id));
+CREATE POLICY wall ON fornix.compaction USING (EXISTS (SELECT FROM fornix.memory_set
+    WHERE memory_set.id = compaction.set_id));
+
+CREATE POLICY readable ON fornix.change FOR SELECT USING (TRUE);
+CREATE POLICY wall ON fornix.change USING (EXISTS (SELECT FROM fornix.memory_set
+    WHERE memory_set.id = change.set_id));
+
+CREATE POLICY wall ON fornix.link USING (EXISTS (SELECT FROM fornix.item
+    WHERE item.row = link.row));
+CREATE POLICY wall ON fornix.staged USING (EXISTS (SELECT FROM fornix.item
+    WHERE item.row = staged.row));
+CREATE POLICY wall ON fornix.access USING (EXISTS (SELECT FROM fornix.item
+    WHERE item.first = access.first));
+
+CREATE POLICY wall ON fornix.run USING (EXISTS (SELECT FROM fornix.agent
+    WHERE agent.id = run.agent));
+CREATE POLICY wall ON fornix.output USING (EXISTS (SELECT FROM fornix.agent
+    WHERE agent.id = output.agent));
+CREATE POLICY wall ON fornix.consumer USING (EXISTS (SELECT FROM fornix.agent
+    WHERE agent.id = consumer.agent));
+CREATE POLICY wall ON fornix.event_id USING (EXISTS (SELECT FROM fornix.agent
+    WHERE agent.id = event_id.agent));
+
+CREATE POLICY wall ON fornix.step USING (EXISTS (SELECT FROM fornix.run
+    WHERE run.id = step.id >> 20));
+CREATE POLICY wall ON fornix.durable_call USING (EXISTS (SELECT FROM fornix.run
+    WHERE run.id = durable_call.step >> 20));
+
+CREATE POLICY readable ON fornix.owner FOR SELECT USING (TRUE);
+CREATE POLICY wall ON fornix.owner
+USING (role = current_user OR expires < clock_timestamp()) WITH CHECK (role = current_user);
+
+ALTER TABLE fornix.scope ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.lease ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.agent ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.receipt ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.note ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.journal ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.node ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.memory_set ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.lane ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.item ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.feature ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.stub ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.compaction ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.change ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.link ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.staged ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.access ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.run ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.output ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.consumer ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.event_id ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.step ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.durable_call ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.owner ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fornix.space_grant ENABLE ROW LEVEL SECURITY;

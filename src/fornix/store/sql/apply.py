@@ -37,6 +37,8 @@ from fornix.values.lazy_dataclass import dataclass
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
 
+_LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
+
 NODES = 64
 """Live nodes of one tree that are cached at most."""
 
@@ -108,7 +110,7 @@ class Transaction:
         self.gathered = Gathered(self._db, cache.runs.runs)
         self.runs = RunWriter(self._db, cache.runs, self.gathered, self.owners)
         if cache.number is None:
-            row = self._db.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
+            row = self._db.execute(_LAST_COMMIT).get
             cache.number, cache.time = row or (0, 0)
 
     def forget(self) -> None:

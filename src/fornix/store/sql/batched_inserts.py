@@ -29,6 +29,11 @@ _LOG_ADDED = """
     VALUES (?3 + (SELECT coalesce(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
 """
 
+_INSERT_ACCESS = """
+    INSERT INTO access (first, time) VALUES (?, ?)
+    ON CONFLICT (first) DO UPDATE SET time = excluded.time
+"""
+
 _COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
     WHERE id = ?1
@@ -98,6 +103,7 @@ class Gathered:
         names: The (set, id) of every item in it.
         ops: Names of the ops in it.
         grown: Scopes of the nodes in it.
+        accesses: When items among them were last read.
         ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
         over: Runs that ended, which stay cached until they are written.
@@ -114,6 +120,7 @@ class Gathered:
         self.outputs: list[Row] = []
         self.over: list[Row] = []
         self.sensory_ends: list[Row] = []
+        self.accesses: list[Row] = []
         self._items: list[Row] = []
         self._features: list[Row] = []
         self._journal: list[Row] = []
@@ -221,7 +228,9 @@ class Gathered:
             )
         self._db.executemany(_LOG_ADDED, lines)
         self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
-        self._items, self._features = [], []
+        if self.accesses:
+            self._db.executemany(_INSERT_ACCESS, self.accesses)
+        self._items, self._features, self.accesses = [], [], []
         self.names.clear()
 
 

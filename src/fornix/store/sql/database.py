@@ -7,6 +7,7 @@ errors in place of the engine's.
 The statements are written for SQLite, in words that mean the same to other engines, or that their
 connections translate (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long,
 ``IN (SELECT value FROM carray(?))`` asks for many numbers, and with ``AS names`` for many names.
+``journal AS every_commit`` and its like are the rows of all spaces, where a user may see only some.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from fornix.store.sql.connection import Connection, query
 
 def stats(db: Connection) -> StoreStats:
     """Return what the tables say; the sizes of files are the engine's to add."""
-    commits = db.execute("SELECT coalesce(max(n), 0) FROM journal").get
+    commits = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
     keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
     sets, items = db.execute("SELECT count(*), coalesce(sum(items), 0) FROM memory_set").get
     pending, oldest = db.execute(

@@ -256,11 +256,7 @@ class Changes:
         row = self._insert(number, add.record, version=version, first=None, created=None)
         self._link(row, sources)
         if add.accessed is not None:
-            self._db.execute(
-                "INSERT INTO access (first, time) VALUES (?, ?) "
-                "ON CONFLICT (first) DO UPDATE SET time = excluded.time",
-                (row, add.accessed),
-            )
+            self._gathered.accesses.append((row, add.accessed))
         return row
 
     def _take_place(self, number: int, change: Replace) -> None:

@@ -15,8 +15,11 @@ from fornix.values import wire
 
 _DONE = """
     SELECT compaction.id, set_id, how, retired, added, undone, purged, time
-    FROM compaction JOIN journal ON journal.n = compaction.id >> 20
+    FROM compaction JOIN journal AS every_commit ON every_commit.n = compaction.id >> 20
 """
+
+
+_NEXT_COMMIT = "SELECT n, time FROM journal AS every_commit WHERE n >= ? ORDER BY n LIMIT 1"
 
 
 def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
@@ -42,10 +45,10 @@ def commit_at(db: Connection, time: int) -> int:
     low = first(db, "SELECT max(n) FROM setback WHERE time <= ?", time) or 0
     high = first(db, "SELECT min(n) - 1 FROM setback WHERE n > ?", low)
     if high is None:
-        high = first(db, "SELECT max(n) FROM journal") or 0
+        high = first(db, "SELECT max(n) FROM journal AS every_commit") or 0
     while low < high:
         middle = (low + high + 1) // 2
-        row = first(db, "SELECT n, time FROM journal WHERE n >= ? ORDER BY n LIMIT 1", middle)
+        row = first(db, _NEXT_COMMIT, middle)
         if row[1] <= time:
             low = row[0]
         else:

@@ -145,7 +145,7 @@ class SqlReads(SqlDatabase):
 
     @reads
     def time_of(self, db: Connection, number: int) -> int:
-        sql = "SELECT time FROM journal WHERE n <= ? ORDER BY n DESC LIMIT 1"
+        sql = "SELECT time FROM journal AS every_commit WHERE n <= ? ORDER BY n DESC LIMIT 1"
         return first(db, sql, number) or 0
 
     @reads

@@ -14,15 +14,17 @@ from fornix.values import wire
 
 ALL = (1 << 62) - 1
 
+_LAST_TIME = "SELECT time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
+
 _NEEDED = """
     SELECT min(n) FROM (
-        SELECT min(step.n) AS n FROM run JOIN step
-            ON step.id BETWEEN run.id << 20 AND (run.id << 20 | 1048575)
-        WHERE run.ended IS NULL
+        SELECT min(every_step.n) AS n FROM run AS every_run JOIN step AS every_step
+            ON every_step.id BETWEEN every_run.id << 20 AND (every_run.id << 20 | 1048575)
+        WHERE every_run.ended IS NULL
         UNION ALL
-        SELECT min(durable_call.n) FROM run JOIN durable_call
-            ON durable_call.step BETWEEN run.id << 20 AND (run.id << 20 | 1048575)
-        WHERE run.ended IS NULL)
+        SELECT min(every_call.n) FROM run AS every_run JOIN durable_call AS every_call
+            ON every_call.step BETWEEN every_run.id << 20 AND (every_run.id << 20 | 1048575)
+        WHERE every_run.ended IS NULL)
 """
 
 _PURGED = "SELECT value FROM carray(?1)"
@@ -89,7 +91,7 @@ def purge(db: Connection, *, now: int) -> int:
 
 def overdue(db: Connection) -> int:
     """Return how many versions of items their sets keep no longer, as of the last commit."""
-    now = first(db, "SELECT time FROM journal ORDER BY n DESC LIMIT 1") or 0
+    now = first(db, _LAST_TIME) or 0
     found, until = 0, dict[int, int]()
     for number, kept in query(db, _RETAINED):
         if kept not in until:
@@ -156,7 +158,7 @@ def expire(db: Connection, *, now: int) -> int:
 
 def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
     """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
-    last = db.execute("SELECT time FROM journal ORDER BY n DESC LIMIT 1").get or 0
+    last = first(db, _LAST_TIME) or 0
     until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
     until = min(until, needed(db) - 1)
     top = first(db, "SELECT id FROM node WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?", after, limit)

@@ -34,7 +34,8 @@ ORDINALS = (1 << ROW_BITS) - 1
 
 LAST_RUN = """
     SELECT max(id) FROM
-        (SELECT max(id) AS id FROM run UNION ALL SELECT max(pruned) FROM agent UNION ALL SELECT 0)
+        (SELECT max(id) AS id FROM run AS every_run
+            UNION ALL SELECT max(pruned) FROM agent AS every_agent UNION ALL SELECT 0)
         AS used
 """
 _RUN = """

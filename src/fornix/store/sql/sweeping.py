@@ -22,7 +22,7 @@ OPS_SWEPT = "ops swept"
 def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
     """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
     done = retention.expire(db, now=now - SWEEP_AFTER_US) + retention.purge(db, now=now)
-    last = db.execute("SELECT coalesce(max(n), 0) FROM journal").get
+    last = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
     old = journal.commit_at(db, now - OP_RETENTION_US)
     done += _forget_ops(db, until=min(old, last - ops_kept))
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))

@@ -1,0 +1,298 @@
+"""Users of a server that may use some spaces only: what they can do, and what they cannot."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import errors, sql
+
+from doors import Letters
+from fornix import Memory
+from fornix.cli import fornix
+from fornix.errors import AccessDenied, InvalidInput
+from fornix.store import Scope
+from fornix.store.postgres import PostgresStore
+from fornix.store.postgres.dialect import TABLES
+from fornix.store.postgres.location import ServerLocation
+from postgres_server import dropped, server, url_for, user
+
+
+@pytest.fixture
+def url(tmp_path):
+    return url_for(tmp_path / "memory")
+
+
+@pytest.fixture
+def raw():
+    with psycopg.connect(server(), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def guest(raw):
+    name = user(raw, "guest")
+    yield name
+    dropped(raw, name)
+
+
+@pytest.fixture
+def shell():
+    def run(*words, code=0):
+        result = CliRunner().invoke(fornix, words)
+        assert result.exit_code == code, result.output + result.stderr
+        return result
+
+    return run
+
+
+@pytest.fixture
+def theirs(url, guest):
+    """The URL of a memory with spaces "mine" and "yours", for a user that may use "mine"."""
+    fill(url)
+    store = PostgresStore.open(url)
+    store.grant(guest, space="mine")
+    store.close()
+    return f"{url}&user={guest}"
+
+
+@pytest.fixture
+def session(theirs):
+    """A connection of that user, which sends what SQL it likes."""
+    place = ServerLocation.of(theirs)
+    with psycopg.connect(place.conninfo, autocommit=True) as connection:
+        connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(place.schema)))
+        yield connection
+
+
+def fill(url):
+    """Put something into every table, for each of two spaces."""
+    for space in ("mine", "yours"):
+        with Memory.open(url, space=space, embedder=Letters()) as memory:
+            ada = memory.key("ada")
+            ada.add(f"The canary of {space} sings.", id="a")
+            ada.short_term.set("song", f"canary of {space}")
+            ada.add("to be erased", id="gone")
+            ada.forget(["gone"])
+            memory.knowledge.set("handbook").add(f"knowledge of {space}", id="k")
+            memory.store.lease(Scope(space, "ada"), "a host")
+
+
+def test_a_granted_user_does_all_that_a_memory_does(theirs, url):
+    with Memory.open(theirs, space="mine", embedder=Letters()) as memory:
+        ada = memory.key("new")
+        ada.add("Prefers window seats.", id="w")
+        ada.update("w", "Prefers aisle seats.")
+        assert [hit.item.id for hit in ada.search("seats")] == ["w"]
+        assert [item.version for item in ada.history("w")] == [1, 2]
+        ada.short_term.set(("trip", "to"), "Lisbon")
+        ada.short_term.delete("trip")
+        notes = ada.set("few", capacity=2)
+        for number in range(6):
+            notes.add(f"note number {number}")
+        notes.compact()
+        assert memory.sweep() >= 0
+        assert ada.forget().changed
+        assert not memory.key("new").list()
+        memory.key("new").add("It is used again.")
+        assert list(memory.keys()) == ["ada", "new"]
+        assert memory.stats().store.commits > 6
+    with Memory.open(url, space="mine", embedder=Letters()) as memory:
+        assert [item.text for item in memory.key("new").list()] == ["It is used again."]
+
+
+def test_another_space_is_refused_at_the_door(theirs, guest):
+    """It is neither empty nor a traceback; so is a knowledge that was not granted."""
+    for mode in ("rw", "ro"):
+        with pytest.raises(AccessDenied, match=f"fornix grant {guest} --space yours"):
+            Memory.open(theirs, space="yours", mode=mode)
+        with pytest.raises(AccessDenied, match=f"fornix grant {guest} --knowledge yours"):
+            Memory.open(theirs, space="mine", knowledge="yours", mode=mode)
+
+
+def test_a_knowledge_is_granted_without_its_space(theirs, url, guest):
+    """Spaces share what is granted to the users of each, and nothing else of its owner."""
+    store = PostgresStore.open(url)
+    store.grant(guest, knowledge="yours")
+    store.close()
+    with Memory.open(theirs, space="mine", knowledge="yours", embedder=Letters()) as memory:
+        handbook = memory.knowledge.set("handbook")
+        assert [item.text for item in handbook.list()] == ["knowledge of yours"]
+        handbook.add("added by a guest", id="g")
+        assert [hit.item.id for hit in handbook.search("guest")][:1] == ["g"]
+    with pytest.raises(AccessDenied):
+        Memory.open(theirs, space="yours", knowledge="mine")
+
+
+def test_who_was_granted_nothing_is_told(url, raw, guest):
+    PostgresStore.open(url).close()
+    with pytest.raises(AccessDenied, match="fornix grant"):
+        Memory.open(f"{url}&user={guest}", space="mine")
+
+
+def test_a_grant_may_be_repeated_and_taken_back(url, raw, guest, shell):
+    """The command line says what is granted by then."""
+    fill(url)
+    for _ in range(2):
+        said = shell("--db", url, "grant", guest, "--space", "mine", "--json").stdout
+        assert json.loads(said) == {"role": guest, "spaces": ["mine"], "knowledge": ["mine"]}
+    shell("--db", url, "grant", guest, "--knowledge", "yours", "--quiet")
+    listed = json.loads(shell("--db", url, "grants", "--json").stdout)
+    assert listed == {"role": guest, "spaces": ["mine"], "knowledge": ["mine", "yours"]}
+    assert guest in shell("--db", url, "grants").stdout
+    Memory.open(f"{url}&user={guest}", space="mine", embedder=Letters()).close()
+    for _ in range(2):
+        shell("--db", url, "revoke", guest, "--knowledge", "yours")
+        said = shell("--db", url, "revoke", guest, "--space", "mine").stdout
+        assert said == f"{guest} may use spaces: none; knowledge: none\n"
+    with pytest.raises(AccessDenied):
+        Memory.open(f"{url}&user={guest}", space="mine")
+
+
+def test_only_the_owner_grants(theirs, url, guest, shell):
+    """To a role that there is, on a server."""
+    assert "owner" in shell("--db", theirs, "grant", guest, "--space", "yours", code=1).stderr
+    assert "owner" in shell("--db", theirs, "grants", code=1).stderr
+    store = PostgresStore.open(url)
+    with pytest.raises(InvalidInput, match="no role 'nobody'"):
+        store.grant("nobody", space="mine")
+    store.close()
+    assert "only a server has users" in shell("--db", "x.db", "grants", code=1).stderr
+    assert "only a server has users" in shell("grant", guest, code=1).stderr
+
+
+def test_what_is_revoked_while_open_is_gone(theirs, url, guest):
+    """Writes are refused; what is read is empty, until it is opened again, which is refused."""
+    with Memory.open(theirs, space="mine", embedder=Letters()) as memory:
+        store = PostgresStore.open(url)
+        store.grant(guest, space="other")
+        store.revoke(guest, space="mine")
+        store.close()
+        assert not memory.key("ada").list()
+        with pytest.raises(AccessDenied):
+            memory.key("ada").add("x")
+
+
+MARK = b"yours".hex()
+"""As it stands in values, which are bytes."""
+
+# --- raw SQL ----------------------------------------------------------------------------------
+
+
+def counts(connection, schema):
+    """How many rows of each table a connection sees."""
+    return {
+        table: connection.execute(
+            sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table))
+        ).fetchone()[0]
+        for table in TABLES
+        if table != "space_grant"
+    }
+
+
+def test_raw_sql_sees_nothing_of_another_space(session, raw, theirs):
+    """No row of any table has a name or a content of it; the owner sees both."""
+    schema = ServerLocation.of(theirs).schema
+    for table in TABLES:
+        if table == "space_grant":
+            continue
+        query = sql.SQL("SELECT t::text FROM {} t").format(sql.Identifier(schema, table))
+        seen, there = (
+            [row for (row,) in connection.execute(query) if "yours" in row or MARK in row]
+            for connection in (session, raw)
+        )
+        assert not seen, table
+        assert there or table not in {"scope", "item", "node", "note", "lease", "receipt"}, table
+    with pytest.raises(errors.InsufficientPrivilege):
+        session.execute("SELECT * FROM space_grant")
+
+
+def test_raw_sql_changes_nothing_of_another_space(session, raw, theirs):
+    """What it updates or deletes, by any condition, is its own."""
+    schema = ServerLocation.of(theirs).schema
+    yours = (
+        "SELECT count(*), coalesce(sum(length(text)), 0) FROM {0}.item JOIN {0}.memory_set "
+        "ON memory_set.id = set_id JOIN {0}.scope ON scope.id = scope WHERE space = 'yours'"
+    )
+    before = raw.execute(sql.SQL(yours).format(sql.Identifier(schema))).fetchone()
+    session.execute("UPDATE item SET text = 'taken over'")
+    session.execute("UPDATE memory_set SET name = name || '!'")
+    session.execute("UPDATE note SET text = 'other' WHERE name LIKE 'embedder of%'")
+    session.execute("DELETE FROM note WHERE name = 'salt'")
+    session.execute("UPDATE owner SET expires = 'epoch'::timestamptz WHERE name LIKE 'host%'")
+    for table in ("item", "feature", "node", "journal", "lease", "receipt", "change", "scope"):
+        session.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+    assert raw.execute(sql.SQL(yours).format(sql.Identifier(schema))).fetchone() == before
+    left = counts(raw, schema)
+    assert min(left[table] for table in ("item", "feature", "node", "journal", "lease")) >= 1
+    found = raw.execute(
+        sql.SQL("SELECT name, text FROM {}.note WHERE name = 'salt' OR name LIKE '%yours'").format(
+            sql.Identifier(schema)
+        )
+    ).fetchall()
+    assert {name for name, _ in found} >= {"salt", "embedder of space yours"}
+    assert "other" not in {text for _, text in found}
+    expired = sql.SQL("SELECT count(*) FROM {}.owner WHERE expires < now() - interval '1 h'")
+    assert raw.execute(expired.format(sql.Identifier(schema))).fetchone() == (0,)
+
+
+INTRUSIONS = {
+    "a scope": "INSERT INTO scope (space, key) VALUES ('yours', 'eve')",
+    "its home": "INSERT INTO scope (space, key, home) VALUES ('x', 'eve', 'space mine')",
+    "a scope moved": "UPDATE scope SET space = 'yours'",
+    "its home moved": "UPDATE scope SET home = 'space yours'",
+    "a lease": "INSERT INTO lease (space, key, owner, epoch) VALUES ('yours', 'ada', 'me', 9)",
+    "an item": "INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, "
+    "metadata, importance, compacted) VALUES (1, {set}, 'x', 1, 1, 1, 1, 1, 1, '{{}}', 1, 0)",
+    "an item moved": "UPDATE item SET set_id = {set}",
+    "a set": "INSERT INTO memory_set (scope, name, definition) VALUES ({scope}, 'x', '{{}}')",
+    "a set moved": "UPDATE memory_set SET scope = {scope}",
+    "a node": "INSERT INTO node (id, scope, parent, name, place, begun) "
+    "VALUES (1, {scope}, '', 'x', 1, 1)",
+    "a commit": "INSERT INTO journal (n, time, scope) VALUES (999, 1, {scope})",
+    "a change": "INSERT INTO change (seq, set_id, row, kind) VALUES (999, {set}, 1, 0)",
+    "a feature moved": "UPDATE feature SET set_id = {set}",
+    "an agent": "INSERT INTO agent (space, name) VALUES ('yours', 'x')",
+    "a note": "INSERT INTO note (name, text) VALUES ('embedder of space elsewhere', 'x')",
+    "the salt": "INSERT INTO note (name, text) VALUES ('salt', 'x')",
+    "a receipt": "INSERT INTO receipt (id, n, owner, asked, erased, state, open, held) "
+    "VALUES ('x', 1, 'space yours', '', '', 0, '', '')",
+    "a grant": "INSERT INTO space_grant (role, home) VALUES (current_user, 'space yours')",
+    "the schema": "UPDATE ledger SET least = 99",
+    "a table": "CREATE TABLE mine (x text)",
+    "a policy": "DROP POLICY wall ON item",
+    "the wall": "ALTER TABLE item DISABLE ROW LEVEL SECURITY",
+    "a function": "CREATE OR REPLACE FUNCTION granted(who name) RETURNS text[] LANGUAGE sql "
+    "RETURN ARRAY['space yours']",
+    "a commit renumbered": "UPDATE setback SET time = 0",
+    "another role": "SET ROLE postgres",
+}
+
+
+def test_raw_sql_puts_nothing_into_another_space(session, raw, theirs):
+    """Nor into the tables that all share, but for the numbers that a commit moves on."""
+    query = (
+        "SELECT scope.id, memory_set.id FROM {0}.scope JOIN {0}.memory_set ON scope = scope.id "
+        "WHERE space = 'yours' AND key = 'ada'"
+    )
+    schema = sql.Identifier(ServerLocation.of(theirs).schema)
+    scope, number = raw.execute(sql.SQL(query).format(schema)).fetchone()
+    for what, statement in INTRUSIONS.items():
+        with pytest.raises(errors.InsufficientPrivilege):
+            assert session.execute(statement.format(scope=scope, set=number)), what
+
+
+def test_a_user_learns_nothing_of_what_others_were_granted(session, theirs, raw, url):
+    """Neither from the table nor from the function that policies ask."""
+    other = user(raw, "other")
+    store = PostgresStore.open(url)
+    store.grant(other, space="yours")
+    store.close()
+    for who in (other, raw.info.user):
+        found = session.execute("SELECT granted(%s::name)", (who,)).fetchone()
+        assert found == ([],)
+    (found,) = session.execute("SELECT granted(current_user)").fetchone()
+    assert sorted(found) == ["knowledge mine", "space mine"]
+    dropped(raw, other)
