@@ -510,8 +510,8 @@ def questions_of(rows: Rows, wanted: int, seed: int) -> Rows:
     question is of no use to it.
     """
     rng = np.random.default_rng((seed, 3))
-    about = rng.permutation(np.resize(np.arange(len(rows)), wanted))
-    texts = []
+    about: list[int] = rng.permutation(np.resize(np.arange(len(rows)), wanted)).tolist()
+    texts: list[str] = []
     for at in about:
         words = rows.texts[at].split()
         chosen = rng.choice(len(words), int(rng.integers(4, 11)), replace=False)
