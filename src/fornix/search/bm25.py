@@ -77,7 +77,7 @@ class Bm25:
         live = sum([index.live for index in sets]) + (background or 0)
         self._least, self._slope = _norms(sets, signals)
         held = [
-            [index.number_of(passages) for passages, _ in postings]
+            list(map(index.holding, terms, [passages for passages, _ in postings]))
             for index, postings in zip(sets, self._postings, strict=True)
         ]
         self._peaks = [_peak(live, sum(number), signals) for number in zip(*held, strict=True)]
@@ -273,7 +273,7 @@ def _term_array(terms: tuple[int, ...]) -> NDArray[np.uint32]:
 
 def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
     """Return the weights of a small set that was asked before and did not change since."""
-    if index.size > SMALL or not index.exact:
+    if index.size > SMALL or not index.exact or index.is_part:
         return None
     name = (signals.k1, signals.b)
     if name in index.cache:

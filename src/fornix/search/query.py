@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -30,12 +30,20 @@ from fornix.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
+from fornix.search.large_sets import LargeSetRequest, can_be_partial, part_of
 from fornix.search.ranking import Ranking, Scored
 from fornix.search.relevance import Calibration, calibration_of
-from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals, respelled
+from fornix.search.signals import (
+    MAX_PARSED,
+    MAX_TERMS,
+    QuestionSignals,
+    Signals,
+    respelled,
+)
 from fornix.store import (
     Feature,
     KnownBefore,
+    LargeSet,
     Scope,
     SearchView,
     SetInfo,
@@ -49,6 +57,7 @@ from fornix.store.filters import Filter
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
+from fornix.values import words
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked, microseconds
@@ -246,7 +255,8 @@ class Searcher:
         asked: _SearchRequest,
         drafted: Drafted | None,
     ) -> Hits:
-        numbers = [info.number for info in asked.infos]
+        asked, whole = self._parted(asked, drafted)
+        numbers = [info.number for info in asked.infos if info.number not in whole]
         own = self._own(drafted, sets)
         hidden = self._hidden(asked, drafted)
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
@@ -254,11 +264,12 @@ class Searcher:
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
             self._check_embedder(view)
-            found = [*sets, *own]
-            question = self._question(asked, found)
+            others = [name for one in whole.values() for name in one.speakers]
+            question = self._question(asked, [*sets, *own], others)
             if not ready and dimensions and question.meaning not in self._vectors:
                 return question.meaning
-            return self._rank(found, asked, question, hidden)
+            parts, gone = self._parts(asked, question, whole, hidden)
+            return self._rank([*sets, *parts, *own], asked, question, gone)
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
@@ -299,9 +310,66 @@ class Searcher:
                 hidden.append(ended)
         return hidden
 
-    def _question(self, asked: _SearchRequest, sets: Sequence[SetIndex]) -> QuestionSignals:
-        """Return what is asked of *sets*, from memory if it was asked lately."""
-        query, speakers = asked.query, tuple(_speakers(sets))
+    def _parted(
+        self, asked: _SearchRequest, drafted: Drafted | None
+    ) -> tuple[_SearchRequest, dict[int, LargeSet]]:
+        """Return what is asked with the sets last whose candidates the store chooses, and these."""
+        least = self._store.large_items
+        if least is None or drafted is not None or not can_be_partial(asked.signals):
+            return asked, {}
+        whole: dict[int, LargeSet] = {}
+        terms, dimensions = words.terms(asked.query)[:MAX_TERMS], self._embedder.dimensions
+        for info in asked.infos:
+            if info.items >= least:
+                found = self._store.large_set(info.number, terms, dimensions=dimensions)
+                if found is not None:
+                    whole[info.number] = found
+        infos = sorted(asked.infos, key=lambda info: info.number in whole)
+        return replace(asked, infos=infos) if whole else asked, whole
+
+    def _parts(
+        self,
+        asked: _SearchRequest,
+        question: QuestionSignals,
+        whole: Mapping[int, LargeSet],
+        hidden: Sequence[Collection[int]],
+    ) -> tuple[list[SetIndex], Sequence[Collection[int]]]:
+        """Return the parts of large sets that are looked at, and the rows that no set shows."""
+        parts: list[SetIndex] = []
+        gone = list(hidden)
+        options = asked.options
+        candidates = 0 if asked.reranker is None else candidates_of(asked.reranker)
+        for place, info in enumerate(asked.infos):
+            if info.number in whole:
+                request = LargeSetRequest(
+                    question,
+                    self._vector(question.meaning),
+                    asked.signals,
+                    options.where,
+                    max(options.limit, candidates),
+                    asked.instants[0],
+                    hidden[place],
+                )
+                part, outer = part_of(
+                    self._store,
+                    info.number,
+                    whole[info.number],
+                    request,
+                    dimensions=self._embedder.dimensions,
+                )
+                parts.append(part)
+                gone[place] = {*hidden[place], *outer}
+        return parts, gone
+
+    def _question(
+        self, asked: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
+    ) -> QuestionSignals:
+        """Return what is asked of *sets*, from memory if it was asked lately.
+
+        Args:
+            others: Who speaks in sets that are not read.
+        """
+        query, speakers = asked.query, (*_speakers(sets), *others)
         if asked.signals.names:
 
             def occurs(term: int) -> bool:

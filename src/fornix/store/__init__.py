@@ -51,13 +51,16 @@ from fornix.store.changes import (
 from fornix.store.definition import Definition, Screened, SetInfo
 from fornix.store.erasures import Erased, Erasure, ReceiptState, StoredReceipt
 from fornix.store.finder import (
+    CandidateQuery,
     ChangeKind,
     Feature,
     FeatureChange,
     Finder,
     KnownBefore,
+    LargeSet,
     PendingVectors,
     SearchView,
+    WholeSets,
 )
 from fornix.store.lanes import Lanes
 from fornix.store.ledger import (
@@ -102,6 +105,7 @@ __all__ = [
     "Batch",
     "Begin",
     "CallStatus",
+    "CandidateQuery",
     "ChangeKind",
     "Clear",
     "Commit",
@@ -122,6 +126,7 @@ __all__ = [
     "ItemRecord",
     "KnownBefore",
     "Lanes",
+    "LargeSet",
     "Lease",
     "Ledger",
     "Limits",
@@ -155,6 +160,7 @@ __all__ = [
     "StoredReceipt",
     "TreeDelta",
     "Undo",
+    "WholeSets",
     "adds_to",
     "commit_time",
     "ends_by",

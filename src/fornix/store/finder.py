@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from fornix.store.changes import ItemRecord, StoredItem
 from fornix.store.definition import SetInfo
+from fornix.store.filters import Filter
 from fornix.store.scope import Scope, SetRef
 from fornix.values.lazy_dataclass import dataclass
 
@@ -111,6 +112,47 @@ class SearchView(NamedTuple):
     notes: Mapping[str, str | None] = {}
 
 
+class LargeSet(NamedTuple):
+    """A set that is too large for a caller's RAM, whose candidates its store chooses.
+
+    Attributes:
+        documents: Live items.
+        passages: Of their texts, as `tokens`.
+        counts: How many live items hold each of the terms that were asked for.
+        speakers: Who speaks in it.
+    """
+
+    documents: int
+    passages: int
+    tokens: int
+    counts: Mapping[int, int]
+    speakers: Sequence[str]
+
+
+class CandidateQuery(NamedTuple):
+    """What items of a large set are to be looked at.
+
+    Attributes:
+        counts: The terms of the question, and how many items hold each.
+        vector: Of its meaning, with a length of one; empty: words only.
+        speaker: Whose items are also looked for apart; None: nobody's.
+        role: The same of a role.
+        where: Only items that match it, and those that are best of all by words.
+        vectors: How many are chosen by meaning.
+        texts: How many are chosen by words, roughly.
+        scan: Choose by *where* alone: it leaves so few that they are to be found one by one.
+    """
+
+    counts: Mapping[int, int]
+    vector: Sequence[float] = ()
+    speaker: str | None = None
+    role: str | None = None
+    where: Filter | None = None
+    vectors: int = 400
+    texts: int = 1_000
+    scan: bool = False
+
+
 class Finder(Protocol):
     """What can be found: features of items, and what changed in them."""
 
@@ -136,6 +178,36 @@ class Finder(Protocol):
         """Return what `glance` gives, with what a search is likely to ask next.
 
         A store that is far away reads all of it in one round trip.
+        """
+        ...
+
+    # Where a set is too large for the RAM of who searches it, a store may choose candidates itself.
+
+    @property
+    def large_items(self) -> int | None:
+        """Live items from which `large_set` is to be asked; None: never."""
+        ...
+
+    def large_set(
+        self, set_number: int, terms: Sequence[int], *, dimensions: int
+    ) -> LargeSet | None:
+        """Return what searches need to know of a large set; None: read its features.
+
+        Args:
+            dimensions: Of the embedder.
+        """
+        ...
+
+    def candidates(
+        self, set_number: int, wanted: CandidateQuery, *, dimensions: int
+    ) -> list[Feature]:
+        """Return features of live items of a large set that may be among the best, by row."""
+        ...
+
+    def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
+        """Return live items around each of *rows* of a large set that has a session.
+
+        Up to two before it in its session, itself, and up to two after it, by (time, first).
         """
         ...
 
@@ -219,3 +291,36 @@ class Finder(Protocol):
         Returns False, and does nothing, if a note is not as expected. Staged vectors are dropped.
         """
         ...
+
+
+class WholeSets:
+    """What a store promises of large sets that does not choose candidates: all sets are read."""
+
+    @property
+    def large_items(self) -> int | None:
+        """See `Finder.large_items`."""
+        return None
+
+    def large_set(
+        self,
+        set_number: int,  # noqa: ARG002 - it is none
+        terms: Sequence[int],  # noqa: ARG002 - the same
+        *,
+        dimensions: int,  # noqa: ARG002 - the same
+    ) -> LargeSet | None:
+        """See `Finder.large_set`."""
+        return None
+
+    def candidates(
+        self,
+        set_number: int,
+        wanted: CandidateQuery,
+        *,
+        dimensions: int,
+    ) -> list[Feature]:
+        """See `Finder.candidates`."""
+        raise NotImplementedError(f"{set_number} is read whole: {wanted}, {dimensions}")
+
+    def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
+        """See `Finder.neighbours`."""
+        raise NotImplementedError(f"{set_number} is read whole: {rows}")

@@ -237,6 +237,16 @@ class Links:
         self._outdated.clear()
         self._last = None
 
+    def put(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Take *pairs* of documents to be neighbours, and no others."""
+        self._columns["previous"][:] = self._columns["next"][:] = NONE
+        for before, after in pairs:
+            self._columns["next"][before] = after
+            self._columns["previous"][after] = before
+        self._all_outdated = False
+        self._outdated.clear()
+        self._last = None
+
     def append(self, doc: int) -> None:
         """Take in the last document, which has no links yet."""
         columns = self._columns

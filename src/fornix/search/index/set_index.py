@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from fornix.search.index.feature_arrays import (
 from fornix.search.index.postings import PostingList, Postings, SetPostings
 from fornix.search.index.segment import Segment
 from fornix.search.index.vectors import Docs, Quantised, Query, SetVectors
-from fornix.store import Feature
+from fornix.store import Feature, LargeSet
 from fornix.store.filters import Condition, Filter
 
 EXACT = 2_048
@@ -120,6 +120,7 @@ class SetIndex:
         self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=sealed)
         self._links = Links(self.columns)
         self.cache: dict[Hashable, Any] = {}
+        self._whole: LargeSet | None = None
 
     @classmethod
     def build(cls, features: Iterable[Feature], *, dimensions: int) -> SetIndex:
@@ -145,7 +146,26 @@ class SetIndex:
     @property
     def exact(self) -> bool:
         """Whether it is small enough to score every doc."""
-        return self.live <= EXACT
+        return self.live <= EXACT or self.is_part
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part that stands for a large set."""
+        return self._whole is not None
+
+    def stand_for(self, whole: LargeSet, windows: Sequence[Sequence[int]]) -> None:
+        """Be a part of a large set: figures are those of the whole set, and so are neighbours.
+
+        Args:
+            windows: Rows that follow each other in their session; of what is here, nothing else
+                is taken to be neighbours.
+        """
+        self._whole = whole
+        self.live, self.live_passages, self.tokens = whole.documents, whole.passages, whole.tokens
+        known = {int(row): doc for doc, row in enumerate(self.row)}
+        pairs = {pair for window in windows for pair in pairwise(window)}
+        self._links.put([(known[a], known[b]) for a, b in pairs if a in known and b in known])
+        self.cache.clear()
 
     @property
     def speakers(self) -> list[str]:
@@ -214,7 +234,13 @@ class SetIndex:
 
     def frequency(self, term: int) -> int:
         """Return how many live docs hold the term."""
-        return self.number_of(self.postings(term)[0])
+        return self.holding(term, self.postings(term)[0])
+
+    def holding(self, term: int, passages: Docs) -> int:
+        """Return how many live docs hold the term, which *passages* do."""
+        if self._whole is not None and term in self._whole.counts:
+            return self._whole.counts[term]
+        return self.number_of(passages)
 
     def number_of(self, passages: Docs) -> int:
         """Return of how many docs *passages* are, which rise."""

@@ -34,6 +34,7 @@ from fornix.errors import (
 from fornix.store.postgres import connection
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.dialect import adapt
+from fornix.store.postgres.large_set_builder import LargeSetBuilder
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
 from fornix.store.postgres.schema import check_least
@@ -119,6 +120,9 @@ class PostgresDatabase(SqlDatabase):
             configure=_configure,
         )
         self._owners = ServerOwners(self._lend)
+        self._builder = LargeSetBuilder(
+            place.schema, lend=self._lend, write=self.writing, alone=self.alone
+        )
         self._collected = weakref.finalize(self, _close, self._pool)
         self._collected.atexit = False
 
@@ -362,6 +366,7 @@ class PostgresDatabase(SqlDatabase):
         if self._touched and not self._read_only:
             with suppress(FornixError, psycopg.Error, ConnectionLost), self.writing() as db:
                 self._flush_touches(db)
+        self._builder.stop()
         self._owners.close()
         self._closed = True
         self._collected()

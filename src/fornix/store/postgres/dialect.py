@@ -3,7 +3,8 @@
 What differs, and what it becomes:
 
 - ``?`` and ``?2`` are bindings: ``$1``, ``$2``.
-- A table's name gets the schema of the store, so that no session has to have a search path.
+- A table's name gets the schema of the store, so that no session has to have a search path;
+  statements that are PostgreSQL's alone name it themselves, as ``fornix``.
 - ``name IS ?``: names are compared by digest first, which is what the indexes hold. A column has
   its digest beside it: behind a policy, an index serves no expression that is computed of a row.
 - ``journal AS every_commit`` and its like are views, which no policy applies to.
@@ -44,13 +45,14 @@ _SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
 _WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
 _GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
 _FUNCTION = re.compile(r" (granted|is_meant)\(")
+_OWN = re.compile(r"\bfornix\.")
 _HINT = re.compile(r"\bINDEXED BY \w+")
 
 
 @functools.lru_cache(maxsize=2048)
 def translated(sql: str, schema: str) -> str:
     """Return the statement that means in PostgreSQL what *sql* means in SQLite."""
-    sql = _numbered(sql)
+    sql = _OWN.sub(f"{schema}.", _numbered(sql))
     sql = _VIEW.sub(rf"{schema}.\1", sql)
     sql = _TABLE.sub(rf"\1\2{schema}.\3", sql)
     sql = _NAMES_AMONG.sub(
@@ -70,6 +72,11 @@ def _same_name(schema: str, found: re.Match[str]) -> str:
     has_digest = other.rpartition(".")[2] in _WITH_DIGEST
     digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"
     return f"({column}_digest = {digest} AND {column} = {other})"
+
+
+def for_schema(script: str, schema: str) -> str:
+    """Return a script whose tables are in the schema `fornix` for another schema."""
+    return _OWN.sub(f"{schema}.", script)
 
 
 def _numbered(sql: str) -> str:

@@ -12,14 +12,17 @@ from fornix.errors import Unusable
 from fornix.store import (
     OPS_KEPT,
     SHRUNK_AT_ONCE,
+    CandidateQuery,
+    Feature,
     KnownBefore,
+    LargeSet,
     Scope,
     SearchView,
     SetRef,
     StoredOutput,
     StoreStats,
 )
-from fornix.store.postgres import access, schema, vacuuming
+from fornix.store.postgres import access, large_sets, schema, vacuuming
 from fornix.store.postgres.access import RoleGrants
 from fornix.store.postgres.database import FLUSH, PostgresDatabase
 from fornix.store.postgres.location import ServerLocation
@@ -49,6 +52,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     """See `fornix.store.Store`; opened by `PostgresStore.open`."""
 
     _last_view: LastView | None = None
+    _has_large_sets = False
 
     @classmethod
     def open(
@@ -158,6 +162,57 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             last = self._last_view = LastView(version, {})
         last.sets[names] = view.sets
         return view
+
+    @property
+    def large_items(self) -> int | None:
+        """See `Finder.large_items`."""
+        return self._builder.large
+
+    @reads
+    def large_set(
+        self, db: Connection, set_number: int, terms: Sequence[int], *, dimensions: int
+    ) -> LargeSet | None:
+        def wake() -> None:
+            if not self._read_only:
+                self._builder.wake(dimensions)
+
+        if not self._has_large_sets:
+            name = f"{self._place.schema}.large_set"
+            self._has_large_sets = first(db, large_sets.IS_THERE, name)
+        if not self._has_large_sets or not dimensions:
+            wake()
+            return None
+        return large_sets.read_large_set(db, set_number, terms, dimensions=dimensions, wake=wake)
+
+    @reads
+    def features_of(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        found = query(db, large_sets.FEATURES_OF, set_number, db.numbers(rows)) if rows else ()
+        return [Feature._make(row) for row in found]
+
+    @reads
+    def candidates(
+        self, db: Connection, set_number: int, wanted: CandidateQuery, *, dimensions: int
+    ) -> list[Feature]:
+        rows = large_sets.read_candidates(db, set_number, wanted, dimensions=dimensions)
+        return [Feature._make(row) for row in rows]
+
+    @reads
+    def neighbours(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[list[int]]:
+        return large_sets.read_neighbours(db, set_number, rows)
+
+    def build_large_sets(self, dimensions: int) -> bool:
+        """Bring the server's index of large sets up to date; False: it cannot have one.
+
+        It lacks pgvector, or this user may not make tables.
+
+        Raises:
+            StoreBusy: Another process does it.
+        """
+        return self._build_large_sets(dimensions)
+
+    @explaining
+    def _build_large_sets(self, dimensions: int) -> bool:
+        return self._builder.build(dimensions)
 
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100

@@ -11,8 +11,8 @@ import time
 
 from psycopg import errors
 
+from fornix.store.postgres import large_sets
 from fornix.store.postgres.connection import PostgresConnection
-from fornix.store.postgres.dialect import TABLES
 from fornix.store.sql.connection import first, query
 
 READERS_S = 0.5
@@ -36,14 +36,24 @@ _HOLDERS = """
 """
 
 
+_TABLES = """
+    SELECT relname::text FROM pg_catalog.pg_class
+    WHERE relnamespace = ?::text::regnamespace AND relkind = 'r' ORDER BY 1
+"""
+
+
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
     """Vacuum every table of *schema*; return who hinders that what was erased goes, in words."""
+    if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
+        for statement in large_sets.STRAYS:
+            db.execute(statement)
+        db.finish()
     horizon = str(int(first(db, _HORIZON)) % (1 << 32))
     deadline = time.monotonic() + READERS_S
     while (holders := _holders(db, horizon)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     try:
-        for table in TABLES:
+        for (table,) in query(db, _TABLES, schema):
             db.script(f"VACUUM {schema}.{table}")
     except errors.InsufficientPrivilege:
         holders.append("this user may not vacuum; let the owner of the tables scrub")

@@ -17,6 +17,7 @@ from fornix.store import (
     SetInfo,
     SetRef,
     StoredItem,
+    WholeSets,
 )
 from fornix.store.checks import check_note
 from fornix.store.ram.row_versions import SetRows, number_of
@@ -24,7 +25,7 @@ from fornix.store.ram.sets import info_of
 from fornix.store.ram.tables import RamTables, locked
 
 
-class RamFinder(RamTables):
+class RamFinder(WholeSets, RamTables):
     """What `Finder` promises; the rows are those of the store's commits."""
 
     @locked

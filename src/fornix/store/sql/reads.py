@@ -20,6 +20,7 @@ from fornix.store import (
     SetRef,
     StoredItem,
     StoredReceipt,
+    WholeSets,
 )
 from fornix.store.checks import GONE
 from fornix.store.packed_values import restored
@@ -43,7 +44,7 @@ FEATURES = 5_000
 """Features read at a time."""
 
 
-class SqlReads(SqlDatabase):
+class SqlReads(WholeSets, SqlDatabase):
     """What `Ledger` and `Finder` promise of reading."""
 
     # --- the exact tree -----------------------------------------------------------------------

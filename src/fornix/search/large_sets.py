@@ -1,0 +1,122 @@
+"""Searching a large set by the candidates that its store chooses.
+
+The part of a set that is looked at stands for the whole: it has the whole set's figures, and the
+neighbours that its items have there, so that each candidate gets the score that it would get if
+the set were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.search.bm25 import Bm25
+from fornix.search.index import Quantised, SetIndex
+from fornix.search.ranking import Ranking
+from fornix.search.signals import QuestionSignals, Signals
+from fornix.store import CandidateQuery, Feature, Finder, LargeSet
+from fornix.store.filters import Filter
+
+SHORT_LIST = 200
+"""Candidates whose neighbours are looked at too; or four times the hits asked for."""
+
+BEST_BY_WORDS = 8
+"""Candidates that are on the short list for their words alone."""
+
+
+class LargeSetRequest(NamedTuple):
+    """What is searched for in a large set.
+
+    Attributes:
+        now: Microseconds since 1970.
+        hidden: Rows that are not to be found.
+    """
+
+    question: QuestionSignals
+    vector: Quantised | None
+    signals: Signals
+    where: Filter | None
+    limit: int
+    now: int
+    hidden: Collection[int]
+
+
+def can_be_partial(signals: Signals) -> bool:
+    """Return whether candidates by words and meaning are enough: nothing else brings items."""
+    return not (signals.recency or signals.importance or signals.decay or signals.names)
+
+
+def part_of(
+    store: Finder, number: int, whole: LargeSet, asked: LargeSetRequest, *, dimensions: int
+) -> tuple[SetIndex, list[int]]:
+    """Return the part of a large set that may hold the best, and rows of it that are no hits."""
+    query = _query(whole, asked)
+    features = store.candidates(number, query, dimensions=dimensions)
+    found = _standing_for(whole, features, dimensions)
+    if np.count_nonzero(_shown(found, asked)) < asked.limit and asked.where is not None:
+        features = store.candidates(number, query._replace(scan=True), dimensions=dimensions)
+        found = _standing_for(whole, features, dimensions)
+    rows = _short_list(found, asked)
+    windows = store.neighbours(number, rows)
+    known = {feature.row: feature for feature in features}
+    wanted = {*rows, *(row for window in windows for row in window)}
+    more = store.features_of(number, sorted(wanted.difference(known)))
+    known.update((feature.row, feature) for feature in more if feature.ended is None)
+    chosen: list[Feature] = [known[row] for row in sorted(wanted) if row in known]
+    part = SetIndex.build(chosen, dimensions=dimensions)
+    part.stand_for(whole, windows)
+    return part, sorted(wanted.difference(_inner(rows, windows)))
+
+
+def _query(whole: LargeSet, asked: LargeSetRequest) -> CandidateQuery:
+    question, signals, vector = asked.question, asked.signals, asked.vector
+    meaning: Sequence[float] = ()
+    if vector is not None and signals.meaning and vector.norm:
+        meaning = (vector.whole / vector.norm).tolist()
+    return CandidateQuery(
+        counts=whole.counts if signals.words else {},
+        vector=meaning,
+        speaker=question.speaker if signals.speaker else None,
+        role="user" if question.says_i and question.speaker is None and signals.user else None,
+        where=asked.where,
+    )
+
+
+def _standing_for(whole: LargeSet, features: Sequence[Feature], dimensions: int) -> SetIndex:
+    part = SetIndex.build(features, dimensions=dimensions)
+    part.stand_for(whole, ())
+    return part
+
+
+def _shown(found: SetIndex, asked: LargeSetRequest) -> NDArray[np.bool_]:
+    shown = np.isin(found.row, list(asked.hidden), invert=True)
+    return shown if asked.where is None else shown & found.mask(asked.where)
+
+
+def _short_list(found: SetIndex, asked: LargeSetRequest) -> list[int]:
+    """Return the rows of the best candidates, and of those that are best by words alone."""
+    ranking = Ranking(
+        [found],
+        asked.question,
+        asked.vector,
+        limit=max(SHORT_LIST, 4 * asked.limit),
+        signals=asked.signals,
+        allowed=[_shown(found, asked)],
+        now=asked.now,
+    )
+    words = Bm25([found], asked.question.terms, asked.signals).all(0)
+    by_words = np.argsort(-words, kind="stable")[:BEST_BY_WORDS]
+    return sorted({*(one.row for one in ranking.best()), *found.row[by_words].tolist()})
+
+
+def _inner(rows: Sequence[int], windows: Sequence[Sequence[int]]) -> set[int]:
+    """Return *rows* and their direct neighbours: all whose own neighbours are known."""
+    wanted, inner = set(rows), set(rows)
+    for window in windows:
+        for at, row in enumerate(window):
+            if row in wanted:
+                inner.update(window[max(0, at - 1) : at + 2])
+    return inner
