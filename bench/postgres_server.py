@@ -15,7 +15,7 @@ from psycopg import sql
 SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "1GB",
-    "maintenance_work_mem": "1GB",
+    "maintenance_work_mem": "3GB",
     "max_parallel_maintenance_workers": "0",  # they need room in /dev/shm, which containers lack
     "max_wal_size": "4GB",
 }

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib import import_module
 from itertools import count
 from multiprocessing.connection import Connection
@@ -57,6 +58,9 @@ WRITTEN_KEYS = 20
 """Keys that the measured adds go to, so that those that are searched stay as they are."""
 FRESH = 4096
 """Texts for adds; after so many they come again under other ids."""
+MANY = 100_000
+"""Past so many items an exact search takes half a minute, and few are asked."""
+FEW = 3
 PROCESSES = (1, 2, 4, 8, 16)
 RUNS_AT_ONCE = 64
 """Runs of one turn: one for each of the agent's keys."""
@@ -86,7 +90,7 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(
-    keys=200, rounds=5, turn_s=1.5, questions=5_000, recalled=200, exact=30, processes=PROCESSES
+    keys=200, rounds=5, turn_s=1.5, questions=5_000, recalled=200, exact=20, processes=PROCESSES
 )
 QUICK = Scale(keys=30, rounds=2, turn_s=0.1, questions=100, recalled=20, exact=5, processes=(1, 2))
 
@@ -435,7 +439,8 @@ class Bench:
         search: Callable[[Any, int], list[str]],
     ) -> Iterator[Measured]:
         """How much of its own exact answer a system finds, and how often what was asked for."""
-        recalled, asked = range(self._scale.recalled), range(self._scale.exact)
+        recalled = range(self._scale.recalled)
+        asked = range(self._scale.exact if items <= MANY else FEW)
         found = [search(system, at) for at in recalled]
         exact = [system.exact(questions.texts[at], None, LIMIT) for at in asked]
         same = sum(len(set(found[at]) & set(exact[at])) for at in asked)
@@ -534,7 +539,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peers.offline(asked.work)
     folder = Path(tempfile.mkdtemp(prefix="stores-", dir=asked.work))
     folder.chmod(0o755)  # the server runs as another user, where this is root
-    where, server = measure.machine(folder), None
+    where, began, server = measure.machine(folder), datetime.now(UTC), None
+    results: list[Measured] = []
     try:
         if set(asked.systems) - set(ON_A_FILE):
             from bench.postgres_server import Server
@@ -542,17 +548,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             server = Server(folder / "server")
         bench = Bench(asked, folder, server)
         with measure.progress("stores", total=bench.steps) as step:
-            results = list(bench.results(step))
+            results.extend(bench.results(step))  # one by one: a run that fails shows what it has
     finally:
         if server:
             server.close()
         shutil.rmtree(folder, ignore_errors=True)
-    shown = sheet(results)
-    shown.show(f"stores · {where.line()}")
+        shown = sheet(results)
+        shown.show(f"stores · {where.line()}")
     if asked.log:
         command = shlex.join(["python", "bench/stores.py", *words])
         notes = _notes(server.version if server else None)
-        measure.append_log(Report("stores", command, where, notes=notes, sheet=shown))
+        measure.append_log(Report("stores", command, where, (), notes, began, shown))
     return int(any(each.note.startswith("failed") for each in results))
 
 

@@ -72,7 +72,10 @@ class Measured:
             middle,
             f"{number(min(self.rounds))}-{number(max(self.rounds))}" if several else "",
             *(number(percentile(self.samples, at)) if self.samples else "" for at in (95, 99)),
-            *("" if cpu is None else number(cpu) for cpu in (self.client_cpu, self.server_cpu)),
+            *(
+                "" if cpu is None else number(round(cpu, 3))
+                for cpu in (self.client_cpu, self.server_cpu)
+            ),
             self.times(other),
             self.note,
         )
