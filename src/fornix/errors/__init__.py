@@ -182,12 +182,13 @@ class StaleRun(Conflict):
 
     Attributes:
         expected, found: Numbers of commits or epochs; of a run that moved on, its status.
+        what: What they are of: "commit", "epoch" of a lease that was taken over, or the run.
     """
 
     def __init__(
         self, key: str, *, expected: int | str, found: int | str, what: str = "commit"
     ) -> None:
-        self.key, self.expected, self.found = key, expected, found
+        self.key, self.expected, self.found, self.what = key, expected, found, what
         super().__init__(
             f"key {key!r}: this work started from {what} {expected}, "
             f"but {what} {found} is now the latest; read again and repeat it"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fornix.compaction import Compacted, Compactions, CompactionTools
 from fornix.embed import Embedder, open_embedder
@@ -27,6 +27,7 @@ from fornix.memory.opening import (
     embedder_for,
     extractive_summariser,
     file_path,
+    observed,
     open_store,
     side_folder,
     sqlite_store,
@@ -62,6 +63,9 @@ from fornix.values.ids import new_id
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name
+
+if TYPE_CHECKING:
+    from fornix.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024
 """What the index may keep in RAM, beside what is memory-mapped."""
@@ -124,6 +128,7 @@ class Memory(Maintenance):
         admission: Sequence[Rule | Callable[..., object]] = (),
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], datetime] | None = None,
+        telemetry: OpenTelemetry | None = None,
     ) -> Memory:
         """Open a memory; make its store if there is none.
 
@@ -147,6 +152,7 @@ class Memory(Maintenance):
             cache_bytes: RAM for the index, beside the embedder's.
             clock: Gives the time, with a zone; for tests and replays. A `SteadyClock` also tells
                 how much time has elapsed, which retention rests on.
+            telemetry: Emits traces and metrics of this memory; None: there are none.
 
         Raises:
             EmbedderConflict: The space, or the knowledge, remembers another embedder.
@@ -157,7 +163,7 @@ class Memory(Maintenance):
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {shown(mode)}")
-        check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry)
         checked_reranker(reranker)
         rules = plans(admission)
         if durability not in ("full", "normal"):
@@ -196,7 +202,7 @@ class Memory(Maintenance):
                 admission=rules,
                 knowledge=knowledge,
             )
-            memory = cls(engine, index, space=space, knowledge=knowledge)
+            memory = cls(observed(engine, telemetry), index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
             if worker.needed and store.pending(limit=1):
                 worker.notify()
@@ -514,6 +520,8 @@ class Memory(Maintenance):
         """
         if FORKS.is_inherited(self._generation):
             return
+        if self._engine.telemetry is not None:
+            self._engine.telemetry.close()
         self._engine.compactions.worker.close()
         self._engine.worker.close()
         self._index.clear()

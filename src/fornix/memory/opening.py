@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -21,6 +22,7 @@ from fornix.memory.reindexing import (
     query_prefix_note,
     query_prefix_of,
 )
+from fornix.sets.writer import Engine
 from fornix.state import Ttl
 from fornix.store import Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
@@ -31,6 +33,7 @@ from fornix.values.urls import IMMUTABLE_SUFFIX, is_server
 if TYPE_CHECKING:
     from fornix.store.postgres import PostgresStore
     from fornix.store.sqlite import SqliteStore
+    from fornix.telemetry import OpenTelemetry
 
 LONGEST_WAIT_S = 366 * 24 * 3600
 NO_FILE = "a server has its own tools for that (docs/postgres.md); of RAM, export() a copy"
@@ -54,7 +57,9 @@ def extractive_summariser() -> Summariser:
     return ExtractiveSummariser()
 
 
-def check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
+def check_settings(
+    wait_s: object, limits: object, ttl: object, cache_bytes: object, telemetry: object
+) -> None:
     """Refuse at once what would fail at the first write."""
     if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
         raise InvalidInput(
@@ -65,6 +70,24 @@ def check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: obj
     if ttl is not None and not isinstance(ttl, Ttl):
         raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {shown(ttl)}")
     counted(cache_bytes, "cache_bytes", least=0)
+    if telemetry is not None:
+        _check_telemetry(telemetry)
+
+
+def _check_telemetry(telemetry: object) -> None:
+    from fornix.telemetry import OpenTelemetry
+
+    if not isinstance(telemetry, OpenTelemetry):
+        raise InvalidInput(f"telemetry must be an OpenTelemetry(…), not {shown(telemetry)}")
+
+
+def observed(engine: Engine, telemetry: OpenTelemetry | None) -> Engine:
+    """Return *engine*, with its work told to *telemetry*."""
+    if telemetry is None:
+        return engine
+    memory = telemetry.of(engine.store, engine.clock)
+    memory.watch(engine.recall, engine.compactions)
+    return replace(engine, telemetry=memory)
 
 
 def open_store(

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from fornix.errors import (
     DurableCallFailed,
@@ -26,6 +26,9 @@ from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE, Retry
 from fornix.values.storable import Value, checked, checked_name
+
+if TYPE_CHECKING:
+    from fornix.telemetry.run_spans import RunSpan
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reconcile = Callable[[], Any]
@@ -267,6 +270,7 @@ class Calls:
     Attributes:
         recorded: Those of an earlier attempt, by position.
         retried: The task failed, and is tried again: its last call, if it raised, is made again.
+        span: Tells of the calls; None: nobody asked for telemetry.
     """
 
     run: int
@@ -278,6 +282,7 @@ class Calls:
     is_async: bool = False
     recorded: dict[int, DurableCall] = field(default_factory=dict[int, DurableCall])
     retried: bool = False
+    span: RunSpan | None = None
     made: int = 0
 
     def slot(self, function: object, options: Options, args: Any, kwargs: Any) -> Slot:
@@ -335,6 +340,8 @@ class Slot:
         known = self.known
         assert known is not None  # noqa: S101 - asked for complete ones only
         assert known.outcome is not None  # noqa: S101 - the same
+        if self.calls.span is not None:
+            self.calls.span.called(known, "replayed")
         if known.status == "raised":
             raise remade(known.name, known.outcome)
         return wire.decode(known.outcome)
@@ -363,6 +370,8 @@ class Slot:
 
     def _record(self, call: DurableCall) -> None:
         self.calls.recorder.record(call)
+        if self.calls.span is not None and call.status != "pending":
+            self.calls.span.called(call, call.status)
 
 
 class Durable:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from fornix.errors import AgentChanged, RunTooLong, StaleRun
 from fornix.events.events import Event, OutputEvent, plain, restored, written
@@ -41,6 +41,9 @@ from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE
 from fornix.values.storable import Value
+
+if TYPE_CHECKING:
+    from fornix.telemetry.run_spans import RunSpan
 
 TRACEBACK_CHARS = 20_000
 """Characters of a parked run's traceback that are kept, its end first of all."""
@@ -110,6 +113,7 @@ class LiveRun:
         attempt: How often the task that is next was begun here.
         failures: How often it failed here.
         fenced: The lease was taken over, or the run was ended by somebody else.
+        span: Tells of it; None: nobody asked for telemetry.
     """
 
     def __init__(
@@ -124,6 +128,8 @@ class LiveRun:
         self.outputs: list[Event] = []
         self.resumed = self.prepared = self.fenced = False
         self.attempt = self.failures = 0
+        telemetry = setup.engine.telemetry
+        self.span: RunSpan | None = None if telemetry is None else telemetry.run(row)
         self._due: deque[Due] = deque()
         self._next = 0
         self._begin: Begin | None = None
@@ -233,7 +239,7 @@ class LiveRun:
     # --- the next task ------------------------------------------------------------------------
 
     def begin(self, stopping: threading.Event) -> tuple[Task, Event, RunnerContext]:
-        """Return the next task, ready to be called: ``action.call(event, context)``.
+        """Return the next task, ready for `call` or `acall`.
 
         Args:
             stopping: Set when the task is not to wait any longer.
@@ -251,6 +257,25 @@ class LiveRun:
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)
 
+    def call(self, event: Event, context: RunnerContext) -> object:
+        """Return what the action of the next task returns."""
+        action, span = self.action, self.span
+        given = context if action.adapt is None else action.adapt(context)
+        if span is None:
+            return action.call(event, given)
+        with span.action(action.name, self.attempt):
+            return action.call(event, given)
+
+    async def acall(self, event: Event, context: RunnerContext) -> None:
+        """Await the action of the next task, which is async."""
+        action, span = self.action, self.span
+        given = context if action.adapt is None else action.adapt(context)
+        if span is None:
+            await action.call(event, given)
+            return
+        with span.action(action.name, self.attempt):
+            await action.call(event, given)
+
     def _calls_for(self, ordinal: int, action: BoundAction, stopping: threading.Event) -> Calls:
         """Return the durable calls of a task, which most tasks never ask for."""
         return Calls(
@@ -263,6 +288,7 @@ class LiveRun:
             is_async=action.is_async,
             recorded={call.position: call for call in self._calls_of(ordinal)},
             retried=self.failures > 0 or self._parked_at == ordinal,
+            span=self.span,
         )
 
     def _recorder(self, due: Due) -> MemoryRecorder | None:

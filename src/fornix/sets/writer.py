@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
 from fornix.events.memory_events import EventListeners
@@ -47,6 +47,9 @@ from fornix.values import wire
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, moment
+
+if TYPE_CHECKING:
+    from fornix.telemetry.memory_telemetry import MemoryTelemetry
 
 KNOWN = 4_096
 """Sets whose rules are remembered."""
@@ -128,6 +131,7 @@ class Engine:
         recent_hits: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
+        telemetry: Tells of runs; None: nobody asked for it.
     """
 
     store: Store
@@ -147,6 +151,7 @@ class Engine:
     knowledge: str = ""
     ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
     recent_hits: RecentHits = field(default_factory=RecentHits)
+    telemetry: MemoryTelemetry | None = None
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""

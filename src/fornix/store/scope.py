@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import NamedTuple
 
 from fornix.errors import InvalidName
@@ -53,8 +54,13 @@ def set_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run one key. *epoch* fences whoever held it before."""
+    """The right to run one key. *epoch* fences whoever held it before.
+
+    Attributes:
+        taken_over: This call took it from an owner that died; equal leases may differ in it.
+    """
 
     scope: Scope
     owner: str
     epoch: int
+    taken_over: bool = field(default=False, compare=False)

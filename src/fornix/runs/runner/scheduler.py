@@ -19,7 +19,7 @@ from dataclasses import field
 from enum import Enum
 from itertools import count
 from math import inf
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from fornix.runs.agent import OnFailed
 from fornix.runs.run import Finished, LiveRun
@@ -29,6 +29,9 @@ from fornix.store import Ledger, Run, Store
 from fornix.store.scope import Lease, Scope
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from fornix.telemetry.run_spans import Outcome
 
 
 def owner_name(engine: Engine) -> str:
@@ -175,6 +178,12 @@ class LiveLane:
         """Forget everything that depended on the lease."""
         self.lease, self.run, self.pending, self.failure = None, None, None, None
         self.refresh()
+
+    def drop_run(self, outcome: Outcome) -> None:
+        """Have no run at hand: it ended, or somebody takes it up again later."""
+        run, self.run = self.run, None
+        if run is not None and run.span is not None:
+            run.span.end(outcome)
 
     def refresh(self) -> None:
         """Have the runs that wait read again; the lock of the scheduler is held."""

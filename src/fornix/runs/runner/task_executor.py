@@ -290,9 +290,7 @@ class TaskExecutor:
         try:
             task, event, context = run.begin(self.scheduler.stopping)
             with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
-                answer = action.call(
-                    event, context if action.adapt is None else action.adapt(context)
-                )
+                answer = run.call(event, context)
             if answer is not None:
                 _refuse_awaitable(answer, action.name)
             finished = run.done(task, release=lambda: self._may_release(lane))
@@ -329,8 +327,9 @@ class TaskExecutor:
 
     def _abandon(self, lane: LiveLane) -> None:
         """Put a lane down whose task was interrupted: it begins anew when somebody takes it up."""
+        lane.drop_run("interrupted")
         with self.scheduler.lock:
-            lane.run, lane.pending = None, None
+            lane.pending = None
             lane.refresh()
         self.scheduler.leave(lane, LaneState.READY)
 
@@ -360,6 +359,8 @@ class TaskExecutor:
         if action is not None and action.on_error == "skip":
             finished = run.skipped(error, release=lambda: self._may_release(lane))
             return self._pending(lane, "step", finished)
+        if run.span is not None:
+            run.span.failed(error)
         with self.scheduler.lock:
             lane.returned = lane.returned if lane.lease is None else lane.lease.epoch
         return self._pending(lane, "parked", Finished(run.turned("parked", error)))
@@ -391,6 +392,7 @@ class TaskExecutor:
     def _lost(self, lane: LiveLane) -> None:
         """Put a lane down whose lease somebody took over; what was not committed is theirs."""
         _LOG.warning("a lease was taken over", extra={"agent": self.setup.plan.name})
+        lane.drop_run("fenced")
         with self.scheduler.lock:
             lane.lose()
         self.scheduler.leave(lane, LaneState.BLOCKED)
@@ -400,8 +402,8 @@ class TaskExecutor:
         """Have a lane tried again later which the store could not serve."""
         lane.hindered += 1
         if lane.run is not None and not lane.run.prepared:
+            lane.drop_run("interrupted")
             with self.scheduler.lock:
-                lane.run = None
                 lane.refresh()
         shortest, longest = RETRY_S
         _LOG.warning("tried again later: %s", error, extra={"agent": self.setup.plan.name})
@@ -448,7 +450,7 @@ class TaskExecutor:
         lane, run = pending.lane, pending.lane.run
         assert run is not None  # noqa: S101 - it was what was committed
         if pending.kind == "parked":
-            lane.run = None
+            lane.drop_run("parked")
             if self.setup.plan.agent.on_failed == "wait":
                 lane.stuck = run.row
             self._registry.look_up(run.row.id)
@@ -462,7 +464,7 @@ class TaskExecutor:
             run.committed(pending.finished, answer)
         if not run.over:
             return True
-        lane.run = None
+        lane.drop_run("done")
         batch = pending.finished.batch
         if batch.release and lane.gave_way == batch.epoch:
             self.scheduler.rest(lane)
@@ -475,8 +477,8 @@ class TaskExecutor:
     def _adopted(self, pending: PendingCommit) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
         lane = pending.lane
+        lane.drop_run("interrupted")
         with self.scheduler.lock:
-            lane.run = None
             lane.refresh()
         if pending.finished.batch.release:  # by now somebody else may have the key
             self._released(lane)
@@ -512,11 +514,10 @@ class TaskExecutor:
     async def _act_async(self, lane: LiveLane) -> None:
         run = lane.run
         assert run is not None  # noqa: S101 - the lane was sent away with it
-        action = run.action
         try:
             task, event, context = run.begin(self.scheduler.stopping)
             with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
-                await action.call(event, context if action.adapt is None else action.adapt(context))
+                await run.acall(event, context)
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)
@@ -536,8 +537,8 @@ class TaskExecutor:
     def _abandon_async(self, lane: LiveLane, run: LiveRun) -> None:
         """Put a lane down whose async action the end of the runner cut short."""
         run.drop()
+        lane.drop_run("interrupted")
         with self.scheduler.lock:
-            lane.run = None
             lane.refresh()
         self._come_back(lane, abandoned=True)
 

@@ -44,7 +44,7 @@ class RamLanes(RamTables):
             if scope in self._hidden:
                 self._name(scope)
             self._leases[scope] = (owner, epoch)
-        return Lease(scope, owner, epoch)
+        return Lease(scope, owner, epoch, taken_over=holder not in (None, owner))
 
     @locked
     def release(self, lease: Lease) -> None:

@@ -26,9 +26,13 @@ R = TypeVar("R")
 
 
 class CommitTicket:
-    """A piece of work that waits, and what became of it."""
+    """A piece of work that waits, and what became of it.
 
-    __slots__ = ("answer", "error", "gather", "leads", "ready", "settled", "work")
+    Attributes:
+        caller: What `CommitQueue.caller` returned where it was passed in.
+    """
+
+    __slots__ = ("answer", "caller", "error", "gather", "leads", "ready", "settled", "work")
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class CommitTicket:
     ) -> None:
         self.work, self.gather = work, gather
         self.answer: object = None
+        self.caller: object = None
         self.error: FornixError | None = None
         self.settled = False
         self.leads = False
@@ -53,10 +58,15 @@ class CommitTicket:
 
 
 class CommitQueue:
-    """Gathers work into groups; *commit_group* settles every ticket of a group."""
+    """Gathers work into groups; *commit_group* settles every ticket of a group.
+
+    Attributes:
+        caller: Tells who passes work in; None: nobody asks.
+    """
 
     def __init__(self, commit_group: Callable[[list[CommitTicket]], None]) -> None:
-        self._commit_group = commit_group
+        self.commit_group = commit_group
+        self.caller: Callable[[], object] | None = None
         self._mutex = HandleLock()
         self._waiting: deque[CommitTicket] = deque()
         self._led = False
@@ -75,6 +85,8 @@ class CommitQueue:
                 to `Transaction.gathered`.
         """
         ticket = CommitTicket(work, gather)
+        if self.caller is not None:
+            ticket.caller = self.caller()
         with self._mutex:
             self._waiting.append(ticket)
             leads, self._led = not self._led, True
@@ -103,7 +115,7 @@ class CommitQueue:
         with self._mutex:
             group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
         try:
-            self._commit_group(group)
+            self.commit_group(group)
         except FornixError as error:
             _settle(group, error)
         except BaseException as error:

@@ -151,7 +151,7 @@ class RunWriter:
             query(self._db, sql, scope.space, scope.key or "")
             query(self._db, _TAKE_LEASE, scope.space, scope.key or "", owner, epoch)
             self._cache.leases[scope] = (owner, epoch)
-        return Lease(scope, owner, epoch)
+        return Lease(scope, owner, epoch, taken_over=last not in (None, owner))
 
     def release(self, scope: Scope, epoch: int) -> None:
         """Make nobody have the lease that holds."""
