@@ -46,7 +46,7 @@ def questions(memory: Memory) -> dict[str, Question]:
         found[f"search {key}"] = lambda m, k=key: _hits(m, k)
         found[f"tree {key}"] = lambda m, k=key: m.key(k).short_term.to_dict()
         found[f"past of tree {key}"] = lambda m, s=scope: m.store.children(s, (), at=last, now=0)
-        found[f"head of {key}"] = lambda m, s=scope: (m.store.head(s), m.store.floor(s))
+        found[f"head of {key}"] = lambda m, s=scope: (m.store.head(s), m.store.history_start(s))
         found[f"quarantine {key}"] = lambda m, k=key: list(m.key(k).quarantine.list())
         found |= _of_sets(memory, scope)
     found |= _of_sets(memory, Scope(memory.knowledge.name, None))
@@ -54,20 +54,20 @@ def questions(memory: Memory) -> dict[str, Question]:
     found |= {
         "spaces": lambda m: m.store.spaces(),
         "keys": lambda m: list(m.keys()),
-        "times": lambda m: [m.store.time_of(n) for n in range(last + 1)],
+        "times": lambda m: [m.store.time_of_commit(n) for n in range(last + 1)],
         "receipts": lambda m: list(m.receipts()),
         "notes": lambda m: (m.store.salt(), m.store.note("embedder default")),
         "runs": lambda m: m.store.runs(m.space, limit=99),
         "outputs": lambda m: m.store.outputs(AGENT, m.space),
-        "lanes": lambda m: m.store.lanes(AGENT, m.space, past_parked=True),
+        "lanes": lambda m: m.store.waiting_lanes(AGENT, m.space, past_parked=True),
         "figures": lambda m: replace(m.store.stats(), file_bytes=0, wal_bytes=0),
     }
     for run in store.runs(memory.space, limit=99):
         found[f"run {run.id}"] = lambda m, r=run.id: (
             m.store.run(r),
             m.store.steps(r),
-            [m.store.calls(r, n) for n in range(2)],
-            m.store.outputs_of(r),
+            [m.store.durable_calls(r, n) for n in range(2)],
+            m.store.run_outputs(r),
         )
     return found
 
@@ -81,8 +81,10 @@ def _effects(memory: Memory, number: int) -> object:
     effects = memory.store.effects(number)
     if effects is None:
         return None
-    untouched = [replace(item, accessed=None) for item in (*effects.begun, *effects.ended)]
-    return effects.scope, effects.commit, effects.put, effects.removed, untouched
+    untouched = [
+        replace(item, accessed=None) for item in (*effects.begun_items, *effects.ended_items)
+    ]
+    return effects.scope, effects.commit, effects.put_nodes, effects.removed_paths, untouched
 
 
 def _of_sets(memory: Memory, scope: Scope) -> dict[str, Question]:
@@ -96,8 +98,8 @@ def _of_sets(memory: Memory, scope: Scope) -> dict[str, Question]:
             name = item.record.id
             found[f"get {ref} {name}"] = lambda m, r=ref, n=name: _versions(m, r, n)
             found[f"links of {item.row}"] = lambda m, row=item.row: (
-                m.store.links([row]),
-                m.store.derived([row]),
+                m.store.source_links([row]),
+                m.store.derived_links([row]),
             )
     return found
 

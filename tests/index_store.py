@@ -81,7 +81,7 @@ class Store:
 
     def features(self, set_number, *, after=0, at=None):
         rows = self.sets.get(set_number, {})
-        return iter([f for row, f in sorted(rows.items()) if row > after and f.ended is None])
+        return iter([f for row, f in sorted(rows.items()) if row > after and f.end_commit is None])
 
     def features_of(self, set_number, rows):
         if self.broken:
@@ -122,8 +122,8 @@ class Store:
             row=self.last_row,
             first=first or self.last_row,
             id=item_id or f"i{self.last_row}",
-            begun=1,
-            ended=None,
+            begin_commit=1,
+            end_commit=None,
             time=r.randint(0, 9),
             importance=r.choice([0.0, 0.1, 0.7, 1.0]),
             speaker=r.choice(["Ada", "Bob", None]),
@@ -150,7 +150,7 @@ class Store:
 
     def _end(self, number, feature=None):
         feature = feature or self._one(number)
-        self.sets[number][feature.row] = feature._replace(ended=9)
+        self.sets[number][feature.row] = feature._replace(end_commit=9)
         self._note(number, feature.row, "ended")
 
     def _forget(self, number):

@@ -122,7 +122,7 @@ class Planter:
     def _runs(self, key: str) -> None:
         done, parked, begun = (self._run(key) for _ in range(3))
         self._run(key)
-        lease = self.memory.store.lease(Scope(self.memory.space, key), "worker")
+        lease = self.memory.store.acquire_lease(Scope(self.memory.space, key), "worker")
         assert lease is not None
         begin = Begin(self.memory.engine.clock(), ("greet",))
         commits = [
@@ -145,7 +145,7 @@ class Planter:
                     state=[Put(("by a run",), self.make("value by a run"))],
                 )
             )
-        self.memory.store.release(lease)
+        self.memory.store.release_lease(lease)
 
     def _wire(self, kind: str) -> str:
         return f'"{self.make(kind)}"'

@@ -39,9 +39,9 @@ def check(memory: Memory, world: Path, inputs: Sequence[Given], *, once: bool) -
     for row in rows["Teller"] if once else ():
         check_calls(memory, row, World(world))
     for key in list(memory.keys()):
-        lease = store.lease(Scope(memory.space, key), "whoever asks")
+        lease = store.acquire_lease(Scope(memory.space, key), "whoever asks")
         assert lease is not None, "a lease is left"
-        store.release(lease)
+        store.release_lease(lease)
     found = shape(memory, rows)
     assert_equal(undisturbed(world.with_suffix(".quiet"), rows), found)
 
@@ -75,10 +75,12 @@ def sent(row: Run) -> dict[str, Any]:
 
 def check_mail(memory: Memory, agent: str, rows: list[Run]) -> None:
     """Assert that the consumer carried every output once, in order."""
-    positions = [output.position for row in rows for output in memory.store.outputs_of(row.id)]
+    positions = [output.position for row in rows for output in memory.store.run_outputs(row.id)]
     mail = memory.key(f"{MAILBOX} {agent}").set("mail").list()
     assert [item.metadata["position"] for item in mail] == sorted(positions)
-    assert memory.store.consumer(agent, memory.space, CONSUMER) == max(positions, default=0)
+    assert memory.store.consumer_position(agent, memory.space, CONSUMER) == max(
+        positions, default=0
+    )
 
 
 def check_calls(memory: Memory, row: Run, world: World) -> None:
@@ -87,7 +89,7 @@ def check_calls(memory: Memory, row: Run, world: World) -> None:
     for name, token, _ in world.calls():
         made.setdefault(name, []).append(token)
     for step in memory.store.steps(row.id):
-        for call in memory.store.calls(row.id, step.ordinal):
+        for call in memory.store.durable_calls(row.id, step.ordinal):
             assert call.status != "pending"
             token = next(text for text in texts(outcome(call.outcome)) if text.startswith("~"))
             name = next(name for name, tokens in made.items() if token in tokens)
@@ -140,7 +142,7 @@ def run_left(memory: Memory, row: Run) -> Any:
         assert step.sensory is None, "sensory memory outlives its run"
         assert step.skipped is None
         events: Any = [] if step.sent is None else wire.decode(step.sent)
-        calls = memory.store.calls(row.id, step.ordinal)
+        calls = memory.store.durable_calls(row.id, step.ordinal)
         steps.append(
             {
                 "place": [step.ordinal, step.action],
@@ -148,7 +150,7 @@ def run_left(memory: Memory, row: Run) -> Any:
                 "calls": [[c.name, c.status, c.attempts, outcome(c.outcome)] for c in calls],
             }
         )
-    outputs: list[Any] = [wire.decode(o.event) for o in memory.store.outputs_of(row.id)]
+    outputs: list[Any] = [wire.decode(o.event) for o in memory.store.run_outputs(row.id)]
     return {
         "key": row.scope.key,
         "number": row.number,

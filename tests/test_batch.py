@@ -49,7 +49,7 @@ def test_all_of_it_is_one_commit(ada: KeyMemory, memory: Memory) -> None:
     assert ada.short_term.to_dict() == {"orders": ["991"], "n": 1}
     effects = memory.store.effects(1)
     assert effects is not None
-    assert [stored.record.id for stored in effects.begun] == [one, two, fact]
+    assert [stored.record.id for stored in effects.begun_items] == [one, two, fact]
 
 
 def test_a_block_that_raises_changes_nothing(ada: KeyMemory, memory: Memory) -> None:

@@ -218,10 +218,10 @@ def test_who_lost_the_right_to_compact_changes_nothing(memory: Memory) -> None:
     place = Scope("", f"{LEASE}{info.number}")
 
     def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
-        mine = store.lease(place, memory.engine.compactions.tools.owner)
+        mine = store.acquire_lease(place, memory.engine.compactions.tools.owner)
         assert mine is not None
-        store.release(mine)
-        assert store.lease(place, "another") is not None
+        store.release_lease(mine)
+        assert store.acquire_lease(place, "another") is not None
         return CompactionPlan(retire=[str(items[0].id)])
 
     with pytest.raises(StaleRun):
@@ -399,11 +399,11 @@ def test_a_set_that_somebody_else_compacted_is_looked_at_again(memory: Memory) -
     assert compactor.run() == 0
     notes.add_many(numbered(2, 4))
     number = store.set_infos(notes._ref.scope)[0].number
-    lease = store.lease(Scope("", f"{LEASE}{number}"), "another")
+    lease = store.acquire_lease(Scope("", f"{LEASE}{number}"), "another")
     assert lease is not None
     compactor._look(lambda _: None)
     assert len(notes) == 6
-    store.release(lease)
+    store.release_lease(lease)
     compactor._look(lambda _: None)
     assert len(notes) == 4
 

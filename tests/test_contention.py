@@ -195,7 +195,7 @@ def test_a_group_is_as_its_batches_one_by_one(path: Path) -> None:
         assert [item.version for item in store.versions(NOTES, "a")] == [1, 2]
         assert [item.version for item in store.versions(OTHER, "3")] == [1, 2]
         effects = [store.effects(n) for n in range(1, 7)]
-        assert [e and len(e.begun) for e in effects] == [2, 2, 10, 1, 11, 1]
+        assert [e and len(e.begun_items) for e in effects] == [2, 2, 10, 1, 11, 1]
         assert [info.items for info in store.set_infos(ADA)] == [3, 21]
         follower = Follower()
         follower.catch_up(store, limit=3)

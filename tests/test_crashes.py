@@ -123,7 +123,7 @@ def check_run(key: KeyMemory, done: int) -> int:
     for run in runs:
         tasks = len(store.steps(run.id))
         assert (tasks == 2) == (run.status == "done")
-        assert [output.event for output in store.outputs_of(run.id)] == [run.event] * (tasks > 0)
+        assert [output.event for output in store.run_outputs(run.id)] == [run.event] * (tasks > 0)
     begun = sum(run.now is not None for run in runs)
     assert key.short_term.get("runs", 0) == begun
     return done + 1
@@ -142,11 +142,11 @@ def check_store(memory: Memory) -> None:
     assert isinstance(store, SqliteStore)
     assert store.problems() == []
     embedder = SlowEmbedder()
-    waiting = {pending.row for pending in store.pending(limit=10**6)}
+    waiting = {pending.row for pending in store.pending_vectors(limit=10**6)}
     for name in list(memory.keys()):
         for info in store.set_infos(Scope(memory.space, name)):
             features = {f.row: f for f in store.features(info.number)}
-            for stored in store.stored(list(features)):
+            for stored in store.items_by_row(list(features)):
                 vectors = features[stored.row].vectors
                 if vectors is None:
                     assert stored.row in waiting

@@ -1041,7 +1041,7 @@ def test_each_change_is_one_commit_and_a_read_is_none():
     assert tree.ledger.head(SCOPE) == 2
     effects = tree.ledger.effects(2)
     assert effects is not None
-    assert [path for path, _ in effects.put] == [("l",)]
+    assert [path for path, _ in effects.put_nodes] == [("l",)]
 
 
 def test_keys_are_apart():

@@ -325,7 +325,7 @@ def test_files_are_readable_by_their_owner_alone(path: Path) -> None:
         with Memory.open(path, embedder=Letters(instant=False)) as memory:
             memory.key("ada").add("x")
             memory.settle()
-            memory.store.lease(Scope("default", "ada"), "me")
+            memory.store.acquire_lease(Scope("default", "ada"), "me")
             memory.backup(path.with_name("copy.db"))
             places = [place for place in path.parent.rglob("*") if place != path.parent]
             assert len(places) >= 7
@@ -570,7 +570,7 @@ def test_a_forked_child_that_stays_holds_no_lock(path: Path, start) -> None:
 from fornix.store import Scope
 memory = Memory.open(path, embedder="words")
 memory.key("ada").add("told")
-memory.store.lease(Scope("default", "ada"), "parent")
+memory.store.acquire_lease(Scope("default", "ada"), "parent")
 with memory.store.writing() as db:
     db.execute("DELETE FROM item")
     if os.fork() == 0:
@@ -585,7 +585,7 @@ with memory.store.writing() as db:
     with Memory.open(path, wait_s=LIMIT_S) as memory:
         memory.key("ada").add("x")
         assert texts(memory) == ["told", "x"]
-        lease = memory.store.lease(Scope("default", "ada"), "heir")
+        lease = memory.store.acquire_lease(Scope("default", "ada"), "heir")
         assert lease is not None
         assert lease.epoch == 2
 
@@ -611,20 +611,20 @@ def test_leases_of_the_dead_are_taken_over_at_once(path: Path, start) -> None:
     child = start("""
 from fornix.store import Scope
 memory = Memory.open(path, embedder="words")
-say(memory.store.lease(Scope("default", "ada"), "child").epoch)
+say(memory.store.acquire_lease(Scope("default", "ada"), "child").epoch)
 sys.stdin.readline()
 """)
     assert line(child) == "1"
     with Memory.open(path) as memory:
-        assert memory.store.lease(ada, "me") is None
+        assert memory.store.acquire_lease(ada, "me") is None
         assert [lease.owner for lease in memory.stats().leases] == ["child"]
         child.send_signal(signal.SIGKILL)
         child.wait(LIMIT_S)
-        lease = memory.store.lease(ada, "me")
+        lease = memory.store.acquire_lease(ada, "me")
         assert lease is not None
         assert (lease.owner, lease.epoch) == ("me", 2)
-        memory.store.release(lease)
-        other = memory.store.lease(ada, "other")
+        memory.store.release_lease(lease)
+        other = memory.store.acquire_lease(ada, "other")
         assert other is not None
         assert other.epoch == 3
 

@@ -187,7 +187,7 @@ def test_j6_pruning_removes_what_is_over(memory):
     with serve(memory, action1, action2) as runner:
         runs = [runner.handle("k", n).run for n in range(3)]
         retain = Retain(age=None, count=1)
-        assert memory.store.prune("helper", "default", retain, now=memory.engine.clock()) == 2
+        assert memory.store.prune_runs("helper", "default", retain, now=memory.engine.clock()) == 2
         assert [memory.store.run(run) is not None for run in runs] == [False, False, True]
         assert runner.handle("k", 3).number == 3
 
@@ -222,10 +222,10 @@ def test_j9_nothing_is_pruned_that_recovery_needs(memory):
         gate.reached()
         nothing = Retain(age=timedelta(microseconds=0), count=0)
         now = memory.engine.clock() + 10**12
-        assert memory.store.prune("helper", "default", nothing, now=now) == 0
+        assert memory.store.prune_runs("helper", "default", nothing, now=now) == 0
         gate.open()
         ticket.result(LONG_S)
-        assert memory.store.prune("helper", "default", nothing, now=now) == 1
+        assert memory.store.prune_runs("helper", "default", nothing, now=now) == 1
 
 
 def test_j10_a_run_under_way_is_left(memory):
@@ -243,7 +243,7 @@ def test_j10_a_run_under_way_is_left(memory):
         gate.reached()
         nothing = Retain(age=timedelta(microseconds=0), count=0)
         now = memory.engine.clock() + 10**12
-        assert memory.store.prune("helper", "default", nothing, now=now) == 1
+        assert memory.store.prune_runs("helper", "default", nothing, now=now) == 1
         assert memory.store.run(tickets[1].run) is not None
         gate.open()
 

@@ -66,7 +66,7 @@ class Greeter(Agent):
         ctx.send_event(OutputEvent({"found": found}))
 
 
-def refs_of(memory: Memory, key: str, name: str) -> SetRef:
+def sets_in_batch(memory: Memory, key: str, name: str) -> SetRef:
     return SetRef(Scope(memory.space, key), name)
 
 
@@ -116,7 +116,7 @@ def test_where_finds_what_was_deleted_or_edited(memory):
 
 def test_what_was_kept_back_from_a_set_goes_with_it(memory):
     """Items in quarantine are those of the set that they were to go to."""
-    hidden = refs_of(memory, "ada", "\x1aquarantine/notes")
+    hidden = sets_in_batch(memory, "ada", "\x1aquarantine/notes")
     memory.key("ada").set("notes").add("a", id="a")
     write(memory.store, add("a", to=hidden), add("b", to=hidden), scope=hidden.scope)
     assert memory.key("ada").set("notes").forget("a").counts["items"] == 2
@@ -227,11 +227,11 @@ def test_somebody_who_runs_a_key_is_waited_for(tmp_path, monkeypatch, url):
 
 def _waits_for_who_runs(memory):
     memory.key("ada").add("a")
-    lease = memory.store.lease(Scope(memory.space, "ada"), "worker")
+    lease = memory.store.acquire_lease(Scope(memory.space, "ada"), "worker")
     assert isinstance(lease, Lease)
     with pytest.raises(KeyBusy):
         memory.forget("ada")
-    memory.store.release(lease)
+    memory.store.release_lease(lease)
     assert memory.forget("ada").changed
 
 
@@ -337,7 +337,7 @@ def test_a_forgotten_request_is_not_answered_again(memory):
 
 def test_forgetting_a_source_brings_the_others_back(memory):
     """The summary goes; what it stood for besides is live, and found, again."""
-    notes, ref = memory.key("ada").set("notes"), refs_of(memory, "ada", "notes")
+    notes, ref = memory.key("ada").set("notes"), sets_in_batch(memory, "ada", "notes")
     for item_id in ("one", "two"):
         notes.add(f"{item_id} window", id=item_id)
     links = [Link(ref, "one"), Link(ref, "two")]
@@ -366,7 +366,7 @@ def test_what_runs_still_hold_goes_when_they_end(memory):
     notes.add("a", id="a")
     run = store.accept("helper", [QueuedInput(scope, '"e"', NOW)])[0].run
     assert run is not None
-    lease = store.lease(scope, "worker")
+    lease = store.acquire_lease(scope, "worker")
     assert lease is not None
     looked = '{"items":[["notes",["a"]]],"searches":[]}'
     step = Step(run, 0, "greet", read_set=looked, begin=Begin(NOW, ("greet",)))
@@ -445,7 +445,7 @@ def test_scrubbing_removes_the_side_files_of_what_was_erased(tmp_path, monkeypat
         folder = tmp_path / "app.db.fornix" / "index"
         assert len(list(folder.iterdir())) == 2
         scope = Scope(memory.space, "ada")
-        erased = memory.store.erase(Erasure(scope, NOW, "one", whole=True))
+        erased = memory.store.erase(Erasure(scope, NOW, "one", whole_key=True))
         (folder / f"{erased.sets[0]}.new").write_text("left by a process that was killed")
         assert memory.store.scrub(now=NOW) == []
         assert len(list(folder.iterdir())) == 1
@@ -457,7 +457,7 @@ def test_a_set_that_is_being_sealed_is_waited_for(tmp_path):
     """Whoever writes the side file is named, and a later scrub removes what came."""
     store = SqliteStore.open(tmp_path / "app.db")
     write(store, add("a"))
-    erased = store.erase(Erasure(ADA, NOW, "one", whole=True))
+    erased = store.erase(Erasure(ADA, NOW, "one", whole_key=True))
     folder = store.folder / "index"
     folder.mkdir()
     with SegmentWriter(folder / f"{erased.sets[0]}.seg"):
@@ -473,7 +473,7 @@ def test_a_set_that_another_process_forgot_is_found_anew(tmp_path):
     """A handle that knows the number of a set does not read under it what is no more."""
     one, two = (SqliteStore.open(tmp_path / "app.db") for _ in range(2))
     write(one, add("a"))
-    two.erase(Erasure(ADA, NOW, "one", whole=True))
+    two.erase(Erasure(ADA, NOW, "one", whole_key=True))
     two.commit(batch(add("b")))
     assert [item.record.id for item in one.page(NOTES)] == ["b"]
     assert one.get(NOTES, ["a", "b"])[0] is None

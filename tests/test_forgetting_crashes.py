@@ -25,7 +25,7 @@ KEYS = 4
 def everything(memory: Memory, key: str) -> str:
     """Return all that is stored of a key, in words."""
     store, scope = memory.store, Scope(memory.space, key)
-    sets = [(ref, store.every_version(ref, limit=1_000)) for ref in store.every_set(scope)]
+    sets = [(ref, store.all_versions(ref, limit=1_000)) for ref in store.all_sets(scope)]
     runs = [(run, store.steps(run.id)) for run in store.runs(scope.space, key=key)]
     return repr([memory.key(key).short_term.to_dict(), sets, runs])
 

@@ -83,7 +83,7 @@ def test_a_ram_store_holds_nothing_that_was_erased():
     store = RamStore()
     _fill(store)
     assert CANARY in _texts(store)
-    store.erase(Erasure(ADA, NOW, "one", whole=True))
+    store.erase(Erasure(ADA, NOW, "one", whole_key=True))
     store.scrub(now=NOW)
     assert not [text for text in _texts(store) if CANARY in text]
 
@@ -105,12 +105,12 @@ def _fill(store: RamStore) -> None:
     write(store, Put(("box", "word"), "newer"), Replace(NOTES, 1, record("i", CANARY)))
     run = store.accept("helper", [QueuedInput(ADA, CANARY, NOW)])[0].run
     assert run is not None
-    lease = store.lease(ADA, "worker")
+    lease = store.acquire_lease(ADA, "worker")
     assert lease is not None
     told = Step(run, 0, "go", sent=CANARY, outputs=[CANARY], begin=Begin(NOW, ("go",)), done=True)
     made = batch(Put(("word",), CANARY), epoch=lease.epoch, base=store.head(ADA), result=CANARY)
     store.commit(replace(made, run=told))
-    store.release(lease)
+    store.release_lease(lease)
 
 
 def _texts(store: RamStore) -> set[str]:

@@ -119,15 +119,15 @@ class Story:
 
     def forget(self) -> None:
         ref = self._ref()
-        there = sorted({item.record.id for item in self.model.every_version(ref, limit=1_000)})
+        there = sorted({item.record.id for item in self.model.all_versions(ref, limit=1_000)})
         ids = self.rng.sample(there, min(len(there), self.rng.choice((1, 1, 2))))
         self._erase(Erasure(ref.scope, NOW, f"{next(self.receipts)}", items=[(ref, ids)]))
         assert all(not store.versions(ref, i) for store in self.stores for i in ids)
 
     def forget_all(self) -> None:
         if self.rng.random() < 0.3:
-            self._erase(Erasure(ADA, NOW, f"{next(self.receipts)}", whole=True))
-            assert all(not store.every_set(ADA) for store in self.stores)
+            self._erase(Erasure(ADA, NOW, f"{next(self.receipts)}", whole_key=True))
+            assert all(not store.all_sets(ADA) for store in self.stores)
 
     def _erase(self, erasure: Erasure) -> None:
         before = {row for row, _ in self._derived_of(erasure)}
@@ -135,7 +135,7 @@ class Story:
         assert len(found.sets) == len(expected.sets)
         assert replace(found, sets=()) == replace(expected, sets=()), erasure
         assert isinstance(found, Erased)
-        assert not self.model.stored(sorted(before)), "something derived is there still"
+        assert not self.model.items_by_row(sorted(before)), "something derived is there still"
 
     def _derived_of(self, erasure: Erasure) -> set[tuple[int, int]]:
         """Return what was derived, to any depth, of what is to go."""
@@ -144,7 +144,7 @@ class Story:
         ]
         found: set[tuple[int, int]] = set()
         while rows:
-            new = set(self.model.derived(rows)) - found
+            new = set(self.model.derived_links(rows)) - found
             found |= new
             rows = [row for row, _ in new]
         return found
@@ -159,8 +159,8 @@ class Story:
         assert self.store.problems() == []
 
     def _lineage(self, store: Store, ref: SetRef) -> tuple[list[Compaction], object, object]:
-        rows = [item.row for item in store.every_version(ref, limit=10_000)]
-        return store.compactions(ref), store.links(rows), store.derived(rows)
+        rows = [item.row for item in store.all_versions(ref, limit=10_000)]
+        return store.compactions(ref), store.source_links(rows), store.derived_links(rows)
 
 
 @pytest.mark.parametrize("seed", range(max(2, COUNTS.walks // 2)))

@@ -238,7 +238,7 @@ def test_shrinking_is_done_in_short_transactions(tmp_path):
 
 def test_a_sweep_leaves_a_share_of_the_file_free(tmp_path, monkeypatch):
     """Where much is free, a sweep gives back all but what later writes soon use."""
-    monkeypatch.setattr(free_pages, "FEWEST", 10)
+    monkeypatch.setattr(free_pages, "MIN_FREE_PAGES", 10)
     path = tmp_path / "app.db"
     grown(path, items=6_000)
     with Memory.open(path, embedder="words") as memory:

@@ -16,7 +16,7 @@ import pytest
 from fornix import Item, Memory
 from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
-from fornix.store.checks import GONE
+from fornix.store.checks import PLACEHOLDER_EXPIRY
 from fornix.store.sqlite import SqliteStore
 from fornix.testing.reads import differences, pages, reads, tree
 from fornix.transfer import Load, Selection, Source, export_lines, history_lines, survey
@@ -243,7 +243,7 @@ def told(store, now, at):
     """
     found: Any = reads(store, now=now, at=at)
     commits = [
-        (c[0], c[1], [put for put in c[3] if put[1] != ("null", GONE)], *c[4:])
+        (c[0], c[1], [put for put in c[3] if put[1] != ("null", PLACEHOLDER_EXPIRY)], *c[4:])
         for c in found["commits"]
     ]
     kept: Any = {n: v for n, v in found.items() if not n.startswith("head of")}
@@ -255,31 +255,31 @@ def seen(memory, times, now):
     store, found = memory.store, {}
     scopes = [Scope("default", None), *(Scope("default", key) for key in KEYS)]
     for scope in scopes:
-        found[scope] = store.floor(scope)[1]
+        found[scope] = store.history_start(scope)[1]
         for moment in times:
             at = store.commit_at(moment)
             found[scope, moment] = tree(store, scope, now=now, at=at)
-            for ref in store.every_set(scope):
+            for ref in store.all_sets(scope):
                 found[ref, moment] = [spoken(v) for v in pages(store, ref, at=at)]
-        for ref in store.every_set(scope):
-            versions = {v.row: spoken(v) for v in store.every_version(ref, limit=9_999)}
+        for ref in store.all_sets(scope):
+            versions = {v.row: spoken(v) for v in store.all_versions(ref, limit=9_999)}
             done = [named(done, versions) for done in store.compactions(ref)]
             found[ref] = (sorted(versions.values(), key=repr), done, store.set_info(ref).definition)
-            pairs = store.links(sorted(versions))
-            names = versions | {v.row: spoken(v) for v in store.stored([s for _, s in pairs])}
+            pairs = store.source_links(sorted(versions))
+            names = versions | {v.row: spoken(v) for v in store.items_by_row([s for _, s in pairs])}
             found[ref, "links"] = [(names[row], names[source]) for row, source in pairs]
     return found
 
 
 def spoken(item):
-    accessed = item.accessed if item.ended is None else None
+    accessed = item.accessed if item.end_commit is None else None
     return (item.record.id, item.version, item.created, item.updated, accessed, item.record)
 
 
 def named(done, versions):
     """Return a compaction, with what it did by its names."""
     did = [[versions[row] for row in rows] for rows in (done.retired, done.added)]
-    return (*did, done.time, done.how, done.erased, done.undone is None, done.purged)
+    return (*did, done.time, done.how, done.erased, done.undo_commit is None, done.purged)
 
 
 @pytest.mark.parametrize("end", ["ram", "sqlite"])
@@ -302,7 +302,7 @@ def test_a_life_is_the_same_elsewhere(seed, start, end, tmp_path):
         assert list(export_lines(other, Selection())) == list(export_lines(memory, Selection()))
         now, store = microseconds(clock.now), memory.store
         at = sorted(Random(seed).sample(range(1, store.commit_at(LAST) + 1), MOMENTS))
-        times = [store.time_of(number) for number in at]
+        times = [store.time_of_commit(number) for number in at]
         alike(seen(memory, times, now), seen(other, times, now))
         if not life.forgot:  # commits of a forgotten key are not carried
             alike(told(store, now, at), told(other.store, now, at))
@@ -420,7 +420,7 @@ def test_a_sweep_may_come_between_commits(end, tmp_path):
 
         def sweep(_count):
             store = other.store
-            swept.append(store.sweep(now=store.time_of(LAST)))
+            swept.append(store.sweep(now=store.time_of_commit(LAST)))
 
         Load(other).run(file, "fornix", progress=sweep)
         assert len(swept) > 1

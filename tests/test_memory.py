@@ -261,7 +261,7 @@ def test_figures_tell_what_is_there(tmp_path: Path) -> None:
         ada = memory.key("ada")
         ada.add_many(["a", "b"])
         ada.short_term.set("x.y", 1)
-        memory.store.lease(Scope("app", "ada"), "me")
+        memory.store.acquire_lease(Scope("app", "ada"), "me")
         clock.move(seconds=90)
         stats = memory.stats()
         assert (stats.space, stats.knowledge, stats.embedder) == ("app", "app", "letters")

@@ -176,7 +176,7 @@ def test_a_beginning_that_was_told_is_not_told_again(ram):
             runner.handle("k", None)
         Fails.broken = False
         scope = Scope("default", "k")
-        lease = ram.store.lease(scope, "somebody")
+        lease = ram.store.acquire_lease(scope, "somebody")
         turn = StatusChange(1, "parked", "waiting")
         ram.store.commit(Batch(scope=scope, time=NOW, epoch=lease.epoch, run=turn, release=True))
         runner.run_until_idle()

@@ -139,7 +139,7 @@ def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:
         assert info is not None
         assert (info.items, info.tokens) == (2, sum(f.tokens for f in store.features(info.number)))
         assert info.tokens > 4
-        assert (info.expiring, info.timed) == (None, False)
+        assert (info.next_expiry, info.has_validity) == (None, False)
         assert info.definition == Definition(capacity=9)
         notes.delete("j")
         notes.add("mint tea")

@@ -148,7 +148,7 @@ def test_a_file_grows_by_the_bytes_it_holds(tmp_path: Path, where: str) -> None:
         elif where == "tree":
             assert memory.key("ada").short_term.get("picture") == value
         else:
-            (run,) = memory.store.queue("agent", Scope("default", "ada"), limit=9)
+            (run,) = memory.store.queued_runs("agent", Scope("default", "ada"), limit=9)
             assert wire.decode(run.event) == value
 
 
@@ -205,7 +205,7 @@ def ran(store: Store, text: str) -> tuple[int, int]:
     """Have a run of key ada leave *text* in all places; return it, and the commit of its step."""
     ada = Scope("default", "ada")
     run = store.accept("agent", [QueuedInput(ada, text, 1)])[0].run
-    lease = store.lease(ada, "worker")
+    lease = store.acquire_lease(ada, "worker")
     assert run is not None
     assert lease is not None
     step = Step(run, 0, "act", text, text, outputs=[text], begin=Begin(1, ("act",)))
@@ -231,10 +231,10 @@ def test_runs_and_answers_give_back_bytes(tmp_path: Path) -> None:
         assert effects.commit.result == RESULT
         (step,) = store.steps(number)
         assert (step.sent, step.sensory) == (text, text)
-        told = (*store.outputs("agent", "default"), *store.outputs_of(number))
+        told = (*store.outputs("agent", "default"), *store.run_outputs(number))
         assert [output.event for output in told] == [text, text]
-        assert [call.outcome for call in store.calls(number, 1)] == [text]
-        heir = store.retry(number, last=True, time=4)
+        assert [call.outcome for call in store.durable_calls(number, 1)] == [text]
+        heir = store.retry_run(number, last=True, time=4)
         runs = (store.run(number), store.run(heir))
         assert [run.event for run in runs if run is not None] == [text, text]
         with closing(connect(path)) as db:

@@ -311,7 +311,7 @@ def test_texts_with_nul_are_kept(url):
 
 def test_what_is_blank_is_the_same_everywhere(url):
     """The function of the schema agrees with the one that every other store asks."""
-    from fornix.store.records import is_meant
+    from fornix.store.records import has_meaning
 
     texts = ["", " ", "x", "\t\n\x0b\f\r", "\x1c\x1f", "\x85\xa0", "\u2003\u3000", "\u200b"]
     metadata = [
@@ -323,7 +323,7 @@ def test_what_is_blank_is_the_same_everywhere(url):
         for text in texts:
             for told in metadata:
                 found = db.execute("SELECT is_meant(?, ?)", (text, told)).get
-                assert found == is_meant(text, told), (text, told)
+                assert found == has_meaning(text, told), (text, told)
     store.close()
 
 

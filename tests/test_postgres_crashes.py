@@ -144,12 +144,12 @@ def test_a_host_that_lost_its_connection_never_commits_afterwards(own):
     """Its lease is taken over within seconds, by the server's clock; its epoch no longer holds."""
     with CuttingProxy(own.port, when="before") as proxy:
         cut_off, other = PostgresStore.open(own.url(proxy.port)), PostgresStore.open(own.url())
-        lease = cut_off.lease(ADA, "first")
+        lease = cut_off.acquire_lease(ADA, "first")
         assert lease is not None
-        assert other.lease(ADA, "second") is None
+        assert other.acquire_lease(ADA, "second") is None
         proxy.refuse()
         began = time.monotonic()  # noqa: TID251 - what is printed, and a bound far above
-        wait_until(lambda: other.lease(ADA, "second") is not None)
+        wait_until(lambda: other.acquire_lease(ADA, "second") is not None)
         assert time.monotonic() - began < LIMIT_S  # noqa: TID251 - the same
         proxy.allow()
         batch = Batch(scope=ADA, time=NOW, base=0, epoch=lease.epoch, state=[Put(("a",), 1)])
@@ -170,12 +170,12 @@ def commit_when_back(store: PostgresStore, batch: Batch) -> None:
 def test_a_live_owner_keeps_its_lease(own, monkeypatch):
     """Its process says so again and again, however little it does."""
     store, other = PostgresStore.open(own.url()), PostgresStore.open(own.url())
-    assert store.lease(Scope("app", "x"), "me") is not None
+    assert store.acquire_lease(Scope("app", "x"), "me") is not None
     with store.reader() as db:
         first = db.execute("SELECT expires FROM owner WHERE name = 'me'").get
         wait_until(lambda: db.execute("SELECT expires FROM owner WHERE name = 'me'").get > first)
-    assert other.lease(Scope("app", "x"), "you") is None
+    assert other.acquire_lease(Scope("app", "x"), "you") is None
     assert owners.LEASE_S / owners.BEATS < owners.LEASE_S
     store.close()
-    assert other.lease(Scope("app", "x"), "you") is not None
+    assert other.acquire_lease(Scope("app", "x"), "you") is not None
     other.close()

@@ -77,7 +77,7 @@ def fill(url):
             ada.add("to be erased", id="gone")
             ada.forget(["gone"])
             memory.knowledge.set("handbook").add(f"knowledge of {space}", id="k")
-            memory.store.lease(Scope(space, "ada"), "a host")
+            memory.store.acquire_lease(Scope(space, "ada"), "a host")
 
 
 def test_a_granted_user_does_all_that_a_memory_does(theirs, url):

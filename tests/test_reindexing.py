@@ -65,7 +65,7 @@ def check_vectors(path: Path, embedder: Letters) -> None:
         for scope in (Scope("default", None), *(Scope("default", key) for key in keys)):
             for info in store.set_infos(scope):
                 features = {f.row: f for f in store.features(info.number)}
-                for stored in store.stored(list(features)):
+                for stored in store.items_by_row(list(features)):
                     vectors = features[stored.row].vectors
                     assert vectors is not None
                     text = stored.record.text or ""

@@ -282,7 +282,7 @@ def test_parked_run_outlives_kills_and_ends_when_it_is_retried(tmp_path: Path) -
         assert (behind.scope.key, behind.number) == ("ada", 2)
         assert [step.sensory is not None for step in memory.store.steps(parked.id)] == [True] * 4
         World(desk.world).broken.unlink()
-        memory.store.retry(parked.id, last=False, time=parked.accepted)
+        memory.store.retry_run(parked.id, last=False, time=parked.accepted)
     with desk.worker(new, crash="after commit:1") as worker:
         assert not worker.wait_for("idle")
     desk.finish()
@@ -392,7 +392,7 @@ def test_key_that_was_given_back_unheard_is_not_worked_on(tmp_path: Path, monkey
         def loses(batches: Any) -> Any:
             monkeypatch.undo()
             commit_many(batches)
-            others.append(store.lease(Scope(memory.space, "ada"), "another process"))
+            others.append(store.acquire_lease(Scope(memory.space, "ada"), "another process"))
             others.append(runner.submit("ada", 2))
             raise StoreBusy("the answer was lost")
 
@@ -402,7 +402,7 @@ def test_key_that_was_given_back_unheard_is_not_worked_on(tmp_path: Path, monkey
         with pytest.raises(RunPending):
             ticket.result(SHORT_S)
         assert ran == [1]
-        store.release(lease)
+        store.release_lease(lease)
         assert ticket.result(WAIT_S) == (2,)
     assert ran == [1, 2]
 

@@ -51,12 +51,12 @@ def furnish(store) -> int:
     """Have a run done, one parked and one begun; return the last."""
     end(store, accept(store), ["1", "2"])
     store.accept("helper", [asked("e"), asked("f")])
-    turn(store, store.queue("helper", ADA)[0].id, "parked", '"why"')
-    run = store.queue("helper", ADA)[1].id
+    turn(store, store.queued_runs("helper", ADA)[0].id, "parked", '"why"')
+    run = store.queued_runs("helper", ADA)[1].id
     lease = leased(store)
     store.commit(batch(Step(run, 0, "greet", sensory="1", outputs=["3"], begin=BEGIN), under=lease))
     store.commit(batch(DurableCall(run, 1, 0, "fetch", "digest", "pending"), under=lease))
-    store.consumer("helper", "app", "mail")
+    store.consumer_position("helper", "app", "mail")
     return run
 
 
@@ -139,10 +139,10 @@ def test_a_backup_holds_runs(store, tmp_path):
     before = reads(store, now=NOW)
     store.backup(tmp_path / "copy.db")
     end(store, accept(store, Scope("app", "bob")), ["4"])
-    store.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
+    store.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
     store.restore(tmp_path / "copy.db")
     assert not differences(before, reads(store, now=NOW))
-    lease = store.lease(ADA, "one")
+    lease = store.acquire_lease(ADA, "one")
     assert lease is not None
     store.commit(batch(Step(run, 1, "note", done=True), under=lease))
     assert accept(store) > run
@@ -154,13 +154,15 @@ def test_a_store_that_is_only_read_says_so(store, path):
     furnish(store)
     with closing(SqliteStore.open(path, read_only=True)) as reader:
         assert not differences(reads(store, now=NOW), reads(reader, now=NOW))
-        assert reader.consumer("helper", "app", "mail") == 0
+        assert reader.consumer_position("helper", "app", "mail") == 0
         for call in (
             lambda: reader.accept("helper", [QueuedInput(ADA, "1", NOW)]),
-            lambda: reader.consumer("helper", "app", "new"),
-            lambda: reader.advance("helper", "app", "mail", 1),
-            lambda: reader.retry(2, last=True, time=NOW),
-            lambda: reader.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW),
+            lambda: reader.consumer_position("helper", "app", "new"),
+            lambda: reader.advance_consumer("helper", "app", "mail", 1),
+            lambda: reader.retry_run(2, last=True, time=NOW),
+            lambda: reader.prune_runs(
+                "helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW
+            ),
         ):
             with pytest.raises(StoreReadOnly):
                 call()
@@ -184,9 +186,9 @@ def test_looking_for_work_does_not_pass_what_ended(store):
     with store.reader() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: queries.append(event["sql"]))
         store._readers.append(db)
-        store.queue("helper", ADA)
-        store.lanes("helper", "app", past_parked=True)
-        store.lanes("helper", "app", past_parked=False)
+        store.queued_runs("helper", ADA)
+        store.waiting_lanes("helper", "app", past_parked=True)
+        store.waiting_lanes("helper", "app", past_parked=False)
         store.runs("app", status="parked")
         db.trace_v2(0, None)
         asked = [sql for sql in queries if "FROM run" in sql]
@@ -204,10 +206,10 @@ def test_a_run_that_is_gone_is_not_found(store):
     run = accept(store)
     other = SqliteStore.open(Path(store.location))
     end(other, run)
-    other.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
+    other.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
     with pytest.raises(NotFound):
-        store.retry(run, last=False, time=NOW)
+        store.retry_run(run, last=False, time=NOW)
     later = accept(other)
     with pytest.raises(StaleRun):
-        store.retry(later, last=False, time=NOW)
+        store.retry_run(later, last=False, time=NOW)
     other.close()

@@ -332,21 +332,21 @@ def test_taking_over_and_fencing_are_counted(emitted):
     store = RamStore(alive=lambda owner: owner not in dead)
     emitted.telemetry.of(store, lambda: 0)
     scope = Scope("s", "ada")
-    first = store.lease(scope, "one")
+    first = store.acquire_lease(scope, "one")
     assert first is not None
-    assert store.lease(scope, "two") is None
+    assert store.acquire_lease(scope, "two") is None
     assert emitted.value("fornix.leases.taken_over") == 0
     dead.add("one")
-    again = store.lease(scope, "two")
+    again = store.acquire_lease(scope, "two")
     assert again is not None
     assert again.taken_over
-    assert store.lease(scope, "two") == again
+    assert store.acquire_lease(scope, "two") == again
     assert emitted.value("fornix.leases.taken_over") == 1
     with pytest.raises(StaleRun):
         store.commit(Batch(scope=scope, time=1, epoch=first.epoch))
     assert emitted.value("fornix.commits.fenced") == 1
-    store.release(again)
-    assert store.lease(scope, "three") is not None
+    store.release_lease(again)
+    assert store.acquire_lease(scope, "three") is not None
     assert emitted.value("fornix.leases.taken_over") == 1
 
 
@@ -357,11 +357,11 @@ def test_a_lease_of_a_process_that_died_is_taken_over(url, kind, emitted, tmp_pa
     program = (
         "import os, sys; from fornix import Memory; from fornix.store import Scope;"
         "memory = Memory.open(sys.argv[1], embedder='words');"
-        "assert memory.store.lease(Scope('default', 'ada'), 'dead'); os._exit(0)"
+        "assert memory.store.acquire_lease(Scope('default', 'ada'), 'dead'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", program, url], check=True, timeout=120)
     with opened(url, emitted) as memory:
-        wait_until(lambda: memory.store.lease(Scope("default", "ada"), "next"))
+        wait_until(lambda: memory.store.acquire_lease(Scope("default", "ada"), "next"))
         assert emitted.value("fornix.leases.taken_over") == 1
         assert emitted.value("fornix.leases.held") == 1
 

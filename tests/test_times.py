@@ -385,7 +385,7 @@ def test_a_sweep_retires_what_expired(memory: Memory, ada: KeyMemory, clock) -> 
     assert memory.sweep() == 2  # retired, and removed
     info = memory.store.set_info(REF)
     assert info is not None
-    assert (info.items, info.expiring) == (1, None)
+    assert (info.items, info.next_expiry) == (1, None)
     assert ada.history("i") == []
     assert memory.sweep() == 0
 
@@ -519,7 +519,7 @@ def test_a_fact_takes_the_place_of_another(memory: Memory, ada: KeyMemory, clock
     assert [hit.item.id for hit in ada.search("lives")] == [new]
     assert [hit.item.id for hit in ada.search("lives", valid_at=START)] == ["l"]
     rows = [stored.row for stored in memory.store.get(REF, ["l", new]) if stored is not None]
-    assert memory.store.links([rows[1]]) == [(rows[1], rows[0])]
+    assert memory.store.source_links([rows[1]]) == [(rows[1], rows[0])]
 
 
 def test_a_fact_can_be_superseded_from_another_moment_on(ada: KeyMemory) -> None:

@@ -96,7 +96,7 @@ class Play:
         """Keep what the key says now: at this time, and after a commit that was made now."""
         number = self.memory.store.commit_at(1 << 60)
         moments: list[int | datetime] = [self.clock.now]
-        if self.memory.store.time_of(number) == self.memory.engine.clock():
+        if self.memory.store.time_of_commit(number) == self.memory.engine.clock():
             moments.append(number)
         for part in PARTS:
             said = self.said(part, None)

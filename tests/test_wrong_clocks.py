@@ -50,7 +50,7 @@ def tidy(memory: Memory) -> None:
     """Let go of all that age gives up, without the floors."""
     now = memory.engine.clock.settle()
     memory.store.sweep(now=now, ops_kept=0)
-    memory.store.prune("helper", "default", RETAIN, now=now)
+    memory.store.prune_runs("helper", "default", RETAIN, now=now)
 
 
 # --- timelines ----------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Life:
         """A request is made again: a new commit only if the first is 90 days old."""
         last = memory.store.commit_at(1 << 62)
         memory.key("ada").short_term.once(name).set("n", 1)
-        new = memory.store.commit_at(1 << 62) > last or memory.store.time_of(last) == 0
+        new = memory.store.commit_at(1 << 62) > last or memory.store.time_of_commit(last) == 0
         age = self.now() - self.visits[name] if name in self.visits else None
         assert age is None or not new or age >= 90 * 24 * HOUR_US, (name, age)
         if age is None or new:
@@ -297,7 +297,7 @@ class Life:
             clock.by = timedelta(0)
             memory.key("ada").short_term.set("n", self.rng.random())
             last = memory.store.commit_at(1 << 62)
-            assert abs(memory.store.time_of(last) - self.now()) <= CLOCK_STEP_US
+            assert abs(memory.store.time_of_commit(last) - self.now()) <= CLOCK_STEP_US
             assert memory.store.commit_at(self.now() + CLOCK_STEP_US) == last
         for _ in range(30):
             self.true.elapse(hours=1)

@@ -247,7 +247,7 @@ def _clock(memory: Memory) -> Iterator[Finding]:
     store, now = memory.store, microseconds(datetime.now(UTC))
     last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
     if last > known:
-        latest = format_time(moment(store.time_of(last)))
+        latest = format_time(moment(store.time_of_commit(last)))
         yield Finding(
             "clock",
             f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "

@@ -207,7 +207,7 @@ def retry(
                 raise StaleRun(own, expected="parked", found=row.status, what=what)
         for row in rows:
             last = overtaken(memory.store, row)
-            by = memory.store.retry(row.id, last=last, time=memory.engine.clock())
+            by = memory.store.retry_run(row.id, last=last, time=memory.engine.clock())
             said = f"run {row.id} will be tried again"
             told = f"{said} as run {by}, behind those that went on" if last else said
             session.done(

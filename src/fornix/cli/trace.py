@@ -83,7 +83,7 @@ class Trace:
     def __init__(self, memory: Memory, row: Run) -> None:
         self._store, self._row = memory.store, row
         self._steps = self._store.steps(row.id)
-        self._outputs = self._store.outputs_of(row.id)
+        self._outputs = self._store.run_outputs(row.id)
 
     def document(self) -> Fields:
         """Return all of it as JSON."""
@@ -99,7 +99,7 @@ class Trace:
         if self._row.status in ENDED:
             return None
         ordinal = len(self._steps)
-        calls = [_call(call) for call in self._store.calls(self._row.id, ordinal)]
+        calls = [_call(call) for call in self._store.durable_calls(self._row.id, ordinal)]
         return OpenStep(step=ordinal, calls=calls) if calls else None
 
     def steps(self) -> Iterator[TraceStep]:
@@ -123,7 +123,7 @@ class Trace:
                     sensory=None if self._over else [_delta(delta) for delta in changed],
                     items=[] if effects is None else list(_items(effects)),
                 ),
-                calls=[_call(call) for call in self._store.calls(step.run, step.ordinal)],
+                calls=[_call(call) for call in self._store.durable_calls(step.run, step.ordinal)],
                 sent=_sent(step),
                 outputs=[_put_out(o.event) for o in self._outputs if o.ordinal == step.ordinal],
             )
@@ -186,9 +186,9 @@ def _node(path: Path, node: Node | None) -> Fields:
 
 
 def _tree(effects: Effects) -> Iterator[Fields]:
-    for path, node in effects.put:
+    for path, node in effects.put_nodes:
         yield _node(path, node)
-    for path in effects.removed:
+    for path in effects.removed_paths:
         yield {"path": _path(path), "removed": True}
 
 
@@ -208,10 +208,10 @@ def _delta(delta: list[Any]) -> Fields:
 
 
 def _items(effects: Effects) -> Iterator[Fields]:
-    begun = {(each.set, each.record.id) for each in effects.begun}
-    for each in effects.begun:
+    begun = {(each.set, each.record.id) for each in effects.begun_items}
+    for each in effects.begun_items:
         yield _item("added" if each.version == 1 else "updated", each)
-    for each in effects.ended:
+    for each in effects.ended_items:
         if (each.set, each.record.id) not in begun:
             yield _item("retired", each)
 

@@ -29,7 +29,7 @@ TOO_LITTLE = f"{MOST_REWRITES} steps that retired no item freed too little"
 
 def makes_room(definition: Definition) -> bool:
     """Return whether whoever adds to a set is to make room in it first."""
-    return definition.bounded and definition.refuses and definition.compaction != "reject"
+    return definition.bounded and definition.rejects_when_full and definition.compaction != "reject"
 
 
 def room_made(snapshot: CompactionSnapshot, tools: CompactionTools, known: Known) -> Compact | None:
@@ -83,7 +83,7 @@ def shrunk(before: SetSize, after: SetSize) -> bool:
 
 def full(definition: Definition, ref: SetRef, over: SetSize, problem: str) -> SetFull:
     """Return the error of a set for which no room can be made, as *problem* says."""
-    what, most = definition.over(over.items, over.tokens, over.bytes) or ("items", 0)
+    what, most = definition.exceeded_capacity(over.items, over.tokens, over.bytes) or ("items", 0)
     name = name_of(definition.compaction)
     return SetFull(
         ref.name, capacity=most, what=what, compacts=True, strategy=name, problem=problem

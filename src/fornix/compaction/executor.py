@@ -105,7 +105,7 @@ class Compactions:
         if commit.adopted:
             return
         self.listeners.tell(items, commit)
-        for ref in commit.marks:
+        for ref in commit.sets_to_compact:
             info = self.tools.store.set_info(ref)
             if info is None:
                 continue
@@ -236,13 +236,13 @@ class Compactions:
         try:
             info = store.set_info(ref)
             number = 0 if info is None else info.number
-            lease = store.lease(Scope("", f"{LEASE}{number}"), self.tools.owner)
+            lease = store.acquire_lease(Scope("", f"{LEASE}{number}"), self.tools.owner)
             if lease is None:
                 raise SetBusy(ref.name)
             try:
                 yield lease
             finally:
-                store.release(lease)
+                store.release_lease(lease)
         finally:
             lock.release()
 

@@ -89,7 +89,10 @@ class SetSize:
 
     def over(self, definition: Definition, share: float = 1.0) -> bool:
         """Whether it is more than a share of a set's capacities."""
-        return definition.over(self.items, self.tokens, self.bytes, share=share) is not None
+        return (
+            definition.exceeded_capacity(self.items, self.tokens, self.bytes, share=share)
+            is not None
+        )
 
 
 NOTHING = SetSize(0, 0, 0)
@@ -147,10 +150,10 @@ def living(store: Store, info: SetInfo, now: int) -> SetInfo:
 
     A store counts them until something is added, or a sweep comes.
     """
-    if info.expiring is None or info.expiring > now:
+    if info.next_expiry is None or info.next_expiry > now:
         return info
-    rows = store.out_of_time(info.number, now=now, valid_at=None)
-    gone = store.stored(rows)
+    rows = store.expired_or_invalid_rows(info.number, now=now, valid_at=None)
+    gone = store.items_by_row(rows)
     tokens = sum(feature.tokens for feature in store.features_of(info.number, rows))
     size = sum(bytes_of(stored.record) for stored in gone)
     return replace(
@@ -158,7 +161,7 @@ def living(store: Store, info: SetInfo, now: int) -> SetInfo:
         items=info.items - len(gone),
         tokens=info.tokens - tokens,
         bytes=info.bytes - size,
-        expiring=None,
+        next_expiry=None,
     )
 
 

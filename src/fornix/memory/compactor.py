@@ -196,7 +196,9 @@ class Compactor:
             yield from self.due()
             return
         rows = [change.row for change in changes if change.kind == "added"]
-        touched = {stored.set for stored in store.stored(rows)} | set(self._failed) | self._left
+        touched = (
+            {stored.set for stored in store.items_by_row(rows)} | set(self._failed) | self._left
+        )
         self._left = set()
         for ref in sorted(touched, key=lambda ref: (ref.scope.key or "", ref.name)):
             info = store.set_info(ref)

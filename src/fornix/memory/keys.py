@@ -259,7 +259,7 @@ class KeyMemory(KeySets, Prompts):
             return self.set(DEFAULT_SET).forget(ids, where=where, scrub=scrub, dry_run=dry_run)
         if where is None:
             return forget_key(engine, scope, scrub=scrub, dry_run=dry_run)
-        refs = engine.store.every_set(scope) or [SetRef(scope, DEFAULT_SET)]
+        refs = engine.store.all_sets(scope) or [SetRef(scope, DEFAULT_SET)]
         return forget_items(engine, refs, None, where, scrub=scrub, dry_run=dry_run)
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
@@ -311,7 +311,7 @@ class KeyBatch(KeySets, Prompts):
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
-        first = self._op and store.adopted(self._op, request=None, label=self._label)
+        first = self._op and store.commit_of_op(self._op, request=None, label=self._label)
         if first:  # a repetition reads what the first one read, so that it asks for the same
             self._base, now = first.number - 1, first.time
             self._draft.before = Moment(self._base, now)

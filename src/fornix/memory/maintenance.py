@@ -14,8 +14,8 @@ from fornix.sets.forgetting import Receipt, Scrub, forget_key, receipt_named, re
 from fornix.sets.writer import Engine
 from fornix.store import (
     CLOCK_STEP_US,
+    MAX_SWEPT_VERSIONS,
     SWEEP_AFTER_US,
-    SWEPT_AT_ONCE,
     Batch,
     ItemChange,
     Ledger,
@@ -157,16 +157,16 @@ def sweep(engine: Engine) -> int:
     a wrong clock takes for old stays.
     """
     now, done = engine.clock.settle(), 0
-    while found := engine.store.expired(now=now, limit=AT_ONCE):
+    while found := engine.store.expired_items(now=now, limit=AT_ONCE):
         changes: dict[Scope, list[ItemChange]] = {}
         for stored in found:
             gone = Retire(stored.set, stored.record.id, stored.version)
             changes.setdefault(stored.set.scope, []).append(gone)
         for scope, items in changes.items():
             done += _retired(engine, Batch(scope=scope, time=now, items=items))
-    while (some := engine.store.sweep(now=now)) >= SWEPT_AT_ONCE:
+    while (some := engine.store.sweep(now=now)) >= MAX_SWEPT_VERSIONS:
         done += some
-    while engine.store.shrink(spare=SPARE):
+    while engine.store.shrink(keep_free=SPARE):
         pass
     return done + some
 

@@ -204,7 +204,7 @@ class Memory(Maintenance):
             )
             memory = cls(observed(engine, telemetry), index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
-            if worker.needed and store.pending(limit=1):
+            if worker.needed and store.pending_vectors(limit=1):
                 worker.notify()
         except BaseException:
             store.close()

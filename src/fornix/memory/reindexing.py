@@ -17,7 +17,7 @@ from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import Conflict, StoreBusy
 from fornix.search.embedding_worker import note_of
 from fornix.store import PendingVectors, Scope, Store
-from fornix.store.records import meaning_text
+from fornix.store.records import text_to_embed
 
 BATCH = 64
 
@@ -97,10 +97,10 @@ def reindex(
     done, total = 0, store.stats().item_versions
     while True:
         numbers = _set_numbers(store, space, knowledge)
-        found = store.unstaged(numbers, limit=BATCH)
+        found = store.versions_to_stage(numbers, limit=BATCH)
         if not found:
             break
-        store.stage(_embedded(embedder, found))
+        store.stage_vectors(_embedded(embedder, found))
         done += len(found)
         if progress is not None:
             progress(done, max(total, done))
@@ -108,11 +108,11 @@ def reindex(
     for name in map(query_prefix_note, notes):
         old, new = store.note(name), query_prefix_of(embedder)
         changes += [] if new == (old or "") else [(name, old, new)]
-    if not store.swap(numbers, notes=changes):
+    if not store.use_staged_vectors(numbers, notes=changes):
         raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
     late = set(_set_numbers(store, space, knowledge)) - set(numbers)
     if late:  # made before the notes changed: what is in them waits for the new embedder
-        store.swap([*late], notes=())
+        store.use_staged_vectors([*late], notes=())
     store.put_note(STAGING, None, expected=store.note(STAGING))
     return done
 
@@ -125,7 +125,7 @@ def _begin(store: Store, target: str) -> None:
     """Go on with what was staged for *target*; drop what was staged for another."""
     found = store.note(STAGING)
     if found != target:
-        store.unstage()
+        store.drop_staged_vectors()
         store.put_note(STAGING, target, expected=found)
 
 
@@ -140,7 +140,7 @@ def _scopes(store: Store, space: str, knowledge: str) -> Iterator[Scope]:
 def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int, int, bytes]]:
     if not embedder.dimensions:
         return [(waiting.set_number, waiting.row, b"") for waiting in found]
-    texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
+    texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in found]
     windows = embed_windows(embedder, texts)
     return [
         (waiting.set_number, waiting.row, vectors)

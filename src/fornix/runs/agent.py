@@ -26,7 +26,7 @@ from fornix.errors import InvalidInput
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from fornix.state import Ttl
-from fornix.store.progress import MOST
+from fornix.store.progress import MAX_POSITIONS
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE, Retry
@@ -327,7 +327,7 @@ def _made(agent: Agent | type[Agent]) -> Agent:
                 f"{_title(agent)}.{setting} must be one of {', '.join(values)}, not "
                 f"{getattr(agent, setting)!r}"
             )
-    counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MOST)
+    counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MAX_POSITIONS)
     ttl = agent.short_term_ttl
     if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(

@@ -308,7 +308,7 @@ class LiveRun:
         """Return what is recorded of a task; asked of the store once it may be anything."""
         if self._recorded is not None:
             return self._recorded
-        return self.setup.engine.store.calls(self.row.id, ordinal)
+        return self.setup.engine.store.durable_calls(self.row.id, ordinal)
 
     def called(self, call: DurableCall) -> Batch:
         """Return the batch that keeps a durable call of the task."""
@@ -410,7 +410,7 @@ class LiveRun:
             state=state,
             define=draft.define,
             items=draft.items,
-            screened=tuple(draft.screens.values()),
+            admission_checks=tuple(draft.screens.values()),
             limits=engine.limits,
         )
 

@@ -21,7 +21,7 @@ import numpy as np
 from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
 from fornix.store import PendingVectors, Scope, Store
-from fornix.store.records import meaning_text
+from fornix.store.records import text_to_embed
 from fornix.values.forks import HandleLock
 
 log = logging.getLogger(__name__)
@@ -80,12 +80,15 @@ class EmbeddingWorker:
             if set_numbers is None:
                 found, expects = self._mine(limit)
             else:
-                found, expects = self._store.pending(limit=limit, set_numbers=set_numbers), ()
+                found, expects = (
+                    self._store.pending_vectors(limit=limit, set_numbers=set_numbers),
+                    (),
+                )
             if found:
-                texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
+                texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in found]
                 vectors = quantise_each(embed_windows(self._embedder, texts))
                 filled = zip(found, vectors, strict=True)
-                self._store.embed(
+                self._store.store_vectors(
                     [(waiting.set_number, waiting.row, vector) for waiting, vector in filled],
                     expects=sorted({*self._expects, *expects}),
                 )
@@ -98,8 +101,8 @@ class EmbeddingWorker:
         """
         wanted = limit
         while True:
-            found = self._store.pending(limit=wanted)
-            scopes = {s.row: s.set.scope for s in self._store.stored([p.row for p in found])}
+            found = self._store.pending_vectors(limit=wanted)
+            scopes = {s.row: s.set.scope for s in self._store.items_by_row([p.row for p in found])}
             name = self._embedder.name
             says = {note_of(scope): name for scope in set(scopes.values())}
             ours = {note for note in says if self._store.note(note) == name}

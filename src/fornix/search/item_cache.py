@@ -71,7 +71,7 @@ class ItemCache:
         """
         cached = [self._items.get(row) for row in rows]
         if not all(cached):
-            stored = self._finder.stored(
+            stored = self._finder.items_by_row(
                 [r for r, one in zip(rows, cached, strict=True) if not one]
             )
             new = {one.row: _cached(one) for one in stored}

@@ -64,7 +64,7 @@ def part_of(
     known = {feature.row: feature for feature in features}
     wanted = {*rows, *(row for window in windows for row in window)}
     more = store.features_of(number, sorted(wanted.difference(known)))
-    known.update((feature.row, feature) for feature in more if feature.ended is None)
+    known.update((feature.row, feature) for feature in more if feature.end_commit is None)
     chosen: list[Feature] = [known[row] for row in sorted(wanted) if row in known]
     part = SetIndex.build(chosen, dimensions=dimensions)
     part.stand_for(whole, windows)

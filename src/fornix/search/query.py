@@ -42,17 +42,17 @@ from fornix.search.signals import (
 )
 from fornix.store import (
     Feature,
-    KnownBefore,
     LargeSet,
     Scope,
+    SearchCache,
     SearchView,
     SetInfo,
     SetRef,
     Store,
     StoredItem,
 )
-from fornix.store.as_of import EVER, Moment, check_set
-from fornix.store.damage import telling_damage
+from fornix.store.as_of import ANY_TIME, Moment, check_set
+from fornix.store.damage import raising_damage
 from fornix.store.filters import Filter
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
@@ -111,7 +111,7 @@ class SearchOptions:
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return when items must not have expired, and when they have to hold; None: whenever."""
         time = now if self.at is None else self.at.time
-        if self.valid_at == EVER:
+        if self.valid_at == ANY_TIME:
             return time, None
         return time, time if self.valid_at is None else self.valid_at
 
@@ -193,10 +193,10 @@ class Searcher:
 
     @property
     def store(self) -> Store:
-        """The store that is searched; `telling_damage` asks it about damage."""
+        """The store that is searched; `raising_damage` asks it about damage."""
         return self._store
 
-    @telling_damage
+    @raising_damage
     def search(
         self,
         sets: Sequence[SetRef] | Scope,
@@ -215,7 +215,7 @@ class Searcher:
             raise InvalidInput(f"a query must be a str, not {shown(query)}")
         checked(query, where="query")
         notes = [name for name, _ in self._expects]
-        known = KnownBefore(self._index.seq, self._index.numbers, notes)
+        known = SearchCache(self._index.seq, self._index.numbers, notes)
         view = self._store.search_view(sets, known)
         infos = view.sets
         if isinstance(sets, Scope):
@@ -241,7 +241,7 @@ class Searcher:
         ]
         time, valid_at = instants
         out = [
-            self._store.out_of_time(info.number, now=time, valid_at=valid_at, at=commit)
+            self._store.expired_or_invalid_rows(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos
         ]
         question = self._question(asked, past)
@@ -302,9 +302,9 @@ class Searcher:
         now, valid_at = asked.instants
         hidden: list[Collection[int]] = []
         for info in asked.infos:
-            expiring = info.expiring is not None and info.expiring <= now
-            if expiring or (info.timed and valid_at is not None):
-                out = self._store.out_of_time(info.number, now=now, valid_at=valid_at)
+            expiring = info.next_expiry is not None and info.next_expiry <= now
+            if expiring or (info.has_validity and valid_at is not None):
+                out = self._store.expired_or_invalid_rows(info.number, now=now, valid_at=valid_at)
                 hidden.append(ended.union(out))
             else:
                 hidden.append(ended)
@@ -446,7 +446,7 @@ class Searcher:
         """Return when the items of each set were last read; 0: never, or only drafted yet."""
         times = [np.zeros(one.size, np.int64) for one in sets]
         for info, one, own in zip(asked.infos, sets, times, strict=False):
-            rows = self._store.accessed(info.number)
+            rows = self._store.access_times(info.number)
             if rows and one.size:
                 read = np.array(sorted(rows), np.int64)
                 places = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
@@ -532,7 +532,7 @@ class Searcher:
     def _from_store(
         self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
     ) -> list[Item | None]:
-        committed = self._store.stored([row for row in rows if row not in drafted])
+        committed = self._store.items_by_row([row for row in rows if row not in drafted])
         if touch:
             self.touch([stored.first for stored in committed])
         found = {stored.row: stored for stored in committed} | dict(drafted)

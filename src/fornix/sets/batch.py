@@ -23,9 +23,10 @@ from fornix.errors import (
 from fornix.search.near_duplicates import ItemsByTerm, Probe
 from fornix.search.query import Drafted, SearchOptions
 from fornix.sets.admission.barrier import both, screened_again
-from fornix.sets.writer import Engine, NewId, PlannedWrite, Ruled, WriteCall, Writer
+from fornix.sets.writer import Engine, NewId, PlannedWrite, SetRules, WriteCall, Writer
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Define,
     Definition,
     Feature,
@@ -35,7 +36,6 @@ from fornix.store import (
     Retire,
     Revive,
     Scope,
-    Screened,
     SetInfo,
     SetRef,
     StoredItem,
@@ -43,9 +43,9 @@ from fornix.store import (
     parts_of,
     records_of,
 )
-from fornix.store.as_of import Moment, expired, holds
+from fornix.store.as_of import Moment, expired, is_valid_at
 from fornix.store.items import Hits
-from fornix.store.records import Single, embedded, feature_of, id_of, is_past, position_of
+from fornix.store.records import ItemEdit, feature_of, id_of, is_past, position_of, with_vectors
 from fornix.store.scope import is_hidden
 from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value
@@ -84,7 +84,7 @@ class Draft(Writer):
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = False
         self._rooms = engine.compactions.rooms(DraftView(self, engine))
-        self.screens: dict[SetRef, Screened] = {}
+        self.screens: dict[SetRef, AdmissionCheck] = {}
         self._whole: set[SetRef] = set()
         self._rules_checked: set[SetRef] = set()
         self._crowds: dict[SetRef, ItemsByTerm] = {}
@@ -172,7 +172,7 @@ class Draft(Writer):
         """
         if self._op is None or self.before is not None:
             return False
-        first = self._engine.store.adopted(self._op, request=None, label="")
+        first = self._engine.store.commit_of_op(self._op, request=None, label="")
         if first is not None:
             self.before = Moment(first.number - 1, first.time)
         return first is not None
@@ -197,7 +197,7 @@ class Draft(Writer):
         if not self.open:
             raise Unusable("a batch is used inside its with block; ask for another one")
 
-    def _check(self, change: Single) -> None:
+    def _check(self, change: ItemEdit) -> None:
         if isinstance(change, Add):
             known = self._live.get((change.set, change.record.id))
             asked = change.existing == "error" and not change.fresh
@@ -209,10 +209,10 @@ class Draft(Writer):
                 version = None if found is None else found.version
                 raise StaleItem(id_of(change), expected=change.version, found=version)
 
-    def _current_item(self, change: Single) -> StoredItem | None:
+    def _current_item(self, change: ItemEdit) -> StoredItem | None:
         return self.get(change.set, [id_of(change)], at=None)[0]
 
-    def _take(self, change: Single) -> None:
+    def _take(self, change: ItemEdit) -> None:
         place = (change.set, id_of(change))
         before = None if isinstance(change, Add) else self._current_item(change)
         if before is not None:
@@ -228,14 +228,14 @@ class Draft(Writer):
                 record = change.record
                 self._crowds[change.set].take(record.id, record.terms, record.tokens)
 
-    def _last(self, add: Single) -> int:
+    def _last(self, add: ItemEdit) -> int:
         """Return the version that an id had last, in the batch or before it; 0: none yet."""
         place = (add.set, id_of(add))
         if place in self._versions or (isinstance(add, Add) and add.fresh):
             return self._versions.get(place, 0)
         past = self._engine.store.versions(*place)
         before = self.before
-        seen = (s.version for s in past if before is None or s.begun <= before.commit)
+        seen = (s.version for s in past if before is None or s.begin_commit <= before.commit)
         return max(seen, default=0)
 
     def _stored(
@@ -247,8 +247,8 @@ class Draft(Writer):
             row=row,
             first=row if before is None else before.first,
             set=ref,
-            begun=0,
-            ended=None,
+            begin_commit=0,
+            end_commit=None,
             version=version,
             created=now if before is None else before.created,
             updated=now,
@@ -313,9 +313,9 @@ class Draft(Writer):
             return found
         last = self.before.commit
         return [
-            (stored, None if stored.ended is not None and stored.ended > last else ended)
+            (stored, None if stored.end_commit is not None and stored.end_commit > last else ended)
             for stored, ended in found
-            if stored.begun <= last
+            if stored.begin_commit <= last
         ]
 
     def info(self, ref: SetRef) -> SetInfo | None:
@@ -366,7 +366,7 @@ class Draft(Writer):
 
     # --- what is added is checked --------------------------------------------------------------
 
-    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+    def rules(self, ref: SetRef, own: Definition | None) -> SetRules | None:
         """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
         if ref not in self._rules_checked:
             self._rules_checked.add(ref)
@@ -427,7 +427,7 @@ class Draft(Writer):
             for stored in self._live.values()
             if stored is not None
             and not expired(stored.record, now)
-            and (valid_at is None or holds(stored.record, valid_at))
+            and (valid_at is None or is_valid_at(stored.record, valid_at))
         }
         features: dict[SetRef, list[Feature]] = {}
         for stored in live.values():
@@ -456,7 +456,7 @@ class Draft(Writer):
             id(old): replace(old, vectors=new)
             for old, new in zip(waiting.values(), vectors, strict=True)
         }
-        self.items = [embedded(change, done) for change in self.items]
+        self.items = [with_vectors(change, done) for change in self.items]
         self._live = {
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
@@ -472,7 +472,11 @@ class DraftView:
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `View.info`; what has expired takes no room."""
         found, engine = Draft.info(self._draft, ref), self._engine
-        if found is None or found.expiring is None or found.expiring > (now := engine.clock()):
+        if (
+            found is None
+            or found.next_expiry is None
+            or found.next_expiry > (now := engine.clock())
+        ):
             return found
         whole = engine.store.set_info(ref)
         left = found if whole is None else living(engine.store, whole, now)

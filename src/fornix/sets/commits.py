@@ -93,7 +93,7 @@ class CommitWriter(Writer):
         if idempotency_key is not None:
             op = engine.op(self._scope, idempotency_key)
             request = engine.request([call.name, call.arguments()])
-            earlier = engine.store.adopted(op, request=request, label=idempotency_key)
+            earlier = engine.store.commit_of_op(op, request=request, label=idempotency_key)
             if earlier is not None:
                 return earlier.result
         empty = Batch(
@@ -132,7 +132,7 @@ class _CallSource(BatchSource):
             expects=engine.expects if planned.items else (),
             define=planned.define,
             items=planned.items,
-            screened=planned.screened if planned.items else (),
+            admission_checks=planned.screened if planned.items else (),
             result=planned.result if op is not None else None,
         )
 
@@ -184,7 +184,7 @@ class _DraftSource(BatchSource):
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
-        return replace(self._gathered, screened=tuple(self._draft.screens.values()))
+        return replace(self._gathered, admission_checks=tuple(self._draft.screens.values()))
 
     def can_retry(self, error: Refusal) -> bool:
         """See `BatchSource.can_retry`; what was gathered is checked against the sets of now."""

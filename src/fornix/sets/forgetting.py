@@ -27,7 +27,7 @@ from fornix.store import (
     StoredReceipt,
 )
 from fornix.store.filters import Filter
-from fornix.store.records import facts_of
+from fornix.store.records import filter_fields
 from fornix.values import wire
 from fornix.values.ids import new_id
 from fornix.values.lazy_dataclass import dataclass
@@ -154,13 +154,13 @@ class Receipt:
         ref = SetRef(scope, set)
         return all(
             _digest(store, scope, set, item_id) in named
-            and all(version.begun > self.commit for version in store.versions(ref, item_id))
+            and all(version.begin_commit > self.commit for version in store.versions(ref, item_id))
             for item_id in ids
         )
 
 
 def _facts(kept: StoredReceipt) -> tuple[Mapping[str, Value], Mapping[str, int]]:
-    return cast("Mapping[str, Value]", wire.decode(kept.asked)), kept.erased.counts
+    return cast("Mapping[str, Value]", wire.decode(kept.request)), kept.erased.counts
 
 
 def _listed(value: Value) -> list[Value]:
@@ -176,7 +176,7 @@ def _is_empty(store: Store, scope: Scope, commit: int) -> bool:
     if store.children(scope, (), at=commit, now=0):
         return False
     return not any(
-        v.begun <= commit for ref in store.every_set(scope) for v in _versions(store, ref)
+        v.begin_commit <= commit for ref in store.all_sets(scope) for v in _versions(store, ref)
     )
 
 
@@ -227,7 +227,7 @@ def forget_items(
     if (ids is None) == (where is None):
         raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
     store, scope = engine.store, refs[0].scope
-    hidden = {quarantine_of(ref) for ref in refs}.intersection(store.every_set(scope))
+    hidden = {quarantine_of(ref) for ref in refs}.intersection(store.all_sets(scope))
     if ids is None:
         chosen = Filter.parse(where)
         places = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
@@ -246,7 +246,7 @@ def forget_items(
 
 def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
     after: tuple[str, int] | None = None
-    while page := store.every_version(ref, after=after, limit=PAGE):
+    while page := store.all_versions(ref, after=after, limit=PAGE):
         yield from page
         after = (page[-1].record.id, page[-1].version)
 
@@ -256,7 +256,7 @@ def _matching(store: Store, ref: SetRef, chosen: Filter | None) -> list[str]:
     found = (
         version.record.id
         for version in _versions(store, ref)
-        if chosen is None or chosen.matches(*facts_of(version))
+        if chosen is None or chosen.matches(*filter_fields(version))
     )
     return list(dict.fromkeys(found))
 
@@ -276,11 +276,11 @@ def _forget(
         scope=scope,
         time=engine.clock(),
         receipt=new_id(),
-        asked=wire.encode(asked),
-        whole=items is None,
+        request=wire.encode(asked),
+        whole_key=items is None,
         items=items or (),
-        unsure=() if items is None else _unsure(engine.store, scope),
-        rehearse=dry_run,
+        uncertain_runs=() if items is None else _unsure(engine.store, scope),
+        dry_run=dry_run,
     )
     erased = _erased(engine, erasure)
     if not dry_run:
@@ -295,10 +295,10 @@ def _forget(
     unkept = StoredReceipt(
         erasure.receipt,
         "",
-        erasure.asked,
+        erasure.request,
         erased,
         "erased" if waits else "scrubbed",
-        held=tuple(dict.fromkeys(words for one in waits for words in one.held)),
+        blocked_by=tuple(dict.fromkeys(words for one in waits for words in one.blocked_by)),
         scrubbed=None if waits else erased.time,
     )
     return receipt_of(engine.store, unkept)
@@ -311,7 +311,7 @@ def _unsure(store: Store, scope: Scope) -> list[int]:
         run.id
         for run in failed
         if not run.forgotten
-        and (run.error is not None or store.calls(run.id, len(store.steps(run.id))))
+        and (run.error is not None or store.durable_calls(run.id, len(store.steps(run.id))))
     ]
 
 
@@ -333,7 +333,9 @@ def _tell(engine: Engine, erased: Erased) -> None:
     engine.alike.clear()
     if erased.commit is not None and erased.marks:
         marks = tuple(erased.marks)
-        commit = Commit(erased.commit, erased.time, adopted=False, result=None, marks=marks)
+        commit = Commit(
+            erased.commit, erased.time, adopted=False, result=None, sets_to_compact=marks
+        )
         engine.compactions.committed((), commit)
         engine.worker.notify()
 
@@ -367,15 +369,15 @@ def receipt_of(store: Store, kept: StoredReceipt) -> Receipt:
         id=kept.id,
         time=moment(erased.time),
         commit=erased.commit,
-        asked=cast("dict[str, Value]", wire.decode(kept.asked)),
+        asked=cast("dict[str, Value]", wire.decode(kept.request)),
         counts=dict(erased.counts),
         derived=erased.derived,
         restored=erased.restored,
         lost=erased.lost,
         unread=erased.unread,
         state="pending" if kept.scrubbed is None else "scrubbed",
-        held=tuple(kept.held),
-        open=tuple(kept.open),
+        held=tuple(kept.blocked_by),
+        open=tuple(kept.open_runs),
         out_of_reach=tuple(_out_of_reach(store, erased)),
     )
 
@@ -408,7 +410,7 @@ def _out_of_reach(store: Store, erased: Erased) -> Iterator[OutOfReach]:
 
 def _paths(store: Store, number: int) -> list[str]:
     effects = store.effects(number)
-    put = () if effects is None else effects.put
+    put = () if effects is None else effects.put_nodes
     return [".".join(path) for path, node in put if not node.is_object]
 
 

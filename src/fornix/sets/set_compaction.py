@@ -67,7 +67,7 @@ class SetTidying(SetWrites):
             retired=len(done.retired),
             added=tuple(self._ids(done.added)),
             erased=done.erased,
-            undone=done.undone,
+            undone=done.undo_commit,
             notes=how,
         )
 
@@ -114,7 +114,7 @@ class SetTidying(SetWrites):
             for later in page:
                 if later.id <= done.id:
                     return error
-                if later.undone is None and (
+                if later.undo_commit is None and (
                     again := {*self._ids(later.retired)} & {*self._ids(done.added)}
                 ):
                     problem = (
@@ -184,7 +184,7 @@ def _ancestor(stored: StoredItem, depth: int) -> Ancestor:
         record.text,
         depth,
         compacted=record.compacted,
-        retired=stored.ended is not None,
+        retired=stored.end_commit is not None,
     )
 
 

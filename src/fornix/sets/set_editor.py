@@ -12,6 +12,7 @@ from fornix.sets.batch import Draft
 from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Writer
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Define,
     Definition,
     ItemChange,
@@ -19,7 +20,6 @@ from fornix.store import (
     Replace,
     Retire,
     Scope,
-    Screened,
     SetRef,
     StoredItem,
 )
@@ -31,7 +31,7 @@ from fornix.values.storable import Value, checked_name
 PAGE = 256
 """Items that are read at a time."""
 
-JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[Screened]]
+JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[AdmissionCheck]]
 """Returns what rules of admission let in of items, which go by their records."""
 
 
@@ -101,7 +101,7 @@ class SetEditor:
         changes: Sequence[ItemChange],
         result: object = None,
         *,
-        screened: Sequence[Screened] | None = None,
+        screened: Sequence[AdmissionCheck] | None = None,
         retry: bool = True,
     ) -> PlannedWrite:
         """Return changes of this set as what `commit` takes, and what it answers with.
@@ -112,7 +112,7 @@ class SetEditor:
         """
         if screened is None:
             ruled = self.writer.rules(self.ref, None) if changes else None
-            screened = [] if ruled is None else [Screened(self.ref, ruled.kept)]
+            screened = [] if ruled is None else [AdmissionCheck(self.ref, ruled.set_rules)]
         is_new = bool(changes) and self.writer.info(self.ref) is None
         define = [Define(self.ref, Definition(item_type=self.item_type))] if is_new else []
         return PlannedWrite(changes, result, define, retry=retry, screened=screened)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
@@ -167,7 +167,7 @@ class SetEditor:
         changes = [*self.retired(self.items()), *(Add(self.ref, record) for record in records)]
         return self.plan(changes, [record.id for record in records], screened=screened)
 
-    def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[Screened]:
+    def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[AdmissionCheck]:
         """Return what the rules of the set let in."""
         ruled = self.writer.rules(self.ref, None)
         if ruled is None:

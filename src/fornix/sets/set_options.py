@@ -23,7 +23,7 @@ from fornix.store import (
 from fornix.store.as_of import Moment, ValidAt, valid_time
 from fornix.store.filters import Filter
 from fornix.store.items import Item
-from fornix.store.records import facts_of
+from fornix.store.records import filter_fields
 from fornix.values.storable import Value, checked_name, counted
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
@@ -117,7 +117,7 @@ def clearing(name: str) -> Value:
 
 def fits(stored: StoredItem, chosen: Filter | None) -> bool:
     """Return whether an item matches a filter."""
-    return chosen is None or chosen.matches(*facts_of(stored))
+    return chosen is None or chosen.matches(*filter_fields(stored))
 
 
 def checked_ids(ids: str | Sequence[str]) -> list[str]:

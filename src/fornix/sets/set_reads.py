@@ -19,7 +19,7 @@ from fornix.store import (
     SetRef,
     StoredItem,
 )
-from fornix.store.as_of import EVER, AsOf, Moment, ValidAt, holds, valid_time
+from fornix.store.as_of import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, valid_time
 from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item
 from fornix.store.records import item_of, position_of
@@ -151,7 +151,9 @@ class SetReads:
             return found
         page = PAGE if limit is None else min(limit, PAGE)
         for stored in self._walk(newest_first=newest_first, at=at, after=start, page=page):
-            if fits(stored, chosen) and (not isinstance(when, int) or holds(stored.record, when)):
+            if fits(stored, chosen) and (
+                not isinstance(when, int) or is_valid_at(stored.record, when)
+            ):
                 found.append(item_of(stored))
                 if len(found) == limit:
                     break
@@ -174,10 +176,10 @@ class SetReads:
         at, when = self._at(as_of), valid_time(valid_at)
         newest: builtins.list[StoredItem] = []
         for stored in self._walk(newest_first=True, at=at, page=min(n, PAGE)) if n else ():
-            if when != EVER and _is_timed(stored):
+            if when != ANY_TIME and _is_timed(stored):
                 if when is None:
                     when = self._writer.now() if at is None else at.time
-                if not holds(stored.record, when):
+                if not is_valid_at(stored.record, when):
                     continue
             newest.append(stored)
             if len(newest) == n:

@@ -32,20 +32,20 @@ from fornix.sets.set_options import (
     refuse_upkeep,
 )
 from fornix.sets.set_reads import SetReads
-from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Ruled, Where
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, SetRules, Where
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Define,
     Definition,
     ItemChange,
     ItemRecord,
     Replace,
-    Screened,
     StoredItem,
 )
 from fornix.store.filters import Filter
 from fornix.store.items import Item
-from fornix.store.records import as_passed, item_of
+from fornix.store.records import item_of, request_json
 from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name
@@ -222,7 +222,7 @@ class SetWrites(SetReads):
                 return item
         if live is None:
             info = self._writer.info(self._ref)
-            floor = 0 if info is None else info.floor
+            floor = 0 if info is None else info.history_start
             raise HistoryPruned(f"item {item_id!r}", commit=floor, floor=floor + 1)
         return item_of(live)
 
@@ -314,7 +314,7 @@ class AddCall:
     def arguments(self) -> Value:
         """See `WriteCall.arguments`."""
         skips: list[Value] = [] if self.on_rejected == "error" else [self.on_rejected]
-        items: list[Value] = [as_passed(item) for item in self.items]
+        items: list[Value] = [request_json(item) for item in self.items]
         return [self.editor.ref.name, self.on_existing, items, *skips]
 
     def plan(self, new_id: NewId) -> PlannedWrite:
@@ -339,12 +339,12 @@ class AddCall:
             [item_id for item_id, _ in pairs],
             define,
             retry=self.on_existing != "error",
-            screened=[] if ruled is None else [Screened(ref, ruled.kept)],
+            screened=[] if ruled is None else [AdmissionCheck(ref, ruled.set_rules)],
         )
 
     def _judged(
         self,
-        ruled: Ruled,
+        ruled: SetRules,
         pairs: Sequence[tuple[str, Item]],
         define: Sequence[Define],
         new_id: NewId,
@@ -402,7 +402,7 @@ class UpdateCall:
     def arguments(self) -> Value:
         """See `WriteCall.arguments`."""
         fields: list[Value] = [*sorted(self.changes)]
-        passed = as_passed(replace(Item(value=None), **self.changes))
+        passed = request_json(replace(Item(value=None), **self.changes))
         return [self.editor.ref.name, self.item_id, fields, self.if_version, passed]
 
     def plan(self, new_id: NewId) -> PlannedWrite:
@@ -453,7 +453,7 @@ class DeleteCall:
 
 def screen_update(
     editor: SetEditor, item: Item, record: ItemRecord, *, beside: str = ""
-) -> list[Screened]:
+) -> list[AdmissionCheck]:
     """Check what takes the place of an item that is there; see `check_update`."""
     while (ruled := editor.writer.rules(editor.ref, None)) is not None:
         screened = check_update(

@@ -14,7 +14,7 @@ from fornix.sets.set_writes import SetWrites, screen_update
 from fornix.sets.writer import NewId, PlannedWrite
 from fornix.store import Add, Define, Link, Replace
 from fornix.store.items import Item
-from fornix.store.records import as_passed, item_of
+from fornix.store.records import item_of, request_json
 from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, microseconds, moment
@@ -81,7 +81,7 @@ class SupersedeCall:
 
     def arguments(self) -> Value:
         """See `WriteCall.arguments`."""
-        return [self.editor.ref.name, self.item_id, self.at, as_passed(self.item)]
+        return [self.editor.ref.name, self.item_id, self.at, request_json(self.item)]
 
     def plan(self, new_id: NewId) -> PlannedWrite:
         """See `WriteCall.plan`."""

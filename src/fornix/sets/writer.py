@@ -20,6 +20,7 @@ from fornix.search.near_duplicates import Alike, Probe
 from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.key_locks import KeyLocks
 from fornix.store import (
+    AdmissionCheck,
     Batch,
     Commit,
     Compaction,
@@ -29,17 +30,16 @@ from fornix.store import (
     ItemRecord,
     Limits,
     Scope,
-    Screened,
     SetInfo,
     SetRef,
     Store,
     StoredItem,
     records_of,
-    unscreened,
+    unchecked_sets,
 )
 from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
 from fornix.store.clocks import DisciplinedClock
-from fornix.store.definition import Plan, Ruled
+from fornix.store.definition import Plan, SetRules
 from fornix.store.items import Hits, Item
 from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
@@ -73,7 +73,7 @@ class PlannedWrite:
     result: Value
     define: Sequence[Define] = ()
     retry: bool = False
-    screened: Sequence[Screened] = ()
+    screened: Sequence[AdmissionCheck] = ()
     whole: bool = False
 
 
@@ -149,7 +149,7 @@ class Engine:
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()
     knowledge: str = ""
-    ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
+    ruled: dict[SetRef, SetRules | None] = field(default_factory=dict[SetRef, "SetRules | None"])
     recent_hits: RecentHits = field(default_factory=RecentHits)
     telemetry: MemoryTelemetry | None = None
 
@@ -176,7 +176,7 @@ class Engine:
 
     def moved(self, batch: Batch) -> None:
         """Look up again what *batch* was checked by, and against: it was refused."""
-        for ref in {*unscreened(batch), *(s.set for s in batch.screened or ())}:
+        for ref in {*unchecked_sets(batch), *(s.set for s in batch.admission_checks or ())}:
             self.ruled[ref] = None
             self.alike.forget(ref)
 
@@ -237,11 +237,11 @@ class SetReader:
 
     def _retired(self, found: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
         store = self._engine.store
-        commits = {s.ended for s in found if s.ended is not None}
-        times = {commit: store.time_of(commit) for commit in commits}
+        commits = {s.end_commit for s in found if s.end_commit is not None}
+        times = {commit: store.time_of_commit(commit) for commit in commits}
         ends: list[tuple[StoredItem, datetime | None]] = []
         for stored in found:
-            end = None if stored.ended is None else times[stored.ended]
+            end = None if stored.end_commit is None else times[stored.end_commit]
             if end is None and self._is_gone(stored, None):
                 end = stored.record.expires
             ends.append((stored, None if end is None else moment(end)))
@@ -265,18 +265,18 @@ class SetReader:
 
     def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return what versions were derived from: (row, source's row)."""
-        return self._engine.store.links(rows)
+        return self._engine.store.source_links(rows)
 
     def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
         """Return versions that are kept, and when each was retired."""
-        return self._retired(self._engine.store.stored(rows))
+        return self._retired(self._engine.store.items_by_row(rows))
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """Return the set as it is now; its items are those that have not expired."""
         info = self._engine.store.set_info(ref)
-        if info is None or info.expiring is None or info.expiring > (now := self.now()):
+        if info is None or info.next_expiry is None or info.next_expiry > (now := self.now()):
             return info
-        gone = self._engine.store.out_of_time(info.number, now=now, valid_at=None)
+        gone = self._engine.store.expired_or_invalid_rows(info.number, now=now, valid_at=None)
         return replace(info, items=info.items - len(gone))
 
     def sets(self, scope: Scope) -> list[str]:
@@ -305,7 +305,7 @@ class SetReader:
         """Note that items were read."""
         self._engine.recall.touch([s.first for s in items])
 
-    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+    def rules(self, ref: SetRef, own: Definition | None) -> SetRules | None:
         """Return the rules of a set; None as far as is known: it has none.
 
         Args:
@@ -327,13 +327,13 @@ class SetReader:
             return None
         if len(engine.ruled) >= KNOWN:
             engine.ruled.clear()
-        ruled = engine.ruled[ref] = Ruled(kept, default if kept is None else kept)
+        ruled = engine.ruled[ref] = SetRules(kept, default if kept is None else kept)
         return ruled
 
-    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+    def still(self, ref: SetRef, ruled: SetRules) -> bool:
         """Return whether these are still the rules of a set; else they are looked up again."""
         info = self.info(ref)
-        same = info is None or Screened(ref, ruled.kept).knows(info.definition)
+        same = info is None or AdmissionCheck(ref, ruled.set_rules).matches_rules(info.definition)
         if not same:
             self._engine.ruled[ref] = None
         return same

@@ -211,7 +211,7 @@ class CommittedTree:
         self, operation: Callable[[Overlay], Result], request_digest: bytes | None
     ) -> Result:
         if self.op is not None:
-            earlier = self.ledger.adopted(self.op, request=request_digest, label=self.label)
+            earlier = self.ledger.commit_of_op(self.op, request=request_digest, label=self.label)
             if earlier is not None:
                 return cast("Result", earlier.result)
         now, base = self.clock(), self.ledger.head(self.scope)
@@ -320,7 +320,7 @@ class PastTree:
 
     def past(self, as_of: AsOf) -> PastTree:
         """Return the memory as it was at another moment."""
-        latest = max(self.now, self.ledger.time_of(FOREVER))
+        latest = max(self.now, self.ledger.time_of_commit(FOREVER))
         moment = moment_of(self.ledger, as_of, now=latest, what="at")
         check_tree(self.ledger, self.scope, moment)
         return replace(self, at=moment.commit, now=moment.time)

@@ -16,7 +16,7 @@ AsOf: TypeAlias = int | datetime
 ValidAt: TypeAlias = datetime | Literal["any"]
 """When a fact has to hold to be found; "any": whenever."""
 
-EVER: Final = "any"
+ANY_TIME: Final = "any"
 FOREVER = 1 << 62
 
 
@@ -39,27 +39,27 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
     """
     if isinstance(as_of, int):
         number, last = counted(as_of, what, least=0), ledger.commit_at(FOREVER)
-        return Moment(last, now) if number > last else Moment(number, ledger.time_of(number))
+        return Moment(last, now) if number > last else Moment(number, ledger.time_of_commit(number))
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"{what} must be the number of a commit or a datetime, not {shown(as_of)}"
         )
     time = microseconds(as_of, what)
     if time > now:  # a clock may be behind the commits that are there
-        time = min(time, max(now, ledger.time_of(ledger.commit_at(FOREVER))))
+        time = min(time, max(now, ledger.time_of_commit(ledger.commit_at(FOREVER))))
     return Moment(ledger.commit_at(time), time)
 
 
 def check_set(ledger: Ledger, ref: SetRef, moment: Moment) -> None:
     """Raise `HistoryPruned` where a set no longer keeps what it was at *moment*."""
     info = ledger.set_info(ref)
-    if info is not None and moment.commit < info.floor:
-        raise HistoryPruned(f"set {ref.name!r}", commit=moment.commit, floor=info.floor)
+    if info is not None and moment.commit < info.history_start:
+        raise HistoryPruned(f"set {ref.name!r}", commit=moment.commit, floor=info.history_start)
 
 
 def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
     """Raise `HistoryPruned` where the tree of *scope* is no longer kept as it was at *moment*."""
-    commit, since = ledger.floor(scope)
+    commit, since = ledger.history_start(scope)
     floor = max(commit, ledger.commit_at(since - 1) + 1 if moment.time < since else 0)
     if moment.commit < commit or moment.time < since:
         raise HistoryPruned(f"key {scope.key!r}", commit=moment.commit, floor=floor)
@@ -73,8 +73,8 @@ def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     """
     if valid_at is None:
         return None
-    if valid_at == EVER:
-        return EVER
+    if valid_at == ANY_TIME:
+        return ANY_TIME
     if not isinstance(valid_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"valid_at must be a datetime or 'any', not {shown(valid_at)}")
     return microseconds(valid_at, "valid_at")
@@ -85,7 +85,7 @@ def expired(record: ItemRecord, now: int) -> bool:
     return record.expires is not None and record.expires <= now
 
 
-def holds(record: ItemRecord, at: int) -> bool:
+def is_valid_at(record: ItemRecord, at: int) -> bool:
     """Return whether what an item says holds at *at*."""
     since, to = record.valid_from, record.valid_to
     return (since is None or since <= at) and (to is None or at < to)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
-from fornix.store.definition import Definition, Screened
+from fornix.store.definition import AdmissionCheck, Definition
 from fornix.store.progress import Progress, StatusChange
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.values.keywords import suggest_names_in
@@ -252,22 +252,23 @@ class Past:
     (`DuplicateItem`). A `first` may be a row that is not kept. No capacity matters.
 
     Attributes:
-        begun: Versions as they were begun, in the order of their rows.
-        ended: Rows that end; those of this commit among them were live at no commit.
+        begun_items: Versions as they were begun, in the order of their rows.
+        ended_rows: Rows that end; those of this commit among them were live at no commit.
         links: (row, source's row); of rows that were begun before too. Where a sweep came between
             and took one of the two, there is nothing to link.
         compactions: That were done; of what was `erased`, the rows are not known.
-        undone: Ids of compactions that were undone.
-        floor: The commit from which on the past of the set is whole, unless a later one stands.
+        undone_compactions: Ids of compactions that were undone.
+        history_start: The commit from which on the past of the set is whole, unless a later
+            one stands.
     """
 
     set: SetRef
-    begun: Sequence[StoredItem] = ()
-    ended: Sequence[int] = ()
+    begun_items: Sequence[StoredItem] = ()
+    ended_rows: Sequence[int] = ()
     links: Sequence[tuple[int, int]] = ()
     compactions: Sequence[Compaction] = ()
-    undone: Sequence[int] = ()
-    floor: int = 0
+    undone_compactions: Sequence[int] = ()
+    history_start: int = 0
 
 
 ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
@@ -291,7 +292,7 @@ def records_of(change: ItemChange) -> Sequence[ItemRecord]:
     if isinstance(change, (Add, Replace)):
         return (change.record,)
     if isinstance(change, Past):
-        return [item.record for item in change.begun]
+        return [item.record for item in change.begun_items]
     return [add.record for add in change.added] if isinstance(change, Compact) else ()
 
 
@@ -335,12 +336,12 @@ class Batch:
         run: What it tells of a run's progress; it has a name of its own, and *op* is None.
         release: The lease of *epoch* is given back with this commit.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
-        screened: What its adds and replacements were checked by, for each set with rules of
+        admission_checks: What its adds and replacements were checked by, for each set with rules of
             admission; `SetMoved` where that is missing, or is not so any more. None: they pass
             every set's rules, as what is restored does.
         after: The commit that must be the store's last, 0: there must be none; `StaleRun` else.
-        floor: The commit and the time from which on the past of the tree is whole, unless later
-            ones stand: what came before was not kept where a history was exported.
+        history_start: The commit and the time from which on the past of the tree is whole, unless
+            later ones stand: what came before was not kept where a history was exported.
         result: What a repetition is told.
     """
 
@@ -357,11 +358,11 @@ class Batch:
     release: bool = False
     fences: Sequence[Lease] = ()
     after: int | None = None
-    floor: tuple[int, int] = (0, 0)
+    history_start: tuple[int, int] = (0, 0)
     state: Sequence[TreeDelta] = ()
     define: Sequence[Define] = ()
     items: Sequence[ItemChange] = ()
-    screened: Sequence[Screened] | None = ()
+    admission_checks: Sequence[AdmissionCheck] | None = ()
     limits: Limits | None = None
     result: Value = None
 
@@ -375,21 +376,21 @@ class Batch:
             raise InvalidInput("a batch outside a run has no lease to give back")
 
 
-def ends_by(batch: Batch, time: int) -> int:
+def expiry_cutoff(batch: Batch, time: int) -> int:
     """Return by which time what expired may be ended, by a batch that is committed at *time*."""
     return time if batch.corroborated is None else min(time, batch.corroborated)
 
 
-def unscreened(batch: Batch) -> set[SetRef]:
+def unchecked_sets(batch: Batch) -> set[SetRef]:
     """Return the sets to which *batch* adds, or whose items it replaces, unchecked as far as known.
 
     If one of them has rules of admission, the batch is to be refused.
     """
-    if batch.screened is None:
+    if batch.admission_checks is None:
         return set()
-    known = {screened.set for screened in batch.screened}
-    grown = {change.set for change in batch.items if isinstance(change, (Add, Replace))}
-    return grown - known
+    checked = {screened.set for screened in batch.admission_checks}
+    changed = {change.set for change in batch.items if isinstance(change, (Add, Replace))}
+    return changed - checked
 
 
 def adds_to(batch: Batch, ref: SetRef) -> bool:
@@ -397,7 +398,7 @@ def adds_to(batch: Batch, ref: SetRef) -> bool:
     return any(isinstance(change, Add) and change.set == ref for change in batch.items)
 
 
-def refs_of(batch: Batch) -> Iterator[SetRef]:
+def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
     """Yield every set that *batch* changes, or derives items from."""
     for change in (*batch.define, *batch.items):
         yield change.set
@@ -415,14 +416,14 @@ class Commit:
         number: Its commit number; of the first one if *adopted*.
         adopted: The batch's op, or its place in a run, was taken; nothing was changed now.
         result: The first batch's result.
-        marks: Sets that it added to, which are to be compacted by now.
+        sets_to_compact: Sets that it added to, which are to be compacted by now.
     """
 
     number: int
     time: int
     adopted: bool
     result: Value
-    marks: Sequence[SetRef] = ()
+    sets_to_compact: Sequence[SetRef] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,25 +431,25 @@ class Effects:
     """What a commit changed, read through its journal row.
 
     Attributes:
-        put: Nodes, an object before its fields; fields of one object in their order. Nodes that
-            only stand for what is no longer kept are named here, and not among the removed.
-        places: Of each: what its place among its siblings was made by, (commit << 20 | place in
+        put_nodes: Nodes, an object before its fields; fields of one object in their order. Nodes
+            that only stand for what is no longer kept are named here, and not among the removed.
+        positions: Of each: what its place among its siblings was made by, (commit << 20 | place in
             it); a value that replaces another keeps that one's.
-        ends: Of each: the commit that replaced or removed it; None: none did.
+        end_commits: Of each: the commit that replaced or removed it; None: none did.
         compactions: That it did.
-        undone: Ids of those that it undid.
+        undone_compactions: Ids of those that it undid.
     """
 
     commit: Commit
     scope: Scope
-    put: Sequence[tuple[Path, Node]]
-    removed: Sequence[Path]
-    begun: Sequence[StoredItem]
-    ended: Sequence[StoredItem]
-    places: Sequence[int] = ()
-    ends: Sequence[int | None] = ()
+    put_nodes: Sequence[tuple[Path, Node]]
+    removed_paths: Sequence[Path]
+    begun_items: Sequence[StoredItem]
+    ended_items: Sequence[StoredItem]
+    positions: Sequence[int] = ()
+    end_commits: Sequence[int | None] = ()
     compactions: Sequence[Compaction] = ()
-    undone: Sequence[int] = ()
+    undone_compactions: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,14 +459,14 @@ class StoredItem:
     Attributes:
         row: Unique in the store, never reused, rising in commit order.
         first: The row of the item's first version; items of equal time stand in its order.
-        ended: The commit that ended this version; None: it is live.
+        end_commit: The commit that ended this version; None: it is live.
     """
 
     row: int
     first: int
     set: SetRef
-    begun: int
-    ended: int | None
+    begin_commit: int
+    end_commit: int | None
     version: int
     created: int
     updated: int
@@ -482,7 +483,7 @@ class Compaction:
         retired: Rows of the versions it retired, those that were erased since left out.
         added: Rows of the versions it added, likewise.
         erased: How many of either were erased or purged since.
-        undone: The commit that undid it; None: none did.
+        undo_commit: The commit that undid it; None: none did.
         purged: Its set keeps ended versions for a time only, which is over: it cannot be undone.
     """
 
@@ -494,5 +495,5 @@ class Compaction:
     retired: Sequence[int]
     added: Sequence[int]
     erased: int
-    undone: int | None
+    undo_commit: int | None
     purged: bool = False

@@ -20,15 +20,15 @@ from fornix.errors import (
     SetMoved,
     StaleRun,
 )
-from fornix.store.changes import Batch, Compaction, Limits, Past, StoredItem, Undo, refs_of
-from fornix.store.definition import Definition, Screened
+from fornix.store.changes import Batch, Compaction, Limits, Past, StoredItem, Undo, sets_in_batch
+from fornix.store.definition import AdmissionCheck, Definition
 from fornix.store.progress import DurableCall, Progress, RunStatus, Step
 from fornix.store.scope import Scope, SetRef
 
 ROW_BITS = 20
 """Rows that commit n began are n << 20 and up: at most 1,048,576 items and nodes a commit."""
 
-GONE = 1
+PLACEHOLDER_EXPIRY = 1
 """The expiry of a node that stands for one that is no longer kept, so that others keep their order.
 
 It is in no read of any time, and no sweep removes it: what follows in its place may be yet to come.
@@ -47,7 +47,7 @@ def check_batch(batch: Batch, last: int) -> None:
     """
     if batch.after is not None and batch.after != last:
         raise StaleRun(batch.scope.owner, expected=batch.after, found=last)
-    for ref in refs_of(batch) if batch.define or batch.items else ():
+    for ref in sets_in_batch(batch) if batch.define or batch.items else ():
         if ref.scope.key is not None and ref.scope != batch.scope:
             raise InvalidInput(
                 f"a batch of key {batch.scope.key!r} cannot change a set of key "
@@ -63,10 +63,10 @@ def check_base(batch: Batch, head: int) -> None:
         raise StaleRun(batch.scope.owner, expected=batch.base, found=head)
 
 
-def check_note(name: str, *, expected: str, found: str | None) -> None:
+def check_note(name: str, *, expected: str, actual: str | None) -> None:
     """Raise `EmbedderConflict` where a note does not say what is expected."""
-    if found != expected:
-        raise EmbedderConflict(name, asked=expected, found=str(found))
+    if actual != expected:
+        raise EmbedderConflict(name, asked=expected, found=str(actual))
 
 
 def check_leases(
@@ -101,7 +101,7 @@ def check_leases(
 
 
 def check_run(
-    batch: Batch, progress: Progress, *, status: RunStatus, scope: Scope, begun: bool
+    batch: Batch, progress: Progress, *, status: RunStatus, scope: Scope, has_begun: bool
 ) -> None:
     """Refuse a batch about a run that moved on or is another key's; *status* … are the run's.
 
@@ -109,12 +109,12 @@ def check_run(
         StaleRun: The run has another status.
         InvalidInput: It is of another key, or its first commit carries no begin.
     """
-    takes_part = isinstance(progress, (Step, DurableCall))
+    is_work = isinstance(progress, (Step, DurableCall))
     # First: a run of a forgotten key has ended, and another name of its key.
-    check_status(progress.run, scope, status, "waiting" if takes_part else progress.expected)
+    check_status(progress.run, scope, status, "waiting" if is_work else progress.expected)
     if scope != batch.scope:
         raise InvalidInput(f"run {progress.run} is of {scope}, its batch of {batch.scope}")
-    if takes_part and not begun and progress.begin is None:
+    if is_work and not has_begun and progress.begin is None:
         raise InvalidInput(f"the first commit of run {progress.run} says when and how it began")
 
 
@@ -127,47 +127,49 @@ def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus)
 # --- sets -------------------------------------------------------------------------------------
 
 
-def check_rules(screened: Screened, definition: Definition | None) -> None:
+def check_rules(check: AdmissionCheck, definition: Definition | None) -> None:
     """Raise `SetMoved` where adds were checked by other rules than those of their set."""
-    if not screened.knows(definition or Definition()):
-        raise SetMoved(screened.set.name, what="other rules")
+    if not check.matches_rules(definition or Definition()):
+        raise SetMoved(check.set.name, what="other rules")
 
 
-def check_undo(undo: Undo, done: Compaction | None) -> Compaction:
-    """Return the compaction to undo; *done*: with the rows that are still kept.
+def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
+    """Return the compaction to undo; *compaction*: with the rows that are still kept.
 
     Raises:
         NotFound: There is no such compaction of the set.
         CompactionChanged: It was undone, or nothing of what it retired is kept.
     """
-    if done is None or done.set != undo.set:
+    if compaction is None or compaction.set != undo.set:
         raise NotFound(f"set {undo.set.name!r} has no compaction {undo.compaction}")
-    if done.undone is not None:
-        raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
-    if done.purged:
-        raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
-    if not done.retired:
-        raise CompactionChanged(done.id, "nothing that it retired is kept")
-    return done
+    if compaction.undo_commit is not None:
+        raise CompactionChanged(compaction.id, f"it was undone by commit {compaction.undo_commit}")
+    if compaction.purged:
+        raise CompactionChanged(
+            compaction.id, "what it retired was purged: see the set's retention"
+        )
+    if not compaction.retired:
+        raise CompactionChanged(compaction.id, "nothing that it retired is kept")
+    return compaction
 
 
-def exceeds(ref: SetRef, definition: Definition, size: tuple[int, int, int]) -> bool:
+def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, int]) -> bool:
     """Return whether a set of *size* (items, tokens, bytes) is to be trimmed.
 
     Raises:
         SetFull: It is over a capacity, and refuses what it has no room for.
     """
-    over = definition.over(*size)
-    if over is not None and definition.refuses:
-        compacts = definition.compaction != "reject"
-        raise SetFull(ref.name, capacity=over[1], what=over[0], compacts=compacts)
-    return over is not None and definition.compaction == "trim"
+    exceeded = definition.exceeded_capacity(*size)
+    if exceeded is not None and definition.rejects_when_full:
+        is_compacted = definition.compaction != "reject"
+        raise SetFull(ref.name, capacity=exceeded[1], what=exceeded[0], compacts=is_compacted)
+    return exceeded is not None and definition.compaction == "trim"
 
 
 def check_limits(key: str, limits: Limits, *, items: int, size: int) -> None:
     """Raise `KeyFull` where the sets of a key hold more than it may."""
-    for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
-        if limit is not None and found > limit:
+    for what, usage, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
+        if limit is not None and usage > limit:
             raise KeyFull(key, what=what, limit=limit)
 
 
@@ -180,13 +182,13 @@ def check_past(past: Past, number: int) -> None:
     Raises:
         InvalidInput: Rows or compactions are of another commit, or not in order.
     """
-    rows = [item.row for item in past.begun]
+    rows = [item.row for item in past.begun_items]
     begun = [*rows, *(done.id for done in past.compactions)]
     if any(row >> ROW_BITS != number for row in begun):
         raise InvalidInput(f"a past of another commit than {number} cannot be taken in by it")
     if any(after <= before for before, after in pairwise(rows)):
         raise InvalidInput("versions of a past come in the order of their rows, each once")
-    if any(item.set != past.set for item in past.begun):
+    if any(item.set != past.set for item in past.begun_items):
         raise InvalidInput(f"a past of set {past.set.name!r} begins versions of that set alone")
 
 

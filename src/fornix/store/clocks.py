@@ -30,7 +30,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from fornix.store import CLOCK_STEP_US, CORROBORATED, Store
+from fornix.store import CLOCK_STEP_US, CORROBORATED_TIME_NOTE, Store
 from fornix.values.lazy_dataclass import dataclass
 
 PROOF_US = 24 * 3600 * 1_000_000
@@ -240,8 +240,8 @@ class DisciplinedClock:
         text = json.dumps(asdict(known))
         if not self._store.put_note(TIMELINE, text, expected=before):
             return False
-        noted = self._store.note(CORROBORATED)
-        self._store.put_note(CORROBORATED, str(believed), expected=noted)
+        noted = self._store.note(CORROBORATED_TIME_NOTE)
+        self._store.put_note(CORROBORATED_TIME_NOTE, str(believed), expected=noted)
         return True
 
     def _look(self, before: Timeline, wall: int, era: str, at: int) -> Timeline:
@@ -261,7 +261,7 @@ class DisciplinedClock:
         """Return the timeline of a store that has none yet: it begins with its last commit."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
-        last = self._store.time_of(FOREVER)
+        last = self._store.time_of_commit(FOREVER)
         return Timeline(era, at, 0, min(wall, last) if last else wall)
 
 

@@ -11,7 +11,14 @@ from fornix.errors import FornixError, StoreDamaged
 P = ParamSpec("P")
 R = TypeVar("R")
 
-AT_FAULT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+POSSIBLE_DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 """What our own mistakes raise, and also rows that are not as they were written."""
 
 
@@ -33,8 +40,8 @@ def damage_of(store: object) -> StoreDamaged | None:
     """Return the error for what is wrong with the file of a store; None: nothing, or no file."""
     if isinstance(store, type) or not isinstance(store, Examinable):
         return None
-    found = store.damage()
-    return None if found is None else StoreDamaged(store.location, found)
+    problem = store.damage()
+    return None if problem is None else StoreDamaged(store.location, problem)
 
 
 class _Holder(Protocol):
@@ -45,7 +52,7 @@ class _Holder(Protocol):
 H = TypeVar("H", bound=_Holder)
 
 
-def telling_damage(
+def raising_damage(
     method: Callable[Concatenate[H, P], R],
 ) -> Callable[Concatenate[H, P], R]:
     """Make a method of what reads a store raise `StoreDamaged` for whatever a damaged file causes.
@@ -59,7 +66,7 @@ def telling_damage(
             return method(self, *args, **kwargs)
         except FornixError:
             raise
-        except AT_FAULT as error:
+        except POSSIBLE_DAMAGE as error:
             found = damage_of(self.store)
             if found is None:
                 raise

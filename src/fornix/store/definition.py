@@ -60,32 +60,32 @@ class Definition:
 
     def to_json(self) -> dict[str, Value]:
         """Return what is not as by default; `from_json` makes an equal definition of it."""
-        told: dict[str, Value] = {}
+        changed_fields: dict[str, Value] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                told[field.name] = _plain(value)
-        return told
+                changed_fields[field.name] = _plain(value)
+        return changed_fields
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Value]) -> Definition:
+    def from_json(cls, document: Mapping[str, Value]) -> Definition:
         """Return the definition that `to_json` told.
 
         Raises:
             InvalidInput: It has an unknown name, or something that no definition has.
         """
-        unknown = sorted(set(told).difference(field.name for field in fields(cls)))
+        unknown = sorted(set(document).difference(field.name for field in fields(cls)))
         if unknown:
             raise InvalidInput(
                 f"a definition of a set has no {unknown}; it has "
                 f"{', '.join(field.name for field in fields(cls))}"
             )
-        for name, value in told.items():
+        for name, value in document.items():
             _check(name, value)
-        return cls(**told)  # pyright: ignore[reportArgumentType]  checked above
+        return cls(**document)  # pyright: ignore[reportArgumentType]  checked above
 
     @property
-    def kept_us(self) -> int | None:
+    def retention_us(self) -> int | None:
         """How long ended versions are kept; None: for good."""
         if isinstance(self.retention, int):
             return self.retention
@@ -97,7 +97,7 @@ class Definition:
         return not self.capacity is self.capacity_tokens is self.capacity_bytes is None
 
     @property
-    def refuses(self) -> bool:
+    def rejects_when_full(self) -> bool:
         """Whether a store refuses an add that would go over a capacity.
 
         A set that is compacted by the add that finds it full refuses too: room is made first.
@@ -106,54 +106,55 @@ class Definition:
             self.compaction != "trim" and self.execution == "sync"
         )
 
-    def over(
+    def exceeded_capacity(
         self, items: int, tokens: int, size: int, *, share: float = 1.0
     ) -> tuple[str, int] | None:
         """Return which capacity so many items, tokens and bytes exceed *share* of, and it; or None.
 
         As (what, most).
         """
-        held = (
+        usage = (
             ("items", items, self.capacity),
             ("tokens", tokens, self.capacity_tokens),
             ("bytes", size, self.capacity_bytes),
         )
-        for what, count, most in held:
+        for what, count, most in usage:
             if most is not None and count > share * most:
                 return what, most
         return None
 
-    def at_mark(self, items: int, tokens: int, size: int) -> bool:
+    def needs_compaction(self, items: int, tokens: int, size: int) -> bool:
         """Whether a set of such size is to be compacted, in the background or from outside."""
         return (
             self.bounded
             and self.compaction not in IN_THE_COMMIT
-            and self.over(items + 1, tokens + 1, size + 1, share=self.high_water) is not None
+            and self.exceeded_capacity(items + 1, tokens + 1, size + 1, share=self.high_water)
+            is not None
         )
 
 
 def _plain(value: object) -> Value:
     """Return a copy of a field as JSON: mappings as dicts by name, sequences as lists."""
     if isinstance(value, Mapping):
-        found = cast("Mapping[str, object]", value)
-        return {name: _plain(found[name]) for name in sorted(found)}
+        mapping = cast("Mapping[str, object]", value)
+        return {name: _plain(mapping[name]) for name in sorted(mapping)}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in cast("Sequence[object]", value)]
     return cast("Value", value)
 
 
-def _check(name: str, value: Value) -> None:
-    """Refuse what field *name* of a definition cannot be."""
-    if name in ("capacity", "capacity_tokens", "capacity_bytes"):
+def _check(field: str, value: Value) -> None:
+    """Refuse what field *field* of a definition cannot be."""
+    if field in ("capacity", "capacity_tokens", "capacity_bytes"):
         if value is not None:
-            counted(value, f'"{name}"')
+            counted(value, f'"{field}"')
         return
-    if name == "retention" and type(value) is int:
+    if field == "retention" and type(value) is int:
         counted(value, '"retention", in microseconds,')
         return
-    usable, what = _FIELDS[name]
+    usable, what = _FIELDS[field]
     if not usable(value):
-        raise InvalidInput(f'"{name}" of a set must be {what}, not {value!r:.80}')
+        raise InvalidInput(f'"{field}" of a set must be {what}, not {value!r:.80}')
 
 
 def _is_text(value: Value) -> bool:
@@ -203,9 +204,10 @@ class SetInfo:
         items: Live items.
         bytes: Of their values, texts and metadata, in UTF-8; bytes in a value are as many.
         tokens: Of their texts, as words are counted.
-        expiring: When the first of its items expires; None: none does.
-        timed: Whether any of its live items is valid for a time only.
-        floor: The commit from which on its past is whole: versions that ended by then were purged.
+        next_expiry: When the first of its items expires; None: none does.
+        has_validity: Whether any of its live items is valid for a time only.
+        history_start: The commit from which on its past is whole: versions that ended by then were
+            purged.
     """
 
     number: int
@@ -214,40 +216,40 @@ class SetInfo:
     items: int
     bytes: int
     tokens: int = 0
-    expiring: int | None = None
-    timed: bool = False
-    floor: int = 0
+    next_expiry: int | None = None
+    has_validity: bool = False
+    history_start: int = 0
 
 
 @dataclass(slots=True)
-class Ruled:
+class SetRules:
     """The rules that what is added to a set is checked by.
 
     Attributes:
-        kept: Those that its definition names; None: it names none.
+        set_rules: Those that its definition names; None: it names none.
         rules: Those, or else the memory's.
-        read: The rules as `fornix.sets.admission` has read them.
+        parsed: The rules as `fornix.sets.admission` has read them.
     """
 
-    kept: Sequence[Plan] | None
+    set_rules: Sequence[Plan] | None
     rules: Sequence[Plan]
-    read: object = None
+    parsed: object = None
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class AdmissionCheck:
     """What the adds of a batch to a set were checked by, and against.
 
     Attributes:
         rules: `Definition.admission` as it was; None also if there was no such set.
-        past: No live item of the set has a row past this one; None: nothing hung on that.
+        last_row: No live item of the set has a row past this one; None: nothing hung on that.
     """
 
     set: SetRef
     rules: Sequence[Plan] | None
-    past: int | None = None
+    last_row: int | None = None
 
-    def knows(self, definition: Definition) -> bool:
+    def matches_rules(self, definition: Definition) -> bool:
         """Return whether these are the rules of a set."""
         return _as_list(self.rules) == _as_list(definition.admission)
 

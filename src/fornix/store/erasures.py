@@ -39,21 +39,21 @@ class Erasure:
     Attributes:
         scope: Whose it is: a key's, or knowledge.
         receipt: The id of the receipt; a second erasure under it changes nothing.
-        asked: What the receipt keeps of what was asked: JSON without content.
-        whole: All of the key, with its name.
+        request: What the receipt keeps of what was asked: JSON without content.
+        whole_key: All of the key, with its name.
         items: Else ids by set; of each all versions.
-        unsure: Runs that may hold some of it, which no store can tell; see `Erased`.
-        rehearse: Only say what would be erased.
+        uncertain_runs: Runs that may hold some of it, which no store can tell; see `Erased`.
+        dry_run: Only say what would be erased.
     """
 
     scope: Scope
     time: int
     receipt: str
-    asked: str = "{}"
-    whole: bool = False
+    request: str = "{}"
+    whole_key: bool = False
     items: Sequence[tuple[SetRef, Sequence[str]]] = ()
-    unsure: Sequence[int] = ()
-    rehearse: bool = False
+    uncertain_runs: Sequence[int] = ()
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +115,18 @@ class StoredReceipt:
 
     Attributes:
         owner: The space or knowledge it is of, see `owner_of`.
-        open: Runs whose records are still to be erased, once they have ended.
-        held: Who was in the way when the store was scrubbed last, in words.
+        open_runs: Runs whose records are still to be erased, once they have ended.
+        blocked_by: Who was in the way when the store was scrubbed last, in words.
         scrubbed: When that was done; None: it is still to be done.
     """
 
     id: str
     owner: str
-    asked: str
+    request: str
     erased: Erased
     state: ReceiptState
-    open: Sequence[int] = ()
-    held: Sequence[str] = ()
+    open_runs: Sequence[int] = ()
+    blocked_by: Sequence[str] = ()
     scrubbed: int | None = None
 
 
@@ -145,7 +145,7 @@ def hidden_scope(scope: Scope, salt: bytes) -> Scope:
     return Scope(NO_SPACE, hidden_key(scope, salt))
 
 
-def op_of(receipt: str, salt: bytes) -> bytes:
+def op_of_erasure(receipt: str, salt: bytes) -> bytes:
     """Return the name of the op that an erasure is."""
     return wire.digest(["forgetting", receipt], salt=salt)
 
@@ -155,44 +155,54 @@ def stub_of(item_id: str, salt: bytes) -> bytes:
     return wire.digest(["purged", item_id], salt=salt)
 
 
-def has_read(read_set: str | None, named: Mapping[SetRef, Collection[str]], scope: Scope) -> bool:
+def has_read(
+    read_set: str | None, ids_by_set: Mapping[SetRef, Collection[str]], scope: Scope
+) -> bool:
     """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
     if read_set is None:
         return False
     try:
-        return any(one in named.get(ref, ()) for ref, one in ReadSet.of(read_set, scope).found())
+        return any(
+            one in ids_by_set.get(ref, ()) for ref, one in ReadSet.of(read_set, scope).item_refs()
+        )
     except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
-        seen = wire.decode(read_set)
-    parts = [seen.get(part) for part in ("items", "searches")] if isinstance(seen, dict) else seen
-    names = names_in(parts)
+        document = wire.decode(read_set)
+    read_parts = (
+        [document.get(part) for part in ("items", "searches")]
+        if isinstance(document, dict)
+        else document
+    )
+    names = names_in(read_parts)
     return any(
         ref.name in names and not names.isdisjoint(ids)
-        for ref, ids in named.items()
+        for ref, ids in ids_by_set.items()
         if ref.scope.key is None or ref.scope == scope
     )
 
 
-def tells(result: Value, gone: Collection[str], kept: Collection[str]) -> bool:
-    """Return whether an answer names an item that goes; *kept* are ids of what its commit wrote.
+def mentions_erased(
+    result: Value, erased_ids: Collection[str], written_ids: Collection[str]
+) -> bool:
+    """Return whether an answer names an erased item; *written_ids* are of what its commit wrote.
 
     Of those one stays that has the same id, in another set.
     """
-    return any(name in gone and name not in kept for name in names_in(result))
+    return any(name in erased_ids and name not in written_ids for name in names_in(result))
 
 
 def names_in(value: Value) -> frozenset[str]:
     """Return every text in *value*, names of fields too."""
-    found: set[str] = set()
-    stack: list[Value] = [value]
-    while stack:
-        value = stack.pop()
+    texts: set[str] = set()
+    unvisited: list[Value] = [value]
+    while unvisited:
+        value = unvisited.pop()
         if isinstance(value, str):
-            found.add(value)
+            texts.add(value)
         elif isinstance(value, list):
-            stack.extend(value)
+            unvisited.extend(value)
         elif isinstance(value, dict):
-            stack.extend([*value, *value.values()])
-    return frozenset(found)
+            unvisited.extend([*value, *value.values()])
+    return frozenset(texts)
 
 
 def forgotten(what: str) -> Forgotten:

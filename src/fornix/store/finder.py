@@ -23,8 +23,8 @@ class Feature(NamedTuple):
     row: int
     first: int
     id: str
-    begun: int
-    ended: int | None
+    begin_commit: int
+    end_commit: int | None
     time: int
     importance: float
     speaker: str | None
@@ -44,14 +44,14 @@ class Feature(NamedTuple):
         first: int,
         time: int,
         *,
-        begun: int = 0,
-        ended: int | None = None,
+        begin_commit: int = 0,
+        end_commit: int | None = None,
     ) -> Feature:
         """Return what search reads of the version *row* with the contents *r*."""
         # fmt: off
         return cls(
-            row, first, r.id, begun, ended, time, r.importance, r.speaker, r.role, r.session,
-            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+            row, first, r.id, begin_commit, end_commit, time, r.importance, r.speaker, r.role,
+            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
         )
         # fmt: on
 
@@ -76,7 +76,7 @@ class PendingVectors:
     metadata: str = "{}"
 
 
-class KnownBefore(NamedTuple):
+class SearchCache(NamedTuple):
     """What somebody who searches has read before.
 
     Attributes:
@@ -98,7 +98,7 @@ class SearchView(NamedTuple):
         sets: Those of the asked ones that exist.
         since: The line that *changes* begin after.
         changes: What `Finder.changes` gives, up to *seq*.
-        changed: Live features that *changes* are about, by row, if they are of *sets*.
+        changed_features: Live features that *changes* are about, by row, if they are of *sets*.
         features: All live features of some of *sets*, by number, in order of rows.
         notes: Some notes by name.
     """
@@ -107,7 +107,7 @@ class SearchView(NamedTuple):
     sets: list[SetInfo]
     since: int = 0
     changes: Sequence[FeatureChange] | None = None
-    changed: Mapping[int, Feature] = {}
+    changed_features: Mapping[int, Feature] = {}
     features: Mapping[int, Sequence[Feature]] = {}
     notes: Mapping[str, str | None] = {}
 
@@ -167,15 +167,15 @@ class Finder(Protocol):
         """
         ...
 
-    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+    def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
         """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
 
         Both are of one moment.
         """
         ...
 
-    def search_view(self, sets: Sequence[SetRef] | Scope, known: KnownBefore) -> SearchView:
-        """Return what `glance` gives, with what a search is likely to ask next.
+    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:
+        """Return what `seq_and_sets` gives, with what a search is likely to ask next.
 
         A store that is far away reads all of it in one round trip.
         """
@@ -225,11 +225,11 @@ class Finder(Protocol):
         """Return the features of the rows that exist, live or ended, in any order."""
         ...
 
-    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
+    def items_by_row(self, rows: Sequence[int]) -> list[StoredItem]:
         """Return the versions of the rows that exist, in the order asked."""
         ...
 
-    def out_of_time(
+    def expired_or_invalid_rows(
         self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
     ) -> list[int]:
         """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
@@ -239,20 +239,20 @@ class Finder(Protocol):
         """
         ...
 
-    def accessed(self, set_number: int) -> list[tuple[int, int]]:
+    def access_times(self, set_number: int) -> list[tuple[int, int]]:
         """Return (row, when it was last read) of live items of a set that ever were.
 
         Costs time in proportion to the set; as of `Ledger.touch`, it may lag.
         """
         ...
 
-    def pending(
+    def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
         """Return versions that wait for their vectors, live ones and earlier ones first."""
         ...
 
-    def embed(
+    def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
         """Fill in vectors, as (set number, row, vectors); moves no commit number.
@@ -267,22 +267,22 @@ class Finder(Protocol):
     # A space changes its embedder in two steps: vectors of the new one are staged beside the
     # old ones, which go on serving, and then take their places all at once.
 
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
+    def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         """Return versions of sets that have no staged vectors yet, live ones first.
 
         Those that meaning can read: with vectors, or a text that is not blank, or a caption.
         """
         ...
 
-    def stage(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+    def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
         """Keep vectors beside those in use, as (set number, row, vectors)."""
         ...
 
-    def unstage(self) -> None:
+    def drop_staged_vectors(self) -> None:
         """Drop everything staged."""
         ...
 
-    def swap(
+    def use_staged_vectors(
         self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
     ) -> bool:
         """Put the staged vectors of sets in place, and change notes, as (name, expected, text).

@@ -58,11 +58,13 @@ class Lanes(Protocol):
         """Return runs, the latest first, with ids below *before*."""
         ...
 
-    def queue(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
+    def queued_runs(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
         """Return the runs of a lane that wait or are parked, in order."""
         ...
 
-    def lanes(self, agent: str, space: str, *, past_parked: bool, limit: int = 1000) -> list[Scope]:
+    def waiting_lanes(
+        self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
+    ) -> list[Scope]:
         """Return the scopes of an agent's lanes where a run waits, by its id.
 
         Args:
@@ -74,11 +76,11 @@ class Lanes(Protocol):
         """Return the tasks of a run that are done, by ordinal."""
         ...
 
-    def calls(self, run: int, ordinal: int) -> list[DurableCall]:
+    def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
         """Return the durable calls of a task, by position, as they stand; see `DurableCall`."""
         ...
 
-    def retry(self, run: int, *, last: bool, time: int) -> int:
+    def retry_run(self, run: int, *, last: bool, time: int) -> int:
         """Let a parked run wait again, as it is; return its id. Moves no commit number.
 
         Args:
@@ -101,11 +103,11 @@ class Lanes(Protocol):
         """
         ...
 
-    def outputs_of(self, run: int) -> list[StoredOutput]:
+    def run_outputs(self, run: int) -> list[StoredOutput]:
         """Return the outputs of one run, in order."""
         ...
 
-    def consumer(self, agent: str, space: str, name: str) -> int:
+    def consumer_position(self, agent: str, space: str, name: str) -> int:
         """Return the position up to which a consumer has read; a new one is noted, at the floor.
 
         The floor is the last position that was pruned. From then on outputs past a consumer's
@@ -113,7 +115,7 @@ class Lanes(Protocol):
         """
         ...
 
-    def advance(self, agent: str, space: str, name: str, position: int) -> None:
+    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
         """Move a consumer up to *position*; durable. It never moves back.
 
         Raises:
@@ -125,7 +127,9 @@ class Lanes(Protocol):
         """Forget a consumer; return whether there was one. Outputs no longer wait for it."""
         ...
 
-    def prune(self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000) -> int:
+    def prune_runs(
+        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
+    ) -> int:
         """Remove up to *limit* ended runs that *retain* gives up, with what hangs on them.
 
         What they changed in memory stays. They go in the order they ended, up to the first whose

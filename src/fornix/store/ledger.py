@@ -21,7 +21,7 @@ SWEEP_AFTER_US = 24 * 3600 * 1_000_000
 """How long an expired node stays for work that began while it was there."""
 
 
-SWEPT_AT_ONCE = 2_000
+MAX_SWEPT_VERSIONS = 2_000
 """Ended versions of items that one sweep removes of a set at most."""
 
 OPS_KEPT = 10_000
@@ -30,7 +30,7 @@ OPS_KEPT = 10_000
 CLOCK_STEP_US = 60 * 1_000_000
 """How far a clock may go back for the times of commits to wait for it; past that they follow."""
 
-CORROBORATED = "corroborated time"
+CORROBORATED_TIME_NOTE = "corroborated time"
 """The note that says which time a sweep may go by that nobody asked for."""
 
 
@@ -40,11 +40,11 @@ def commit_time(reading: int, last: int | None) -> int:
     A clock that went back a little is waited for, so that times rise with commit numbers; where
     it went back by more than `CLOCK_STEP_US`, it had been ahead, and the times return with it.
     """
-    waits = last is not None and 0 < last - reading <= CLOCK_STEP_US
-    return last if waits and last is not None else reading
+    keeps_last = last is not None and 0 < last - reading <= CLOCK_STEP_US
+    return last if keeps_last and last is not None else reading
 
 
-SHRUNK_AT_ONCE = 4_000_000
+MAX_SHRUNK_BYTES = 4_000_000
 """Bytes that are given back to the disk in one transaction at most: some 20 ms."""
 
 
@@ -115,7 +115,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+    def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
         """Return the commit that took *op*, or None.
 
         Raises:
@@ -162,11 +162,11 @@ class Ledger(Protocol):
         """
         ...
 
-    def time_of(self, number: int) -> int:
+    def time_of_commit(self, number: int) -> int:
         """Return the time of commit *number*, or of the last one before it; 0: there is none."""
         ...
 
-    def floor(self, scope: Scope) -> tuple[int, int]:
+    def history_start(self, scope: Scope) -> tuple[int, int]:
         """Return the commit and the time from which on the past of the tree of *scope* is whole.
 
         What `prune_history` and `sweep` removed was there before; (0, 0): nothing was removed.
@@ -184,7 +184,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+    def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
         """Return live items of any set that have expired by *now*."""
         ...
 
@@ -236,11 +236,11 @@ class Ledger(Protocol):
         """Return a compaction, or None if there is none of that id."""
         ...
 
-    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def source_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return what versions were derived from: (row, source's row), by both."""
         ...
 
-    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def derived_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return what was derived from versions: (row, source's row), by both."""
         ...
 
@@ -251,7 +251,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def lease(self, scope: Scope, owner: str) -> Lease | None:
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """Take the right to run *scope* for *owner*, or None while a live owner has it.
 
         The one who has it gets the same lease again. A dead owner's is taken over at once, under
@@ -259,7 +259,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def release(self, lease: Lease) -> None:
+    def release_lease(self, lease: Lease) -> None:
         """Give a lease back; nothing happens if it was taken over."""
         ...
 
@@ -276,7 +276,7 @@ class Ledger(Protocol):
 
         *now* is the caller's word: it has to be a time that is corroborated, since nothing that
         goes comes back. Ops of the last *ops_kept* commits stay, whatever it says.
-        And, up to `SWEPT_AT_ONCE` of a set, versions of items that ended longer ago than its
+        And, up to `MAX_SWEPT_VERSIONS` of a set, versions of items that ended longer ago than its
         retention, with their features and links; but for those that ended since a run that has
         not ended began. Returns how much was removed. Moves no commit number; reads of the
         present are the same before and after, and the floors of a tree and a set tell of which
@@ -284,7 +284,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """Give free room back to the disk, up to *limit* bytes; return how many.
 
         0: nothing is left to give. A short transaction, which changes nothing that is read; only
@@ -292,7 +292,7 @@ class Ledger(Protocol):
         whole. What is given back at the end is gone from the disk once no reader needs it.
 
         Args:
-            spare: Share of the file that may stay free; above 0, nothing is rewritten.
+            keep_free: Share of the file that may stay free; above 0, nothing is rewritten.
         """
         ...
 
@@ -338,13 +338,13 @@ class Ledger(Protocol):
         """Return a receipt, or None if there is none of that id."""
         ...
 
-    def every_version(
+    def all_versions(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
         """Return every version of every item of a set, by (id, version), past *after*."""
         ...
 
-    def every_set(self, scope: Scope) -> list[SetRef]:
+    def all_sets(self, scope: Scope) -> list[SetRef]:
         """Return all sets of *scope*, those that no listing shows too, by name."""
         ...
 

@@ -17,7 +17,7 @@ from typing import Any, overload
 
 from fornix.errors import StoreDamaged
 
-FEWEST = 64
+MIN_PACKED_BYTES = 64
 """Bytes in all from which on a value is packed."""
 
 _FORM = 1
@@ -31,7 +31,7 @@ _HEAD = struct.Struct(">BI")
 _FIELD = '{"$bytes":"'
 """Begins each bytes value, and nothing else: quotes inside a JSON text are escaped."""
 
-_PLACE = re.compile(rf"{re.escape(_FIELD)}(\d{{1,10}})")
+_PLACEHOLDER = re.compile(rf"{re.escape(_FIELD)}(\d{{1,10}})")
 
 
 class Packed(str):
@@ -51,22 +51,22 @@ def packed(text: str | None) -> Packed | bytes | None:
     if _FIELD not in text:
         return Packed(text)
     parts: list[str] = []
-    raws: list[bytes] = []
-    at = 0
-    while (found := text.find(_FIELD, at)) >= 0:
-        start = found + len(_FIELD)
+    raw_values: list[bytes] = []
+    offset = 0
+    while (field_at := text.find(_FIELD, offset)) >= 0:
+        start = field_at + len(_FIELD)
         end = text.find('"', start)
         raw = _decoded(text[start:end]) if end >= 0 else None
         if raw is None:
             return Packed(text)
-        parts += text[at:start], str(len(raw))
-        raws.append(raw)
-        at = end
-    if sum(map(len, raws)) < FEWEST:
+        parts += text[offset:start], str(len(raw))
+        raw_values.append(raw)
+        offset = end
+    if sum(map(len, raw_values)) < MIN_PACKED_BYTES:
         return Packed(text)
-    parts.append(text[at:])
-    rest = "".join(parts).encode()
-    return b"".join((_HEAD.pack(_FORM, len(rest)), rest, *raws))
+    parts.append(text[offset:])
+    skeleton = "".join(parts).encode()
+    return b"".join((_HEAD.pack(_FORM, len(skeleton)), skeleton, *raw_values))
 
 
 def _decoded(digits: str) -> bytes | None:
@@ -78,37 +78,40 @@ def _decoded(digits: str) -> bytes | None:
     return raw if base64.b64encode(raw).decode("ascii") == digits else None
 
 
-def restored(kept: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
-    """Return the wire text that `packed` made *kept* from, or None for None.
+def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
+    """Return the wire text that `packed` made *stored* from, or None for None.
 
     Where an engine's column holds bytes alone, a text is kept as its UTF-8.
 
     Raises:
         StoreDamaged: `packed` did not make it.
     """
-    if kept is None or isinstance(kept, str):
-        return kept
+    if stored is None or isinstance(stored, str):
+        return stored
     try:
-        return _unpacked(kept)
+        return _unpacked(stored)
     except (struct.error, TypeError, ValueError) as error:
         raise StoreDamaged(None, "a packed value cannot be read") from error
 
 
-def _unpacked(kept: bytes) -> str:
-    if kept and not kept.startswith(_FORMS):
-        return str(kept, "utf-8")
-    form, length = _HEAD.unpack_from(kept)
+def _unpacked(stored: bytes) -> str:
+    if stored and not stored.startswith(_FORMS):
+        return str(stored, "utf-8")
+    form, length = _HEAD.unpack_from(stored)
     if form != _FORM:
         raise ValueError(f"form {form} of a packed value is not known")
-    at = _HEAD.size + length
-    text = str(kept[_HEAD.size : at], "utf-8")
+    offset = _HEAD.size + length
+    text = str(stored[_HEAD.size : offset], "utf-8")
     parts: list[str] = []
     last = 0
-    for found in _PLACE.finditer(text):
-        end = at + int(found[1])
-        parts += text[last : found.start(1)], base64.b64encode(kept[at:end]).decode("ascii")
-        last, at = found.end(1), end
-    if at != len(kept):
-        raise ValueError(f"a packed value of {len(kept)} bytes was to have {at}")
+    for placeholder in _PLACEHOLDER.finditer(text):
+        end = offset + int(placeholder[1])
+        parts += (
+            text[last : placeholder.start(1)],
+            base64.b64encode(stored[offset:end]).decode("ascii"),
+        )
+        last, offset = placeholder.end(1), end
+    if offset != len(stored):
+        raise ValueError(f"a packed value of {len(stored)} bytes was to have {offset}")
     parts.append(text[last:])
     return "".join(parts)

@@ -18,7 +18,7 @@ from fornix.values.storable import counted
 LARGEST = 2**63 - 1
 """The largest number that a store can look for."""
 
-MOST = 1 << 20
+MAX_POSITIONS = 1 << 20
 """Tasks of a run, durable calls of a task and outputs of a step: positions lie below this."""
 
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
@@ -160,9 +160,9 @@ class Step:
 
     def __post_init__(self) -> None:
         """Refuse what could not be numbered."""
-        _placed(self.ordinal, "tasks of a run")
+        _check_position(self.ordinal, "tasks of a run")
         if self.outputs:
-            _placed(len(self.outputs) - 1, "outputs of a task")
+            _check_position(len(self.outputs) - 1, "outputs of a task")
 
 
 CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
@@ -196,8 +196,8 @@ class DurableCall:
 
     def __post_init__(self) -> None:
         """Refuse what could not be numbered."""
-        _placed(self.ordinal, "tasks of a run")
-        _placed(self.position, "durable calls of a task")
+        _check_position(self.ordinal, "tasks of a run")
+        _check_position(self.position, "durable calls of a task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,9 @@ class StatusChange:
 Progress: TypeAlias = Step | DurableCall | StatusChange
 
 
-def _placed(position: int, what: str) -> None:
-    if not 0 <= position < MOST:
-        raise TooLarge(f"there are at most {MOST:,} {what}")
+def _check_position(position: int, what: str) -> None:
+    if not 0 <= position < MAX_POSITIONS:
+        raise TooLarge(f"there are at most {MAX_POSITIONS:,} {what}")
 
 
 # --- what is read back -------------------------------------------------------------------------
@@ -289,8 +289,8 @@ class Retain:
             InvalidInput: A duration that is none, or a count that is no number of runs.
         """
         for name, value in (("age", self.age), ("dedupe_for", self.dedupe_for)):
-            right = isinstance(value, timedelta) and value >= timedelta(0)
-            if not (right or (value is None and name == "age")):
+            is_valid = isinstance(value, timedelta) and value >= timedelta(0)
+            if not (is_valid or (value is None and name == "age")):
                 raise InvalidInput(f"{name} must be a timedelta of 0 or more, not {value!r}")
         if self.count is not None:
             counted(self.count, "count", least=0, most=LARGEST)

@@ -40,27 +40,25 @@ class RecordMaker:
             InvalidInput: An item cannot be stored; the message says which part of it.
             EmbedderFailed: The embedder raised.
         """
-        unfinished = [self._read(item_id, item, now) for item_id, item in items]
+        parsed = [self._parse(item_id, item, now) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
-            return [ItemRecord(*fields, vectors=vectors) for fields, vectors in unfinished]
-        texts = [
-            meaning_text(fields[2] or "", fields[3]) for fields, new in unfinished if new is None
-        ]
-        made = iter(self._embedded(texts))
+            return [ItemRecord(*fields, vectors=vectors) for fields, vectors in parsed]
+        texts = [text_to_embed(fields[2] or "", fields[3]) for fields, new in parsed if new is None]
+        new_vectors = iter(self._embedded(texts))
         return [
-            ItemRecord(*fields, vectors=next(made) if vectors is None else vectors)
-            for fields, vectors in unfinished
+            ItemRecord(*fields, vectors=next(new_vectors) if vectors is None else vectors)
+            for fields, vectors in parsed
         ]
 
     def vectors(self, records: Sequence[ItemRecord]) -> list[bytes]:
         """Return the vectors of records, as a store keeps them."""
-        return self._embedded([meaning_text(r.text or "", r.metadata) for r in records])
+        return self._embedded([text_to_embed(r.text or "", r.metadata) for r in records])
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         windows = embed_windows(self.embedder, texts) if texts else []
         return quantise_each(windows)
 
-    def _read(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
+    def _parse(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
         value = checked(item.value)
         text = text_of(value) if item.text is None else checked(item.text, where="text")
@@ -72,8 +70,8 @@ class RecordMaker:
         metadata, caption = _metadata(item)
         time = None if item.time is None else microseconds(item.time)
         speaker = _label(item.speaker, "speaker")
-        read = words.analyse(text, moment(now if time is None else time), speaker, caption)
-        wanted = self.embedder.dimensions and (text.strip() or caption)
+        terms = words.analyse(text, moment(now if time is None else time), speaker, caption)
+        needs_vectors = self.embedder.dimensions and (text.strip() or caption)
         fields = (
             item_id,
             None if value is text or value == text else wire.encode(value),
@@ -87,9 +85,9 @@ class RecordMaker:
             tuple(item.sources),
             item.compacted,
             *_times(item, time, now),
-            *read,
+            *terms,
         )
-        return fields, None if wanted else b""
+        return fields, None if needs_vectors else b""
 
 
 def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
@@ -140,7 +138,7 @@ def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
     return None
 
 
-def meaning_text(text: str, metadata: str) -> str:
+def text_to_embed(text: str, metadata: str) -> str:
     """Return what meaning reads: the text and what its images show; no speaker, no date.
 
     A speaker's name in the text would make a vector more about who than about what: leaving it
@@ -155,18 +153,18 @@ def meaning_text(text: str, metadata: str) -> str:
     return f"{text} [image: {shown}]"
 
 
-def words_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
+def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
     """Return what words read of an item; *time* in microseconds, *metadata* in wire form."""
     caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
     return words.analyse(text or "", moment(time), speaker, caption)
 
 
-def is_meant(text: str, metadata: str) -> bool:
+def has_meaning(text: str, metadata: str) -> bool:
     """Return whether meaning has anything to read: a text that is not blank, or a caption.
 
     Blank is what `str.strip` leaves nothing of; every store asks here, so that all agree.
     """
-    return bool(meaning_text(text, metadata).strip())
+    return bool(text_to_embed(text, metadata).strip())
 
 
 _ROLES_OF_SPEAKERS = {
@@ -199,7 +197,7 @@ def item_of(stored: StoredItem) -> Item:
     text, metadata = record.text, record.metadata
     created = moment(stored.created)
     updated = created if stored.updated == stored.created else moment(stored.updated)
-    own = record.time is not None and record.time != stored.updated
+    has_own_time = record.time is not None and record.time != stored.updated
     item = object.__new__(Item)
     # At once, as a frozen class fills its fields one by one, and a page has hundreds of items.
     item.__dict__.update(
@@ -211,7 +209,7 @@ def item_of(stored: StoredItem) -> Item:
         speaker=record.speaker,
         role=record.role,
         session=record.session,
-        time=moment(cast("int", record.time)) if own else updated,
+        time=moment(cast("int", record.time)) if has_own_time else updated,
         created=created,
         updated=updated,
         accessed=None if stored.accessed is None else moment(stored.accessed),
@@ -229,7 +227,7 @@ def item_of(stored: StoredItem) -> Item:
     return item
 
 
-def as_passed(item: Item) -> Value:
+def request_json(item: Item) -> Value:
     """Return an item as the caller wrote it, to compare a request with its repetition."""
     plain: dict[str, Value] = {
         "value": checked(item.value),
@@ -247,10 +245,10 @@ def as_passed(item: Item) -> Value:
     return plain
 
 
-def facts_of(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
+def filter_fields(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
     """Return what a filter sees of a stored version: its metadata, and its own fields."""
     record = stored.record
-    own: dict[str, Value] = {
+    item_fields: dict[str, Value] = {
         "$id": record.id,
         "$importance": record.importance,
         "$role": record.role,
@@ -258,24 +256,27 @@ def facts_of(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str, Valu
         "$speaker": record.speaker,
         "$time": stored.updated if record.time is None else record.time,
     }
-    return cast("dict[str, Value]", wire.decode(record.metadata)), own
+    return cast("dict[str, Value]", wire.decode(record.metadata)), item_fields
 
 
-Single: TypeAlias = Add | Replace | Retire
+ItemEdit: TypeAlias = Add | Replace | Retire
 """A change of one item."""
 
 
-def embedded(change: ItemChange, done: Mapping[int, ItemRecord]) -> ItemChange:
+def with_vectors(change: ItemChange, embedded_records: Mapping[int, ItemRecord]) -> ItemChange:
     """Return *change* with those records that got their vectors."""
     if isinstance(change, (Add, Replace)):
-        return replace(change, record=done.get(id(change.record), change.record))
+        return replace(change, record=embedded_records.get(id(change.record), change.record))
     if isinstance(change, Compact):
-        added = [replace(add, record=done.get(id(add.record), add.record)) for add in change.added]
+        added = [
+            replace(add, record=embedded_records.get(id(add.record), add.record))
+            for add in change.added
+        ]
         return replace(change, added=added)
     return change
 
 
-def id_of(change: Single) -> str:
+def id_of(change: ItemEdit) -> str:
     """Return the id that a change is of."""
     return change.id if isinstance(change, Retire) else change.record.id
 

@@ -48,28 +48,28 @@ class ReadSet:
     searches: Sequence[Searched]
 
     @classmethod
-    def of(cls, looked: str | None, scope: Scope) -> ReadSet:
+    def of(cls, text: str | None, scope: Scope) -> ReadSet:
         """Return what `StepDone.read_set` says of a step of a run of *scope*."""
-        kept = cast("dict[str, Any]", wire.decode(looked)) if looked else {}
+        document = cast("dict[str, Any]", wire.decode(text)) if text else {}
 
         def ref(owner: str | None, name: str) -> SetRef:
             return SetRef(scope if owner is None else Scope(owner, None), name)
 
         return cls(
-            short_term=[tuple(path) for path in kept.get("short_term", ())],
-            sensory=[tuple(path) for path in kept.get("sensory", ())],
-            items=[(ref(owner, name), ids) for owner, name, ids in kept.get("items", ())],
+            short_term=[tuple(path) for path in document.get("short_term", ())],
+            sensory=[tuple(path) for path in document.get("sensory", ())],
+            items=[(ref(owner, name), ids) for owner, name, ids in document.get("items", ())],
             searches=[
                 Searched(
                     [ref(owner, name) for name in names],
                     query,
                     [(ref(owner, name), one) for name, one in hits],
                 )
-                for owner, names, query, hits in kept.get("searches", ())
+                for owner, names, query, hits in document.get("searches", ())
             ],
         )
 
-    def found(self) -> Iterator[tuple[SetRef, str]]:
+    def item_refs(self) -> Iterator[tuple[SetRef, str]]:
         """Yield each item that was looked up, or was a hit, by set and id."""
         for ref, ids in self.items:
             for one in ids:

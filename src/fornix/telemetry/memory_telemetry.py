@@ -179,7 +179,7 @@ class StoreCalls:
         self._commit, store.commit = store.commit, self.commit
         self._commit_many, store.commit_many = store.commit_many, self.commit_many
         self._accept, store.accept = store.accept, self.accept
-        self._lease, store.lease = store.lease, self.lease
+        self._lease, store.acquire_lease = store.acquire_lease, self.lease
         if isinstance(store, SqlDatabase):
             queue = store.commit_queue
             self._commit_group, queue.commit_group = queue.commit_group, self.commit_group

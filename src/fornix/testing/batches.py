@@ -86,7 +86,7 @@ class BatchFields(TypedDict, total=False):
     fences: Sequence[Lease]
     expects: Sequence[tuple[str, str]]
     after: int
-    floor: tuple[int, int]
+    history_start: tuple[int, int]
 
 
 def batch(
@@ -168,7 +168,7 @@ def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
         place = theirs.index(change.compaction) if change.compaction in theirs else len(ours)
         return replace(change, compaction=ours[place] if place < len(ours) else 0)
     if isinstance(change, Revive):
-        found = of.stored([change.row])
+        found = of.items_by_row([change.row])
         versions = on.versions(change.set, found[0].record.id) if found else []
         rows = [v.row for v in versions if v.version == found[0].version]
         return replace(change, row=rows[0] if rows else 0)

@@ -138,7 +138,7 @@ class CommitLaws(Laws):
         assert answer.result == {"told": [1, None, b"\0"]}
         found = present(store.effects(answer.number))
         assert (found.commit, found.scope) == (answer, ADA)
-        assert (list(found.put), len(found.begun)) == ([], len(changes))
+        assert (list(found.put_nodes), len(found.begun_items)) == ([], len(changes))
 
     def test_commit_times_never_go_back(self, store: Store) -> None:
         """The time is the caller's clock or, if later, the last commit's: of any key."""
@@ -217,9 +217,9 @@ class CommitLaws(Laws):
 
     def test_a_zombie_is_refused(self, store: Store) -> None:
         """Once its lease was taken over, nothing of it gets in any more."""
-        zombie = present(store.lease(ADA, "one"))
+        zombie = present(store.acquire_lease(ADA, "one"))
         self.kill_owner(store, "one")
-        heir = present(store.lease(ADA, "two"))
+        heir = present(store.acquire_lease(ADA, "two"))
         error = refused(store, StaleRun, batch(add("i"), under=zombie))
         assert (error.expected, error.found) == (zombie.epoch, heir.epoch)
         assert store.get(NOTES, ["i"]) == [None]
@@ -227,8 +227,8 @@ class CommitLaws(Laws):
     def test_an_epoch_without_a_lease_is_refused(self, store: Store) -> None:
         """Never taken, or given back: there is nothing to be under."""
         refused(store, StaleRun, batch(epoch=1))
-        lease = present(store.lease(ADA, "one"))
-        store.release(lease)
+        lease = present(store.acquire_lease(ADA, "one"))
+        store.release_lease(lease)
         refused(store, StaleRun, batch(under=lease))
 
     def test_an_epoch_is_that_of_its_own_key(self, store: Store) -> None:
@@ -236,7 +236,7 @@ class CommitLaws(Laws):
 
         Under the lease that holds a commit is taken; outside a run none is needed.
         """
-        lease = present(store.lease(ADA, "one"))
+        lease = present(store.acquire_lease(ADA, "one"))
         for scope in (BOB, Scope("other app", "ada"), Scope("ada", None)):
             refused(store, StaleRun, batch(scope=scope, under=lease))
         assert store.commit(batch(add("i"), under=lease)).number
@@ -247,7 +247,7 @@ class CommitLaws(Laws):
     def test_a_batch_may_change_knowledge_too(self, store: Store) -> None:
         """Beside items of its key, or alone: its scope is the knowledge then."""
         found = effects_of(store, add("i"), add("page", to=BOOK))
-        assert {item.set for item in found.begun} == {NOTES, BOOK}
+        assert {item.set for item in found.begun_items} == {NOTES, BOOK}
         assert found.scope == ADA
         commit = store.commit(batch(add("another page", to=BOOK), scope=HANDBOOK))
         assert present(store.effects(commit.number)).scope == HANDBOOK
@@ -290,10 +290,10 @@ class OpLaws(Laws):
     def test_a_repetition_is_taken_before_anything_is_checked(self, store: Store) -> None:
         """Its own first commit moved the head, the items and perhaps the lease."""
         write(store, add("i"))
-        lease = present(store.lease(ADA, "one"))
+        lease = present(store.acquire_lease(ADA, "one"))
         work = batch(Put(("a",), 1), Retire(NOTES, "i", 1), base=0, under=lease, op=b"op")
         number = store.commit(work).number
-        store.release(lease)
+        store.release_lease(lease)
         assert store.commit(work).number == number
 
     @pytest.mark.parametrize("request_", [b"asked", None])
@@ -318,16 +318,16 @@ class OpLaws(Laws):
 
     def test_a_name_can_be_looked_up(self, store: Store) -> None:
         """As if it were committed again, but nothing is if it is free."""
-        assert store.adopted(b"op", request=b"asked", label="x") is None
+        assert store.commit_of_op(b"op", request=b"asked", label="x") is None
         commit = store.commit(first())
         for request in (b"asked", None):
-            found = present(store.adopted(b"op", request=request, label="x"))
+            found = present(store.commit_of_op(b"op", request=request, label="x"))
             assert found.adopted
             assert (found.number, found.time, found.result) == (commit.number, NOW, {"id": "i"})
         with pytest.raises(IdempotencyConflict) as caught:
-            store.adopted(b"op", request=b"other", label="x")
+            store.commit_of_op(b"op", request=b"other", label="x")
         assert caught.value.idempotency_key == "x"
-        assert store.adopted(b"another op", request=None, label="x") is None
+        assert store.commit_of_op(b"another op", request=None, label="x") is None
 
     def test_a_refused_batch_does_not_take_its_name(self, store: Store) -> None:
         """It may be tried again."""
@@ -417,9 +417,9 @@ class EffectsLaws(Laws):
     def test_put_nodes_come_parents_first_and_as_made(self, store: Store) -> None:
         """So that they can be put again in that order."""
         found = effects_of(store, *FURNITURE)
-        paths = [path for path, _ in found.put]
+        paths = [path for path, _ in found.put_nodes]
         assert paths == [change.path for change in FURNITURE if isinstance(change, (Put, Create))]
-        assert found.removed == []
+        assert found.removed_paths == []
 
     @pytest.mark.parametrize("case", EFFECTS)
     def test_effects_name_what_was_put_and_removed(self, store: Store, case: str) -> None:
@@ -427,8 +427,8 @@ class EffectsLaws(Laws):
         changes, put, removed = EFFECTS[case]
         write(store, *FURNITURE)
         found = effects_of(store, *changes)
-        assert sorted((path, node.value) for path, node in found.put) == put
-        assert sorted(found.removed) == removed
+        assert sorted((path, node.value) for path, node in found.put_nodes) == put
+        assert sorted(found.removed_paths) == removed
 
     def test_effects_done_again_give_the_same_tree(self, store: Store) -> None:
         """First what was removed, then what was put: order of fields included."""
@@ -444,9 +444,9 @@ class EffectsLaws(Laws):
             Put(("object", "c"), 1),
             Put(("new",), 4),
         )
-        for path in found.removed:
+        for path in found.removed_paths:
             model.pop(path, None)
-        for path, node in found.put:
+        for path, node in found.put_nodes:
             model[path] = None if node.is_object else node.value
         for parent in ((), ("object",), ("object", "b")):
             fields = store.children(ADA, parent, at=None, now=NOW)
@@ -460,19 +460,22 @@ class EffectsLaws(Laws):
         found = effects_of(
             store, add("new"), Replace(NOTES, 1, record("old", "edited")), Retire(NOTES, "gone", 1)
         )
-        begun = [(item.record.id, item.version, item.record.text) for item in found.begun]
+        begun = [(item.record.id, item.version, item.record.text) for item in found.begun_items]
         assert begun == [("new", 1, "text of new"), ("old", 2, "edited")]
-        assert sorted((i.record.id, i.version) for i in found.ended) == [("gone", 1), ("old", 1)]
+        assert sorted((i.record.id, i.version) for i in found.ended_items) == [
+            ("gone", 1),
+            ("old", 1),
+        ]
 
     def test_an_item_that_came_and_went_in_one_batch_was_live_at_no_commit(
         self, store: Store
     ) -> None:
         """Its version is kept, so that nothing that was accepted is without a trace."""
         found = effects_of(store, add("i"), Retire(NOTES, "i", 1), add("j"))
-        assert [item.record.id for item in found.begun] == ["i", "j"]
-        assert [item.record.id for item in found.ended] == ["i"]
+        assert [item.record.id for item in found.begun_items] == ["i", "j"]
+        assert [item.record.id for item in found.ended_items] == ["i"]
         (version,) = store.versions(NOTES, "i")
-        assert version.begun == version.ended == found.commit.number
+        assert version.begin_commit == version.end_commit == found.commit.number
         assert store.get(NOTES, ["i"], at=found.commit.number) == [None]
 
     def test_later_commits_do_not_change_effects(self, store: Store) -> None:
@@ -480,8 +483,8 @@ class EffectsLaws(Laws):
         number = write(store, Put(("a",), 1), Put(("b",), 2), add("i")).number
         write(store, Put(("a",), 5), Delete(("b",)), Replace(NOTES, 1, record("i", "edited")))
         found = present(store.effects(number))
-        assert [(path, node.value) for path, node in found.put] == [(("a",), 1), (("b",), 2)]
-        assert [item.record.text for item in found.begun] == ["text of i"]
+        assert [(path, node.value) for path, node in found.put_nodes] == [(("a",), 1), (("b",), 2)]
+        assert [item.record.text for item in found.begun_items] == ["text of i"]
 
     def test_commit_at_finds_the_last_commit_by_a_time(self, store: Store) -> None:
         """At or before it; of several at one time the last; 0 before all."""
@@ -604,5 +607,5 @@ class GroupLaws(Laws):
             return kept
 
         assert at_once(4, play) == [20, 0, 20, 0]
-        assert [run.number for run in store.queue("helper", new)] == list(range(40))
+        assert [run.number for run in store.queued_runs("helper", new)] == list(range(40))
         assert {lease.owner for lease in store.stats().leases} <= {"0", "2"}

@@ -57,7 +57,7 @@ def forget(store: Store, *ids: str, ref: SetRef = NOTES, receipt: str = "one") -
 
 def forget_key(store: Store, receipt: str = "one", *, rehearse: bool = False) -> Erased:
     """Erase Ada."""
-    return store.erase(Erasure(ADA, NOW, receipt, whole=True, rehearse=rehearse))
+    return store.erase(Erasure(ADA, NOW, receipt, whole_key=True, dry_run=rehearse))
 
 
 def sum_up(store: Store, made: str, *sources: str, ref: SetRef = NOTES) -> int:
@@ -85,7 +85,7 @@ def step(
     store: Store, run: int, ordinal: int = 0, *, read_set: str | None = None, done: bool = True
 ) -> Commit:
     """Commit a step of a run that adds an item, sends something, and puts something out."""
-    lease = present(store.lease(ADA, "worker"))
+    lease = present(store.acquire_lease(ADA, "worker"))
     told = Step(
         run, ordinal, "greet", sent='["secret"]', sensory='["secret"]', read_set=read_set,
         outputs=['"secret out"'], begin=Begin(NOW, ("greet",)), done=done,
@@ -110,12 +110,12 @@ class ErasingLaws(Laws):
         assert erased.counts == {"items": 1, "versions": 2}
         assert store.versions(NOTES, "i") == []
         assert all(store.get(NOTES, ["i"], at=n) == [None] for n in range(1, 5))
-        assert store.stored(rows) == store.features_of(info.number, rows) == []
+        assert store.items_by_row(rows) == store.features_of(info.number, rows) == []
         assert all(item.record.id == "j" for n in range(1, 5) for item in store.page(NOTES, at=n))
-        assert [item.record.id for item in store.every_version(NOTES)] == ids(store) == ["j"]
+        assert [item.record.id for item in store.all_versions(NOTES)] == ids(store) == ["j"]
         found = [store.effects(n) for n in range(1, 5)]
-        assert [[i.record.id for i in e.begun] for e in found if e] == [["j"], [], [], []]
-        assert [len(e.ended) for e in found if e] == [0, 0, 0, 0]
+        assert [[i.record.id for i in e.begun_items] for e in found if e] == [["j"], [], [], []]
+        assert [len(e.ended_items) for e in found if e] == [0, 0, 0, 0]
 
     def test_the_change_log_says_what_is_gone(self, store: Store) -> None:
         """So that nobody's cache keeps it."""
@@ -148,7 +148,7 @@ class ErasingLaws(Laws):
         assert store.receipts(["space other", "knowledge app"]) == []
         assert store.receipt("two") is None
         effects = present(store.effects(erased.commit))
-        assert (effects.put, effects.begun, effects.ended) == ([], [], [])
+        assert (effects.put_nodes, effects.begun_items, effects.ended_items) == ([], [], [])
 
     def test_a_rehearsal_changes_nothing(self, store: Store) -> None:
         """And tells what the erasure then does."""
@@ -156,7 +156,7 @@ class ErasingLaws(Laws):
         sum_up(store, "s", "i", "j")
         step(store, run_of(store))
         before = reads(store, now=NOW)
-        asked = Erasure(ADA, NOW, "one", items=[(NOTES, ["i"])], rehearse=True)
+        asked = Erasure(ADA, NOW, "one", items=[(NOTES, ["i"])], dry_run=True)
         some, whole = store.erase(asked), forget_key(store, rehearse=True)
         assert reads(store, now=NOW) == before
         assert store.receipts(["space app"]) == []
@@ -179,7 +179,7 @@ class ErasingLaws(Laws):
         with pytest.raises(Forgotten, match="order"):
             store.commit(batch(add("i"), op=b"op", request=b"asked", label="order"))
         with pytest.raises(Forgotten):
-            store.adopted(b"op", request=b"other", label="order")
+            store.commit_of_op(b"op", request=b"other", label="order")
         assert present(store.effects(1)).commit.result is None
 
     def test_forgetting_reaches_past_what_was_purged_on_the_way(self, store: Store) -> None:
@@ -220,9 +220,9 @@ class ErasingLaws(Laws):
         store.commit(replace(theirs, scope=BOB))
         assert forget(store, "i").counts["commits"] == 1
         with pytest.raises(Forgotten, match="again"):
-            store.adopted(b"kept", request=b"asked", label="again")
+            store.commit_of_op(b"kept", request=b"asked", label="again")
         for op in (b"other", b"theirs"):
-            assert present(store.adopted(op, request=b"", label="x")).result == ["i"]
+            assert present(store.commit_of_op(op, request=b"", label="x")).result == ["i"]
 
     def test_answers_of_others_about_what_goes_with_a_key_go_too(self, store: Store) -> None:
         """What was derived from the key, in knowledge, is named by nobody any more."""
@@ -233,7 +233,7 @@ class ErasingLaws(Laws):
         store.commit(replace(late, scope=HANDBOOK))
         assert forget_key(store).derived == 1
         with pytest.raises(Forgotten, match="late"):
-            store.adopted(b"late", request=b"", label="late")
+            store.commit_of_op(b"late", request=b"", label="late")
 
     def test_vectors_of_what_is_gone_are_not_kept(self, store: Store) -> None:
         """Whoever was just making them fills in nothing."""
@@ -241,9 +241,9 @@ class ErasingLaws(Laws):
         info = present(store.set_info(NOTES))
         gone, kept = (store.versions(NOTES, item_id)[0].row for item_id in ("i", "j"))
         forget(store, "i")
-        store.stage([(info.number, gone, b"\1"), (info.number, kept, b"\1")])
-        store.embed([(info.number, gone, b"\1")])
-        store.swap([info.number], notes=[])
+        store.stage_vectors([(info.number, gone, b"\1"), (info.number, kept, b"\1")])
+        store.store_vectors([(info.number, gone, b"\1")])
+        store.use_staged_vectors([info.number], notes=[])
         assert store.features_of(info.number, [gone]) == []
         assert [f.vectors for f in store.features_of(info.number, [kept])] == [b"\1"]
 
@@ -271,7 +271,7 @@ class ErasingLaws(Laws):
         done = sum_up(store, "s", "a", "b")
         erased = forget(store, "a")
         found = present(store.compaction(done))
-        assert (found.undone, found.how, found.added) == (erased.commit, "{}", [])
+        assert (found.undo_commit, found.how, found.added) == (erased.commit, "{}", [])
         with pytest.raises(FornixError, match="undone"):
             write(store, Undo(NOTES, done))
 
@@ -321,7 +321,7 @@ class ErasingLaws(Laws):
         write(store, Undo(NOTES, sum_up(store, "s", "a", "b")))
         assert forget(store, "a").restored == 0
         expected = [(1, False), (2, True)]
-        assert [(v.version, v.ended is None) for v in store.versions(NOTES, "b")] == expected
+        assert [(v.version, v.end_commit is None) for v in store.versions(NOTES, "b")] == expected
 
     def test_an_edited_summary_is_derived_still(self, store: Store) -> None:
         """Every version of it goes."""
@@ -339,11 +339,11 @@ class ErasingLaws(Laws):
         write(store, Put(("a",), 2))
         write(store, Put(("a",), 3), time=NOW + 3 * SWEEP_AFTER_US)
         assert store.prune_history(before=NOW + SECOND)[0] == 1
-        assert store.floor(ADA) != (0, 0)
+        assert store.history_start(ADA) != (0, 0)
         forget_key(store)
-        assert store.floor(ADA) == (0, 0)
+        assert store.history_start(ADA) == (0, 0)
         write(store, Put(("b",), 1), time=NOW + 3 * SWEEP_AFTER_US)
-        assert store.floor(ADA) == (0, 0)
+        assert store.history_start(ADA) == (0, 0)
 
     def test_nothing_is_read_of_a_forgotten_key(self, store: Store) -> None:
         """Its name is listed nowhere; other keys and knowledge stay as they are."""
@@ -357,7 +357,7 @@ class ErasingLaws(Laws):
         assert erased.counts.keys() >= {"nodes", "items", "sets", "commits", "runs", "steps"}
         assert erased.shared == 1
         assert store.keys("app") == ["bob"]
-        assert store.set_infos(ADA) == store.every_set(ADA) == []
+        assert store.set_infos(ADA) == store.all_sets(ADA) == []
         last = store.commit_at(FAR)
         for at in (None, *range(1, last + 1)):
             assert store.children(ADA, (), at=at, now=NOW) == []
@@ -368,10 +368,19 @@ class ErasingLaws(Laws):
             row = there(store, number)
             assert (row.event, row.error, row.forgotten) == ("", None, True)
             assert row.scope.key != "ada"
-            assert store.steps(number) == store.calls(number, 0) == store.outputs_of(number) == []
+            assert (
+                store.steps(number)
+                == store.durable_calls(number, 0)
+                == store.run_outputs(number)
+                == []
+            )
         assert [there(store, n).status for n in (run, waits)] == ["done", "discarded"]
         assert "'ada'" not in repr([store.effects(n) for n in range(1, last + 1)])
-        assert store.queue("helper", ADA) == store.lanes("helper", "app", past_parked=True) == []
+        assert (
+            store.queued_runs("helper", ADA)
+            == store.waiting_lanes("helper", "app", past_parked=True)
+            == []
+        )
 
     def test_a_forgotten_key_may_be_used_again(self, store: Store) -> None:
         """It finds nothing of before; the numbers of its runs and commits go on."""
@@ -397,12 +406,12 @@ class ErasingLaws(Laws):
             "helper", [QueuedInput(ADA, '"secret"', NOW, b'"secret"', b"asked", "it")]
         )[0]
         assert (again.repeated, again.run, again.number) == (True, run, 0)
-        assert store.queue("helper", ADA) == []
+        assert store.queued_runs("helper", ADA) == []
 
     def test_a_zombie_brings_nothing_back(self, store: Store) -> None:
         """What was begun before the key was forgotten is refused, in a run and outside."""
         run = run_of(store)
-        lease = present(store.lease(ADA, "worker"))
+        lease = present(store.acquire_lease(ADA, "worker"))
         write(store, add("i"))
         base = store.head(ADA)
         self.kill_owner(store, "worker")
@@ -414,27 +423,27 @@ class ErasingLaws(Laws):
         refused(store, StaleRun, batch(pending, under=lease))
         refused(store, StaleRun, batch(StatusChange(run, "waiting", "parked", '"secret"')))
         refused(store, StaleRun, batch(Put(("z",), 1), base=base))
-        store.release(lease)
+        store.release_lease(lease)
         assert store.keys("app") == []
         assert store.set_infos(ADA) == []
 
     def test_somebody_alive_is_not_robbed_of_a_key(self, store: Store) -> None:
         """Whoever runs it finishes first."""
         write(store, add("i"))
-        lease = present(store.lease(ADA, "worker"))
+        lease = present(store.acquire_lease(ADA, "worker"))
         with pytest.raises(KeyBusy):
             forget_key(store)
-        store.release(lease)
+        store.release_lease(lease)
         assert forget_key(store).commit is not None
-        assert present(store.lease(ADA, "other")).epoch > lease.epoch + 1
+        assert present(store.acquire_lease(ADA, "other")).epoch > lease.epoch + 1
 
     def test_outputs_nobody_will_read_are_counted(self, store: Store) -> None:
         """And those that are in the world already."""
-        store.consumer("helper", "app", "mail")
+        store.consumer_position("helper", "app", "mail")
         for number in range(3):
             step(store, run_of(store, event=f'"{number}"'))
         first = store.outputs("helper", "app")[0].position
-        store.advance("helper", "app", "mail", first)
+        store.advance_consumer("helper", "app", "mail", first)
         erased = forget_key(store)
         assert (erased.unread, erased.delivered) == (2, 1)
         assert store.outputs("helper", "app", after=first) == []
@@ -449,7 +458,7 @@ class ErasingLaws(Laws):
         assert store.scrub(now=NOW) == []
         assert reads(store, now=NOW) == before
         kept = present(store.receipt("one"))
-        assert (kept.state, kept.scrubbed, tuple(kept.held)) == ("scrubbed", NOW, ())
+        assert (kept.state, kept.scrubbed, tuple(kept.blocked_by)) == ("scrubbed", NOW, ())
         assert store.scrub(now=NOW) == []
 
     def test_kept_versions_come_by_page(self, store: Store) -> None:
@@ -457,12 +466,12 @@ class ErasingLaws(Laws):
         write(store, *(add(item_id) for item_id in "bac"))
         write(store, Replace(NOTES, 1, record("a", "new")), Retire(NOTES, "c", 1))
         places = [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
-        found = [(item.record.id, item.version) for item in store.every_version(NOTES)]
+        found = [(item.record.id, item.version) for item in store.all_versions(NOTES)]
         assert found == places
         for i, place in enumerate(places):
-            page = store.every_version(NOTES, after=place, limit=2)
+            page = store.all_versions(NOTES, after=place, limit=2)
             assert [(v.record.id, v.version) for v in page] == places[i + 1 : i + 3]
-        assert store.every_version(SetRef(BOB, "notes")) == []
+        assert store.all_versions(SetRef(BOB, "notes")) == []
 
     def test_no_such_source_is_no_forgotten_one(self, store: Store) -> None:
         """Deriving from what is gone is refused like deriving from what never was."""
@@ -524,12 +533,12 @@ class ErasingRunLaws(Laws):
         assert len(store.steps(run)) == 1
         assert store.scrub(now=NOW)
         kept = present(store.receipt("one"))
-        assert (tuple(kept.open), kept.scrubbed) == ((run,), None)
+        assert (tuple(kept.open_runs), kept.scrubbed) == ((run,), None)
         step(store, run, 1)
         assert store.scrub(now=NOW + SECOND) == []
         assert store.steps(run) == []
         kept = present(store.receipt("one"))
-        assert (kept.state, kept.scrubbed, tuple(kept.open)) == ("scrubbed", NOW + SECOND, ())
+        assert (kept.state, kept.scrubbed, tuple(kept.open_runs)) == ("scrubbed", NOW + SECOND, ())
 
     def test_a_heir_of_a_run_that_was_not_over_loses_them_later(self, store: Store) -> None:
         """Retrying what is parked does not save what was forgotten."""
@@ -538,7 +547,7 @@ class ErasingRunLaws(Laws):
         store.commit(batch(StatusChange(run, "waiting", "parked", '"secret"')))
         self.give_back(store)
         assert tuple(forget(store, f"by {run} 0").open) == (run,)
-        heir = store.retry(run, last=True, time=NOW)
+        heir = store.retry_run(run, last=True, time=NOW)
         assert store.scrub(now=NOW)
         assert [there(store, n).forgotten for n in (run, heir)] == [True, False]
         step(store, heir)
@@ -547,15 +556,15 @@ class ErasingRunLaws(Laws):
 
     def give_back(self, store: Store) -> None:
         """Have nobody run Ada's key."""
-        lease = present(store.lease(ADA, "worker"))
-        store.release(lease)
+        lease = present(store.acquire_lease(ADA, "worker"))
+        store.release_lease(lease)
 
     def test_a_heir_of_an_input_loses_it_too(self, store: Store) -> None:
         """A parked run whose input a later one took over has the same event."""
         run = run_of(store)
         write_turn = StatusChange(run, "waiting", "parked", '"secret"')
         store.commit(batch(write_turn))
-        heir = store.retry(run, last=True, time=NOW)
+        heir = store.retry_run(run, last=True, time=NOW)
         step(store, heir)
         forget(store, f"by {heir} 0")
         assert [there(store, n).event for n in (run, heir)] == ["", ""]

@@ -86,7 +86,7 @@ class ItemLaws(Laws):
         found = only(store)
         assert found.record == replace(WHOLE, terms=b"", tokens=0, temporal=0, vectors=b"")
         assert (found.set, found.version, found.first) == (NOTES, 1, found.row)
-        assert (found.begun, found.ended) == (commit.number, None)
+        assert (found.begin_commit, found.end_commit) == (commit.number, None)
         assert (found.created, found.updated, found.accessed) == (NOW, NOW, None)
 
     def test_an_item_without_a_time_has_that_of_its_commit(self, store: Store) -> None:
@@ -126,7 +126,7 @@ class ItemLaws(Laws):
             assert [item.record.text for item in store.page(ref)] == [f"of {ref}"]
             assert [item.set for item in store.versions(ref, "i")] == [ref]
             rows = [feature.row for feature in store.features(info.number)]
-            assert [item.set for item in store.stored(rows)] == [ref]
+            assert [item.set for item in store.items_by_row(rows)] == [ref]
         write(store, Retire(NOTES, "i", 1))
         assert [store.get(ref, ["i"])[0] is None for ref in refs] == [ref == NOTES for ref in refs]
 
@@ -138,7 +138,7 @@ class ItemLaws(Laws):
                 store, add(f"{len(rows)}", to=ref), add(f"{len(rows)}b", to=ref), scope=ref.scope
             ).number
             found = present(store.effects(number))
-            rows += [item.row for item in found.begun]
+            rows += [item.row for item in found.begun_items]
         assert rows == sorted(set(rows))
         assert len(rows) == 8
 
@@ -166,8 +166,8 @@ class ItemLaws(Laws):
         assert (new.version, new.record.text) == (2, "new")
         assert (new.first, new.created, new.updated) == (old.first, NOW, NOW + SECOND)
         assert new.row > old.row
-        assert (new.begun, new.ended) == (number, None)
-        assert store.versions(NOTES, "i") == [replace(old, ended=number), new]
+        assert (new.begin_commit, new.end_commit) == (number, None)
+        assert store.versions(NOTES, "i") == [replace(old, end_commit=number), new]
 
     @pytest.mark.parametrize("version", [0, 1, 3])
     def test_a_version_that_is_not_live_is_not_changed(self, store: Store, version: int) -> None:
@@ -197,7 +197,7 @@ class ItemLaws(Laws):
         assert store.get(NOTES, ["i"]) == [None]
         assert ids(store.page(NOTES)) == ["j"]
         assert ids(store.page(NOTES, at=first)) == ["i", "j"]
-        assert [item.ended for item in store.versions(NOTES, "i")] == [number]
+        assert [item.end_commit for item in store.versions(NOTES, "i")] == [number]
 
     def test_an_id_that_comes_back_goes_on_counting(self, store: Store) -> None:
         """Its versions rise; it is created anew and stands where it comes now."""
@@ -323,7 +323,7 @@ class ItemLaws(Laws):
         store.touch([first], time=NOW + 2)
         assert [item.accessed for item in store.page(NOTES)] == [NOW + 2, None]
         assert only(store).accessed == NOW + 2
-        assert [item.accessed for item in store.stored([first])] == [NOW + 2]
+        assert [item.accessed for item in store.items_by_row([first])] == [NOW + 2]
 
     def test_a_touch_moves_no_number(self, store: Store) -> None:
         """No commit, no change for search, no new version, no other time."""
@@ -332,7 +332,7 @@ class ItemLaws(Laws):
         store.touch([before.first], time=NOW + 5)
         assert only(store) == replace(before, accessed=NOW + 5)
         assert store.seq() == seq
-        assert store.commit_at(NOW + 5) == before.begun
+        assert store.commit_at(NOW + 5) == before.begin_commit
 
     def test_a_touch_belongs_to_the_item(self, store: Store) -> None:
         """A new version of it keeps it, later commits too; a new item of its id does not."""
@@ -375,7 +375,7 @@ class UpsertLaws(Laws):
         number = write(store, upsert("i", "three"), time=NOW + SECOND).number
         assert [v.record.text for v in store.versions(NOTES, "i")] == ["one", "two", "three"]
         item = only(store)
-        assert (item.version, item.begun, item.created) == (3, number, NOW)
+        assert (item.version, item.begin_commit, item.created) == (3, number, NOW)
         assert info(store).items == 1
 
     def test_an_upsert_adds_what_is_not_there(self, store: Store) -> None:
@@ -391,8 +391,10 @@ class UpsertLaws(Laws):
         """No version is made of it."""
         before = write(store, add("i", "one")).number
         write(store, upsert("i", "two", "keep"))
-        assert [(v.record.text, v.ended) for v in store.versions(NOTES, "i")] == [("one", None)]
-        assert only(store).begun == before
+        assert [(v.record.text, v.end_commit) for v in store.versions(NOTES, "i")] == [
+            ("one", None)
+        ]
+        assert only(store).begin_commit == before
 
     def test_a_replacement_that_is_an_upsert_names_no_version(self, store: Store) -> None:
         """The one that is live ends."""
@@ -427,7 +429,7 @@ class UpsertLaws(Laws):
         (item,) = (item for item in store.page(NOTES) if item.record.id == "i")
         assert item.record.sources == ("a", "b")
         rows = {found.record.id: found.row for found in store.page(NOTES)}
-        assert store.links([item.row]) == [(item.row, rows["a"]), (item.row, rows["b"])]
+        assert store.source_links([item.row]) == [(item.row, rows["a"]), (item.row, rows["b"])]
 
     def test_many_upserts_together(self, store: Store) -> None:
         """Some are there, some are not, and two batches are of one group."""
@@ -606,8 +608,8 @@ class SetLaws(Laws):
         write(store, Define(NOTES, TRIM), add("new", time=NOW), add("old", time=NOW - SECOND))
         number = write(store, add("newest", time=NOW)).number
         assert ids(store.page(NOTES)) == ["new", "newest"]
-        assert ids(list(present(store.effects(number)).ended)) == ["old"]
-        assert [item.ended for item in store.versions(NOTES, "old")] == [number]
+        assert ids(list(present(store.effects(number)).ended_items)) == ["old"]
+        assert [item.end_commit for item in store.versions(NOTES, "old")] == [number]
         write(store, add("a", time=NOW), add("b", time=NOW), add("c", time=NOW))
         assert ids(store.page(NOTES)) == ["b", "c"]
         assert info(store).items == 2
@@ -697,7 +699,7 @@ class SetLaws(Laws):
     def test_only_a_commit_makes_a_key(self, store: Store) -> None:
         """Reading, leasing, or failing does not; knowledge is no key."""
         store.head(BOB)
-        store.lease(BOB, "one")
+        store.acquire_lease(BOB, "one")
         refused(store, KeyFull, add("i", to=SetRef(BOB, "n")), scope=BOB, limits=Limits(items=0))
         store.commit(batch(add("page", to=BOOK), scope=HANDBOOK))
         assert store.keys("app") == store.keys("handbook") == []

@@ -17,8 +17,8 @@ from fornix.errors import (
     StaleRun,
 )
 from fornix.store import (
+    MAX_SWEPT_VERSIONS,
     SWEEP_AFTER_US,
-    SWEPT_AT_ONCE,
     Add,
     Batch,
     Compact,
@@ -97,7 +97,7 @@ def last(store: Store, ref: SetRef = NOTES) -> Compaction:
 
 def kept(item: StoredItem) -> StoredItem:
     """Return an item without what a revival changes: where it stands and which version it is."""
-    return replace(item, row=0, version=0, begun=0, ended=None)
+    return replace(item, row=0, version=0, begin_commit=0, end_commit=None)
 
 
 class LineageLaws(Laws):
@@ -113,11 +113,13 @@ class LineageLaws(Laws):
         rows = {item.record.id: item.row for item in store.page(NOTES)}
         gone = store.versions(NOTES, "gone")[0].row
         pairs = sorted((rows["d"], source) for source in (rows["i"], gone, rows["j"]))
-        assert store.links([rows["d"]]) == pairs
-        assert store.links([rows["d"], rows["d"], rows["i"]]) == pairs
-        assert store.derived([rows["i"]]) == [(rows["d"], rows["i"])]
-        assert store.derived([store.versions(NOTES, "i")[0].row]) == []
-        assert store.links([]) == store.derived([]) == store.links([1 << 50]) == []
+        assert store.source_links([rows["d"]]) == pairs
+        assert store.source_links([rows["d"], rows["d"], rows["i"]]) == pairs
+        assert store.derived_links([rows["i"]]) == [(rows["d"], rows["i"])]
+        assert store.derived_links([store.versions(NOTES, "i")[0].row]) == []
+        assert (
+            store.source_links([]) == store.derived_links([]) == store.source_links([1 << 50]) == []
+        )
 
     def test_links_reach_other_sets_and_knowledge(self, store: Store) -> None:
         """Of the batch's own key, and of knowledge."""
@@ -125,7 +127,7 @@ class LineageLaws(Laws):
         sources = [Link(OTHERS, "i"), Link(BOOK, "page")]
         write(store, Add(NOTES, record("d"), links=sources))
         rows = [only(store, "i", OTHERS).row, only(store, "page", BOOK).row]
-        assert [source for _, source in store.links([only(store, "d").row])] == sorted(rows)
+        assert [source for _, source in store.source_links([only(store, "d").row])] == sorted(rows)
 
     def test_what_is_not_there_is_no_source(self, store: Store) -> None:
         """Nor is an item of another key; the batch changes nothing."""
@@ -146,18 +148,18 @@ class LineageLaws(Laws):
         write(store, Replace(NOTES, 1, record("d", "edited")))
         one, two = store.versions(NOTES, "d")
         source = only(store).row
-        assert store.links([one.row, two.row]) == [(one.row, source), (two.row, source)]
-        assert store.derived([source]) == [(one.row, source), (two.row, source)]
+        assert store.source_links([one.row, two.row]) == [(one.row, source), (two.row, source)]
+        assert store.derived_links([source]) == [(one.row, source), (two.row, source)]
         refused(store, NotFound, Replace(NOTES, 2, record("d"), [Link(NOTES, "nobody")]))
         write(store, add("j"), Replace(NOTES, 2, record("d"), [Link(NOTES, i) for i in "ij"]))
         third = only(store, "d").row
-        assert store.links([third]) == [(third, source), (third, only(store, "j").row)]
+        assert store.source_links([third]) == [(third, source), (third, only(store, "j").row)]
 
     def test_a_new_item_of_an_old_id_has_no_old_links(self, store: Store) -> None:
         """It is another item."""
         write(store, add("i"), derived("d", "i"))
         write(store, Retire(NOTES, "d", 1), add("d"))
-        assert store.links([only(store, "d").row]) == []
+        assert store.source_links([only(store, "d").row]) == []
 
     def test_what_stands_for_others_takes_their_reading(self, store: Store) -> None:
         """It counts as read when they were, until it is read itself."""
@@ -177,13 +179,13 @@ class LineageLaws(Laws):
         assert sorted(ids(store.page(NOTES))) == ["i+j", "k"]
         found, made = last(store), only(store, "i+j")
         assert found == Compaction(
-            found.id, NOTES, number, NOW + SECOND, HOW, rows, [made.row], erased=0, undone=None
+            found.id, NOTES, number, NOW + SECOND, HOW, rows, [made.row], erased=0, undo_commit=None
         )
         assert store.compaction(found.id) == found
-        assert store.links([made.row]) == [(made.row, row) for row in rows]
+        assert store.source_links([made.row]) == [(made.row, row) for row in rows]
         effects = present(store.effects(number))
-        assert [item.row for item in effects.begun] == [made.row]
-        assert sorted(item.row for item in effects.ended) == rows
+        assert [item.row for item in effects.begun_items] == [made.row]
+        assert sorted(item.row for item in effects.ended_items) == rows
 
     def test_compactions_are_listed_by_set(self, store: Store) -> None:
         """The latest first, in pages; none of another set, and none that never was."""
@@ -210,7 +212,7 @@ class LineageLaws(Laws):
         write(store, Undo(NOTES, one.id))
         assert only(store, "i").version == 2
         assert sorted(ids(store.page(NOTES))) == ["b", "i"]
-        assert [c.undone is None for c in store.compactions(NOTES)] == [True, False]
+        assert [c.undo_commit is None for c in store.compactions(NOTES)] == [True, False]
 
     def test_what_the_commit_began_can_be_compacted(self, store: Store) -> None:
         """An add and the compaction that makes room for it are one commit."""
@@ -219,7 +221,7 @@ class LineageLaws(Laws):
         assert ids(store.page(NOTES)) == ["i+j"]
         before, after = store.versions(NOTES, "i+j")
         sources = [store.versions(NOTES, name)[0].row for name in ("i", "j")]
-        assert store.links([after.row]) == [(after.row, source) for source in sources]
+        assert store.source_links([after.row]) == [(after.row, source) for source in sources]
         assert last(store).added == [before.row]
 
     @pytest.mark.parametrize(
@@ -278,8 +280,8 @@ class LineageLaws(Laws):
         assert info(store) == sizes
         for feature in store.features(info(store).number):
             was = features[feature.id]
-            assert feature._replace(row=0, begun=0) == was._replace(row=0, begun=0)
-        assert last(store).undone == number
+            assert feature._replace(row=0, begin_commit=0) == was._replace(row=0, begin_commit=0)
+        assert last(store).undo_commit == number
         assert store.get(NOTES, ["i+j"]) == [None]
         assert len(store.versions(NOTES, "i+j")) == 1
 
@@ -289,7 +291,7 @@ class LineageLaws(Laws):
         write(store, compact(("d", 1), ("i", 1)))
         write(store, Undo(NOTES, last(store).id))
         source = store.versions(NOTES, "i")[0].row
-        assert store.links([only(store, "d").row]) == [(only(store, "d").row, source)]
+        assert store.source_links([only(store, "d").row]) == [(only(store, "d").row, source)]
 
     def test_compactions_of_compactions_are_undone_from_the_last(self, store: Store) -> None:
         """To any depth; an earlier one has to wait."""
@@ -355,7 +357,7 @@ class LineageLaws(Laws):
         number = write(store, Revive(NOTES, first.row), time=NOW + SECOND).number
         again = only(store)
         assert kept(again) == kept(first)
-        assert (again.version, again.begun) == (3, number)
+        assert (again.version, again.begin_commit) == (3, number)
         assert info(store) == sizes
 
     def test_only_what_is_gone_is_revived(self, store: Store) -> None:
@@ -409,12 +411,15 @@ class LineageLaws(Laws):
         """To whoever adds to it; what is compacted in the commit itself has no mark."""
         strategy = Definition(capacity=10, compaction={"name": "merge"}, high_water=0.5)
         write(store, Define(NOTES, strategy), Define(OTHERS, Definition(capacity=1)))
-        marks = [list(write(store, add(f"{n}"), add(f"{n}", to=OTHERS)).marks) for n in range(12)]
+        marks = [
+            list(write(store, add(f"{n}"), add(f"{n}", to=OTHERS)).sets_to_compact)
+            for n in range(12)
+        ]
         assert marks == [[]] * 4 + [[NOTES]] * 8
         assert info(store).items == 12
-        assert list(write(store, Retire(NOTES, "0", 1)).marks) == []
+        assert list(write(store, Retire(NOTES, "0", 1)).sets_to_compact) == []
         answer = write(store, compact(*((f"{n}", 1) for n in range(1, 12))))
-        assert list(answer.marks) == []
+        assert list(answer.sets_to_compact) == []
 
     # --- time
 
@@ -432,11 +437,11 @@ class LineageLaws(Laws):
             store, *(Add(NOTES, replace(record(n), **fields)) for n, fields in times.items())
         ).number
         home = info(store)
-        assert (home.expiring, home.timed) == (NOW, True)
+        assert (home.next_expiry, home.has_validity) == (NOW, True)
         rows = {item.row: item.record.id for item in store.page(NOTES)}
 
         def out(now: int, valid_at: int | None, at: int | None = None) -> list[str]:
-            found = store.out_of_time(home.number, now=now, valid_at=valid_at, at=at)
+            found = store.expired_or_invalid_rows(home.number, now=now, valid_at=valid_at, at=at)
             assert found == sorted(set(found))
             return sorted(rows[row] for row in found)
 
@@ -449,10 +454,10 @@ class LineageLaws(Laws):
             assert out(NOW - 1, NOW, at) == ["ends"]
             assert out(NOW - 1, NOW + 1, at) == ["both", "ends"]
         write(store, *(Retire(NOTES, name, 1) for name in times))
-        assert (info(store).expiring, info(store).timed) == (None, False)
+        assert (info(store).next_expiry, info(store).has_validity) == (None, False)
         assert out(NOW, NOW - 2) == []
         assert out(NOW, None, number) == ["expires"]
-        assert store.out_of_time(home.number + 1, now=NOW, valid_at=NOW) == []
+        assert store.expired_or_invalid_rows(home.number + 1, now=NOW, valid_at=NOW) == []
 
     def test_times_of_an_item_come_back(self, store: Store) -> None:
         """As they were given, through edits, compaction and undo."""
@@ -465,27 +470,27 @@ class LineageLaws(Laws):
         found = only(store).record
         assert (found.until, found.expires) == (NOW + 1, NOW + 2)
         assert (found.valid_from, found.valid_to) == (NOW + 3, NOW + 4)
-        assert info(store).timed
+        assert info(store).has_validity
 
     # --- fences
 
     def test_a_fence_is_a_lease_that_must_be_held(self, store: Store) -> None:
         """Of any scope; another owner or epoch refuses the batch."""
-        lease = present(store.lease(HANDBOOK, "one"))
+        lease = present(store.acquire_lease(HANDBOOK, "one"))
         store.commit(fenced(add("i"), lease))
         other = replace(lease, owner="two"), replace(lease, epoch=lease.epoch + 1)
         for wrong in (*other, replace(lease, scope=BOB)):
             refused(store, StaleRun, fenced(add("j"), lease, wrong))
-        store.release(lease)
+        store.release_lease(lease)
         refused(store, StaleRun, fenced(add("j"), lease))
         assert ids(store.page(NOTES)) == ["i"]
 
     def test_a_fence_of_who_died_holds_until_it_is_taken_over(self, store: Store) -> None:
         """From then on it refuses."""
-        lease = present(store.lease(HANDBOOK, "one"))
+        lease = present(store.acquire_lease(HANDBOOK, "one"))
         self.kill_owner(store, "one")
         store.commit(fenced(add("i"), lease))
-        assert store.lease(HANDBOOK, "two") is not None
+        assert store.acquire_lease(HANDBOOK, "two") is not None
         refused(store, StaleRun, fenced(add("j"), lease))
 
 
@@ -516,16 +521,16 @@ class RetentionLaws(Laws):
         one = write(store, Replace(NOTES, 1, record("i", "new"))).number
         two = write(store, Retire(NOTES, "j", 1), time=NOW + SECOND).number
         assert store.sweep(now=NOW + SECOND - 1) == 0
-        assert info(store).floor == 0
+        assert info(store).history_start == 0
         assert store.sweep(now=NOW + SECOND) == 1
         assert [v.version for v in store.versions(NOTES, "i")] == [2]
         assert len(store.versions(NOTES, "j")) == 1
-        assert info(store).floor == one
+        assert info(store).history_start == one
         assert sorted(ids(store.page(NOTES, at=one))) == ["i", "j"]
         assert store.sweep(now=AGES) == 1
-        assert (info(store).floor, info(store).items) == (two, 1)
+        assert (info(store).history_start, info(store).items) == (two, 1)
         assert store.versions(NOTES, "j") == []
-        assert present(store.effects(two)).ended == []
+        assert present(store.effects(two)).ended_items == []
         assert store.sweep(now=AGES) == 0
 
     def test_a_set_that_is_not_told_keeps_everything(self, store: Store) -> None:
@@ -539,10 +544,10 @@ class RetentionLaws(Laws):
 
     def test_a_sweep_has_bounded_steps(self, store: Store) -> None:
         """It is called again for the rest."""
-        names = [f"{n}" for n in range(SWEPT_AT_ONCE + 5)]
+        names = [f"{n}" for n in range(MAX_SWEPT_VERSIONS + 5)]
         write(store, Define(NOTES, PURGE), *map(add, names))
         write(store, *(Retire(NOTES, name, 1) for name in names))
-        assert [store.sweep(now=NOW) for _ in range(3)] == [SWEPT_AT_ONCE, 5, 0]
+        assert [store.sweep(now=NOW) for _ in range(3)] == [MAX_SWEPT_VERSIONS, 5, 0]
 
     def test_what_is_purged_takes_its_links_along(self, store: Store) -> None:
         """What was derived from it stays; and search is told."""
@@ -554,9 +559,9 @@ class RetentionLaws(Laws):
         write(store, Retire(NOTES, "i", 1))
         store.sweep(now=NOW)
         row = only(store, "d").row
-        assert store.links([row]) == [(row, only(store, "j").row)]
-        assert store.derived([gone.row]) == []
-        assert store.stored([gone.row]) == []
+        assert store.source_links([row]) == [(row, only(store, "j").row)]
+        assert store.derived_links([gone.row]) == []
+        assert store.items_by_row([gone.row]) == []
         assert store.features_of(info(store).number, [gone.row]) == []
         follower.catch_up(store)
         assert follower.agrees_with(store)
@@ -581,7 +586,7 @@ class RetentionLaws(Laws):
         lease = leased(store)
         step = batch(Step(run, 0, "greet", begin=BEGIN), under=lease)
         number = store.commit(step).number
-        store.release(lease)
+        store.release_lease(lease)
         write(store, Retire(NOTES, "i", 1), Put(("a",), 2))
         write(store, add("late"), time=AGES)
         assert store.sweep(now=AGES) == 0
@@ -603,12 +608,12 @@ class RetentionLaws(Laws):
         assert prune(store, before=NOW, limit=limit) == 0
         write(store, add("late"), time=AGES)
         assert prune(store, before=NOW + SECOND, limit=limit) == 2
-        assert (store.floor(ADA), store.floor(BOB)) == ((one, 0), (0, 0))
+        assert (store.history_start(ADA), store.history_start(BOB)) == ((one, 0), (0, 0))
         seen = [store.node(ADA, ("a",), at=at, now=NOW) for at in (one, two, None)]
         assert [node and node.value for node in seen] == [2, 3, 3]
         assert store.node(ADA, ("b",), at=one - 1, now=NOW) is None
         assert prune(store, before=AGES, limit=limit) == 1
-        assert store.floor(ADA) == (two, 0)
+        assert store.history_start(ADA) == (two, 0)
 
     def test_what_is_under_way_keeps_its_past(self, store: Store) -> None:
         """A day of it, whatever is asked for."""
@@ -624,25 +629,28 @@ class RetentionLaws(Laws):
         write(store, Put(("a",), 1, NOW + SECOND), Put(("b",), 1, NOW + 2 * SECOND), Put(("c",), 1))
         write(store, Put(("c",), 1), scope=BOB)
         store.sweep(now=NOW + 2 * SECOND + SWEEP_AFTER_US)
-        assert (store.floor(ADA), store.floor(BOB)) == ((0, NOW + 2 * SECOND), (0, 0))
+        assert (store.history_start(ADA), store.history_start(BOB)) == (
+            (0, NOW + 2 * SECOND),
+            (0, 0),
+        )
 
     def test_times_of_commits_are_known(self, store: Store) -> None:
         """Of each, and of the last one before a number that is none."""
         one = write(store, add("i")).number
         two = write(store, add("j"), time=NOW + SECOND).number
         expected = [0, NOW, NOW + SECOND, NOW + SECOND]
-        assert [store.time_of(n) for n in (0, one, two, two + 9)] == expected
+        assert [store.time_of_commit(n) for n in (0, one, two, two + 9)] == expected
 
     # --- items that expire
 
     def test_what_expired_is_listed(self, store: Store) -> None:
         """Of any set, while it is live."""
         write(store, mortal("i"), mortal("j", NOW + 1), add("k"))
-        assert ids(store.expired(now=NOW)) == ["i"]
-        assert ids(store.expired(now=NOW + 1)) == ["i", "j"]
-        assert len(store.expired(now=NOW + 1, limit=1)) == 1
+        assert ids(store.expired_items(now=NOW)) == ["i"]
+        assert ids(store.expired_items(now=NOW + 1)) == ["i", "j"]
+        assert len(store.expired_items(now=NOW + 1, limit=1)) == 1
         write(store, Retire(NOTES, "i", 1))
-        assert ids(store.expired(now=NOW)) == []
+        assert ids(store.expired_items(now=NOW)) == []
 
     @pytest.mark.parametrize("count", [1, 20])
     def test_the_id_of_what_expired_is_free(self, store: Store, count: int) -> None:
@@ -653,7 +661,7 @@ class RetentionLaws(Laws):
         found = store.get(NOTES, names)
         assert [item and item.version for item in found] == [2] * count
         assert [item and item.record.expires for item in found] == [None] * count
-        assert [v.ended for v in store.versions(NOTES, "0")] == [number, None]
+        assert [v.end_commit for v in store.versions(NOTES, "0")] == [number, None]
         assert info(store).items == count
 
     def test_what_expired_takes_no_room(self, store: Store) -> None:

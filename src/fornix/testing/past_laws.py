@@ -37,7 +37,7 @@ from fornix.store import (
     StoredItem,
     Undo,
 )
-from fornix.store.checks import GONE, ROW_BITS
+from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.testing.batches import (
     ADA,
     DAY,
@@ -83,7 +83,7 @@ def done(store: Store, *, retired: Sequence[int], added: Sequence[int]) -> Compa
 
 
 class PastLaws(Laws):
-    """What `Past`, `Batch.after` and `Batch.floor` do, and what `Effects` say so that they can."""
+    """What `Past`, `Batch.after` and `Batch.history_start` do, and what `Effects` say for it."""
 
     # --- versions
 
@@ -107,11 +107,11 @@ class PastLaws(Laws):
         """They are versions all the same, and those that follow them are live."""
         one, two = version(store, "i"), version(store, "i", place=3, number=2)
         number = write(store, Past(NOTES, [one, two], [one.row])).number
-        assert [v.ended for v in store.versions(NOTES, "i")] == [number, None]
+        assert [v.end_commit for v in store.versions(NOTES, "i")] == [number, None]
         assert [item.version for item in store.page(NOTES, at=number)] == [2]
         found = present(store.effects(number))
-        assert [i.row for i in found.begun] == [one.row, two.row]
-        assert [i.row for i in found.ended] == [one.row]
+        assert [i.row for i in found.begun_items] == [one.row, two.row]
+        assert [i.row for i in found.ended_items] == [one.row]
 
     def test_a_follower_keeps_up_with_a_past(self, store: Store) -> None:
         """The change log tells of it, whatever places its versions have."""
@@ -148,8 +148,8 @@ class PastLaws(Laws):
         refused(store, DuplicateItem, Past(NOTES, [new, version(store, "i", place=1)]))
         for row in (ended, 1 << 50):
             refused(store, NotFound, Past(NOTES, [new], [row]))
-        refused(store, NotFound, Past(OTHERS, ended=[only(store, "i").row]))
-        refused(store, NotFound, Past(NOTES, [new], undone=[1 << 50]))
+        refused(store, NotFound, Past(OTHERS, ended_rows=[only(store, "i").row]))
+        refused(store, NotFound, Past(NOTES, [new], undone_compactions=[1 << 50]))
 
     # --- lineage
 
@@ -161,8 +161,8 @@ class PastLaws(Laws):
         links = [(new.row, i), (new.row, 77), (77, i), (j, i)]
         write(store, Past(NOTES, [new], links=links))
         write(store, Past(NOTES, links=[(j, i)]))
-        assert store.links([77, j, new.row]) == [(j, i), (new.row, i)]
-        assert store.derived([i]) == [(j, i), (new.row, i)]
+        assert store.source_links([77, j, new.row]) == [(j, i), (new.row, i)]
+        assert store.derived_links([i]) == [(j, i), (new.row, i)]
 
     def test_a_past_compaction_is_one(self, store: Store) -> None:
         """It is listed with what is kept of it, and can be undone; one that was undone cannot."""
@@ -171,8 +171,8 @@ class PastLaws(Laws):
         told = replace(done(store, retired=[i], added=[made.row]), erased=2)
         write(store, Past(NOTES, [made], [i], [(made.row, i)], [told]))
         assert store.compactions(NOTES) == [told]
-        number = write(store, Past(NOTES, undone=[told.id])).number
-        assert store.compaction(told.id) == replace(told, undone=number)
+        number = write(store, Past(NOTES, undone_compactions=[told.id])).number
+        assert store.compaction(told.id) == replace(told, undo_commit=number)
         again = replace(done(store, retired=[i], added=[made.row]), purged=True)
         write(store, Past(NOTES, compactions=[again]))
         assert store.compaction(again.id) == again
@@ -191,16 +191,16 @@ class PastLaws(Laws):
     def test_a_past_says_from_when_on_it_is_whole(self, store: Store) -> None:
         """A set by its commit, a tree by commit and time; neither goes back."""
         for floor in (7, 5):
-            write(store, Past(NOTES, floor=floor))
-            store.commit(batch(floor=(floor, NOW + floor)))
-        assert (info(store).floor, store.floor(ADA)) == (7, (7, NOW + 7))
+            write(store, Past(NOTES, history_start=floor))
+            store.commit(batch(history_start=(floor, NOW + floor)))
+        assert (info(store).history_start, store.history_start(ADA)) == (7, (7, NOW + 7))
 
     def test_a_batch_that_is_refused_moves_no_floor(self, store: Store) -> None:
         """Neither of a set nor of a tree."""
         write(store, add("i"), Put(("a",), 1))
-        past = Past(NOTES, floor=5, undone=[99])
-        refused(store, NotFound, batch(past, floor=(5, NOW)))
-        assert (info(store).floor, store.floor(ADA)) == (0, (0, 0))
+        past = Past(NOTES, history_start=5, undone_compactions=[99])
+        refused(store, NotFound, batch(past, history_start=(5, NOW)))
+        assert (info(store).history_start, store.history_start(ADA)) == (0, (0, 0))
 
     # --- directly after
 
@@ -219,10 +219,10 @@ class PastLaws(Laws):
         one = write(store, Put(("a",), 1), Put(("b",), 1)).number
         two = write(store, Put(("c",), 1), Put(("a",), 2)).number
         found, earlier = present(store.effects(two)), present(store.effects(one))
-        assert [path for path, _ in found.put] == [("a",), ("c",)]
-        assert [place >> ROW_BITS for place in found.places] == [one, two]
-        assert found.places[0] == earlier.places[0]
-        assert list(found.places) == sorted(found.places)
+        assert [path for path, _ in found.put_nodes] == [("a",), ("c",)]
+        assert [place >> ROW_BITS for place in found.positions] == [one, two]
+        assert found.positions[0] == earlier.positions[0]
+        assert list(found.positions) == sorted(found.positions)
 
     def test_effects_say_when_nodes_ended(self, store: Store) -> None:
         """By which commit they were replaced or removed, with an object or by themselves."""
@@ -232,7 +232,7 @@ class PastLaws(Laws):
         two = write(store, Put(("a",), 2)).number
         three = write(store, Delete(("o",))).number
         found = present(store.effects(one))
-        ends = dict(zip((path for path, _ in found.put), found.ends, strict=True))
+        ends = dict(zip((path for path, _ in found.put_nodes), found.end_commits, strict=True))
         assert ends == {("o",): three, ("o", "x"): three, ("a",): two, ("b",): None}
 
     def test_effects_name_compactions(self, store: Store) -> None:
@@ -243,14 +243,14 @@ class PastLaws(Laws):
         undo = write(store, Undo(NOTES, kept[0].id)).number
         found, other = present(store.effects(both.number)), present(store.effects(undo))
         assert [c.id for c in found.compactions] == sorted(c.id for c in kept)
-        assert (list(found.undone), list(other.compactions)) == ([], [])
-        assert list(other.undone) == [last(store).id]
+        assert (list(found.undone_compactions), list(other.compactions)) == ([], [])
+        assert list(other.undone_compactions) == [last(store).id]
 
     # --- what stands for nodes that are gone
 
     def test_what_stands_for_another_is_in_no_read(self, store: Store) -> None:
         """Of no time; a value that replaces it has its place."""
-        one = write(store, Put(("a",), 0, GONE), Put(("b",), 1)).number
+        one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1)).number
         for at in (None, one):
             assert [path for path, _ in tree(store, ADA, now=NOW, at=at)] == [("b",)]
             assert store.node(ADA, ("a",), at=at, now=NOW) is None
@@ -259,29 +259,33 @@ class PastLaws(Laws):
 
     def test_no_sweep_takes_what_stands_for_another(self, store: Store) -> None:
         """What has its place may come late; and no moment of the past is lost by it."""
-        write(store, Put(("a",), 0, GONE), Put(("b",), 1), Put(("c",), 1, NOW + SECOND))
+        write(
+            store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1), Put(("c",), 1, NOW + SECOND)
+        )
         assert store.sweep(now=LATE) == 1
-        assert store.floor(ADA) == (0, NOW + SECOND)
+        assert store.history_start(ADA) == (0, NOW + SECOND)
         write(store, Put(("a",), 1))
         assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["a", "b"]
 
     def test_pruning_what_stood_for_another_loses_nothing(self, store: Store) -> None:
         """It goes once it was replaced, and no moment of the past is lost by it."""
-        one = write(store, Put(("a",), 0, GONE)).number
+        one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY)).number
         two = write(store, Put(("a",), 1)).number
         store.commit(batch(add("i"), time=LATE))
         assert store.prune_history(before=LATE) == (1, None)
-        assert store.floor(ADA) == (0, 0)
+        assert store.history_start(ADA) == (0, 0)
         assert tree(store, ADA, now=NOW, at=one) == []
         assert [path for path, _ in tree(store, ADA, now=NOW, at=two)] == [("a",)]
 
     def test_what_stood_for_another_is_not_among_the_removed(self, store: Store) -> None:
         """It was not there."""
-        one = write(store, Put(("a",), 0, GONE)).number
+        one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY)).number
         two = write(store, Delete(("a",))).number
         found, other = present(store.effects(one)), present(store.effects(two))
-        assert [(path, node.expires) for path, node in found.put] == [(("a",), GONE)]
-        assert list(other.removed) == []
+        assert [(path, node.expires) for path, node in found.put_nodes] == [
+            (("a",), PLACEHOLDER_EXPIRY)
+        ]
+        assert list(other.removed_paths) == []
 
 
 def furnish(store: Store) -> None:
@@ -329,10 +333,12 @@ class PersistenceLaws(Laws):
         store.close()
         again = opened(path)
         assert again.compactions(NOTES) == [done]
-        assert [row for row, _ in again.derived([was.row])] == list(done.added)
+        assert [row for row, _ in again.derived_links([was.row])] == list(done.added)
         write(again, Undo(NOTES, done.id))
         found = only(again, "c")
-        assert replace(was, row=0, version=2, begun=0, ended=None) == replace(found, row=0, begun=0)
+        assert replace(was, row=0, version=2, begin_commit=0, end_commit=None) == replace(
+            found, row=0, begin_commit=0
+        )
         assert again.get(NOTES, ["sum"]) == [None]
 
     def test_an_op_is_known_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
@@ -368,10 +374,10 @@ class PersistenceLaws(Laws):
         self, store: Store, path: Path, opened: Opener
     ) -> None:
         """Their leases are taken over at once."""
-        before = present(store.lease(ADA, "one"))
+        before = present(store.acquire_lease(ADA, "one"))
         store.close()
         again = opened(path)
-        assert present(again.lease(ADA, "two")).epoch > before.epoch
+        assert present(again.acquire_lease(ADA, "two")).epoch > before.epoch
 
     def test_runs_go_on_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
         """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
@@ -382,15 +388,15 @@ class PersistenceLaws(Laws):
         step = Step(first, 0, "greet", sensory="1", outputs=["1"])
         work = batch(step, under=lease)
         commit = store.commit(work)
-        store.consumer("helper", "app", "mail")
-        store.advance("helper", "app", "mail", 3)
+        store.consumer_position("helper", "app", "mail")
+        store.advance_consumer("helper", "app", "mail", 3)
         before = [store.runs("app"), store.steps(first), store.outputs("helper", "app")]
         store.close()
         again = opened(path)
         after = [again.runs("app"), again.steps(first), again.outputs("helper", "app")]
         assert after == before
-        assert again.calls(first, 0) == [replace(call, begin=None)]
-        assert again.consumer("helper", "app", "mail") == 3
+        assert again.durable_calls(first, 0) == [replace(call, begin=None)]
+        assert again.consumer_position("helper", "app", "mail") == 3
         assert again.commit(work) == replace(commit, adopted=True)
         assert again.accept("helper", [asked("e")])[0].run == first
         third = again.accept("helper", [QueuedInput(ADA, "3", NOW)])[0]
@@ -400,13 +406,13 @@ class PersistenceLaws(Laws):
         refused(again, StaleRun, batch(Step(first, 1, "note"), under=lease))
         again.commit(batch(Step(first, 1, "note", done=True), under=heir))
         assert [found.sensory for found in again.steps(first)] == [None, None]
-        assert [run.id for run in again.queue("helper", ADA)] == [second, third.run]
+        assert [run.id for run in again.queued_runs("helper", ADA)] == [second, third.run]
 
     def test_no_id_of_a_run_is_used_twice(self, store: Store, path: Path, opened: Opener) -> None:
         """Not even that of the last one, when it was pruned."""
         run = accept(store)
         end(store, run)
-        store.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
+        store.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
         store.close()
         again = opened(path)
         assert accept(again) > run
@@ -424,15 +430,15 @@ class PersistenceLaws(Laws):
         refused(other, KeyBusy, Put(("a",), 2))
         other.commit(batch(StatusChange(ids[0], "waiting", "parked", '"why"')))
         refused(store, StaleRun, batch(Step(ids[0], 1, "note"), under=lease))
-        assert other.retry(ids[0], last=True, time=NOW) > ids[2]
+        assert other.retry_run(ids[0], last=True, time=NOW) > ids[2]
         assert store.accept("helper", [QueuedInput(ADA, "5", NOW)])[0].number == 4
-        store.release(lease)
+        store.release_lease(lease)
         present(other.accept("helper", [QueuedInput(ADA, "6", NOW)], owner="two")[0].lease)
-        assert store.lease(ADA, "one") is None
-        other.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
+        assert store.acquire_lease(ADA, "one") is None
+        other.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
         refused(store, NotFound, batch(StatusChange(ids[0], "waiting", "parked")))
         for each in (store, other):
-            assert [run.number for run in each.queue("helper", ADA)] == [1, 2, 3, 4, 5]
+            assert [run.number for run in each.queued_runs("helper", ADA)] == [1, 2, 3, 4, 5]
 
     def test_another_handle_sees_every_commit(
         self, store: Store, path: Path, opened: Opener
@@ -444,8 +450,8 @@ class PersistenceLaws(Laws):
         write(other, Put(("b",), 1), add("j"), Define(BOOK, Definition(capacity=1), replace=True))
         write(store, Put(("c",), 1), add("k", to=BOOK), add("l", to=BOOK))
         assert not differences(reads(store, now=NOW), reads(other, now=NOW))
-        assert other.lease(ADA, "one") is not None
-        assert store.lease(ADA, "two") is None
+        assert other.acquire_lease(ADA, "one") is not None
+        assert store.acquire_lease(ADA, "two") is None
 
 
 YEAR = 365 * DAY
@@ -504,7 +510,7 @@ class ClockStepLaws(Laws):
         }
         found = {time: store.commit_at(time) for time in moments}
         assert found == {time: ([0, *numbers])[place] for time, place in moments.items()}
-        assert store.time_of(numbers[3]) == NOW + YEAR + 1
+        assert store.time_of_commit(numbers[3]) == NOW + YEAR + 1
 
     def test_any_times_are_found_again(self, store: Store) -> None:
         """Of clocks that are stepped at random: the last commit that is not later than asked."""
@@ -512,7 +518,7 @@ class ClockStepLaws(Laws):
         for n in range(60):
             clock += rng.choice((0, 1, SECOND, 90 * SECOND, DAY, YEAR, -SECOND, -DAY, -YEAR))
             write(store, add(f"{n}"), time=clock)
-        times = [store.time_of(n + 1) for n in range(60)]
+        times = [store.time_of_commit(n + 1) for n in range(60)]
         for moment in sorted({t + by for t in times for by in (-1, 0, 1)}):
             last = max((n + 1 for n, time in enumerate(times) if time <= moment), default=0)
             assert store.commit_at(moment) == last
@@ -539,7 +545,7 @@ class ClockStepLaws(Laws):
         """However old pruning takes them for."""
         store.accept("helper", [event(n) for n in range(5)])
         discard_all(store)
-        store.prune("helper", "app", SHORT, now=NOW + YEAR)
+        store.prune_runs("helper", "app", SHORT, now=NOW + YEAR)
         again = store.accept("helper", [event(n) for n in (4, 3, 2, 1, 0)])
         assert [answer.repeated for answer in again] == [True, True, True, False, False]
 
@@ -550,7 +556,7 @@ class ClockStepLaws(Laws):
         for _ in range(4):
             store.accept("helper", [event(n) for n in range(3)])
         store.accept("helper", [QueuedInput(ADA, "1", NOW)])
-        store.prune("helper", "app", SHORT, now=NOW + YEAR)
+        store.prune_runs("helper", "app", SHORT, now=NOW + YEAR)
         again = store.accept("helper", [event(n) for n in (2, 1, 0)])
         assert [answer.repeated for answer in again] == [True, True, False]
 

@@ -253,8 +253,8 @@ def vectors_of(text: str) -> bytes:
 
 def embed_some(store: Store, *, limit: int) -> None:
     """Embed up to *limit* of what waits."""
-    waiting = store.pending(limit=limit)
-    store.embed([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])
+    waiting = store.pending_vectors(limit=limit)
+    store.store_vectors([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])
 
 
 def forget_some(
@@ -272,7 +272,7 @@ def forget_some(
         return None
     assert _told(found, {}) == _told(expected, runs), (erasure, found, expected)
     again = answer(store.erase, erasure)
-    if not erasure.rehearse:
+    if not erasure.dry_run:
         assert isinstance(again, Erased)
         assert replace(again, marks=found.marks) == found or found.commit is None, "it was done"
     if found.commit is None or expected.commit is None:
@@ -286,10 +286,10 @@ def _erasure(rng: Random, clock: int) -> Erasure:
     receipt = f"{rng.getrandbits(64):016x}"
     rehearse = rng.random() < 0.2
     if scope.key is not None and rng.random() < 0.5:
-        return Erasure(scope, clock, receipt, whole=True, rehearse=rehearse)
+        return Erasure(scope, clock, receipt, whole_key=True, dry_run=rehearse)
     names = ["notes", "no\0tes"]
     items = [(SetRef(scope, name), rng.sample(IDS, rng.choice((1, 2)))) for name in names]
-    return Erasure(scope, clock, receipt, items=items[: rng.choice((1, 2))], rehearse=rehearse)
+    return Erasure(scope, clock, receipt, items=items[: rng.choice((1, 2))], dry_run=rehearse)
 
 
 def _told(erased: Erased, runs: Mapping[int, int]) -> dict[str, Any]:
@@ -328,7 +328,7 @@ def said(found: object) -> object:
     if isinstance(found, FornixError):
         return type(found)
     if isinstance(found, Commit):
-        return found.time, found.adopted, wire.encode(found.result), list(found.marks)
+        return found.time, found.adopted, wire.encode(found.result), list(found.sets_to_compact)
     if isinstance(found, Accepted):
         return found.run is None, found.number, found.repeated, found.lease is None, found.first
     if isinstance(found, list):
@@ -368,8 +368,8 @@ class LaneGame:
         """Give back the lease of *scope*, if it is held."""
         for ours, theirs in reversed(self.leases):
             if theirs.scope == scope:
-                self.store.release(ours)
-                self.model.release(theirs)
+                self.store.release_lease(ours)
+                self.model.release_lease(theirs)
                 return
 
     def both(self, ask: Callable[[Store], T]) -> tuple[T, T] | None:
@@ -391,7 +391,10 @@ class LaneGame:
 
     def lease(self, scope: Scope, owner: str) -> tuple[Lease, Lease] | None:
         """Take a lease on both, where it is to be had."""
-        ours, theirs = self.store.lease(scope, owner), self.model.lease(scope, owner)
+        ours, theirs = (
+            self.store.acquire_lease(scope, owner),
+            self.model.acquire_lease(scope, owner),
+        )
         if ours is None or theirs is None:
             assert ours is theirs, (ours, theirs)
             return None
@@ -474,8 +477,8 @@ class LaneGame:
         if run is None:
             return
         last, ours = rng.random() < 0.5, self.runs.get(run.id, run.id)
-        found = answer(self.store.retry, ours, last=last, time=clock)
-        expected = answer(self.model.retry, run.id, last=last, time=clock)
+        found = answer(self.store.retry_run, ours, last=last, time=clock)
+        expected = answer(self.model.retry_run, run.id, last=last, time=clock)
         if isinstance(found, int) and isinstance(expected, int):
             assert self.runs.setdefault(expected, found) == found
         else:
@@ -490,7 +493,7 @@ class LaneGame:
             self.both(lambda store: store.drop_consumer(agent, space, name))
             return
         found, expected = (
-            each.outputs(agent, space, after=each.consumer(agent, space, name))
+            each.outputs(agent, space, after=each.consumer_position(agent, space, name))
             for each in (self.store, self.model)
         )
         assert [o.event for o in found] == [o.event for o in expected]
@@ -500,16 +503,16 @@ class LaneGame:
         count = rng.choice((1, 2, 5))
 
         def advance(store: Store) -> None:
-            floor = store.consumer(agent, space, "mail")
+            floor = store.consumer_position(agent, space, "mail")
             page = store.outputs(agent, space, after=floor, limit=count)
-            store.advance(agent, space, name, page[-1].position if page else 0)
+            store.advance_consumer(agent, space, name, page[-1].position if page else 0)
 
         self.both(advance)
 
     def _prune(self, rng: Random, clock: int, _owner: str) -> None:
         agent, space = rng.choice(AGENTS), rng.choice(SPACES)
         retain, limit = rng.choice(RETAINS), rng.choice((1, 5, 1000))
-        self.both(lambda store: store.prune(agent, space, retain, now=clock, limit=limit))
+        self.both(lambda store: store.prune_runs(agent, space, retain, now=clock, limit=limit))
 
 
 def _input(rng: Random, scope: Scope, clock: int) -> QueuedInput:

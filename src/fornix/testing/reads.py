@@ -58,13 +58,13 @@ def _run(
     calls = [
         (c.ordinal, c.position, c.name, c.digest, c.status, c.outcome, c.attempts)
         for ordinal in range(TASKS)
-        for c in store.calls(run.id, ordinal)
+        for c in store.durable_calls(run.id, ordinal)
     ]
     # fmt: off
     return (
         run.agent, run.scope, run.number, run.status, run.event, run.accepted, run.now,
         run.actions, run.ended, run.error, None if run.origin is None else places.get(run.origin),
-        store.run(run.id) == run, steps, calls, _outputs(store.outputs_of(run.id)),
+        store.run(run.id) == run, steps, calls, _outputs(store.run_outputs(run.id)),
     )
     # fmt: on
 
@@ -73,7 +73,7 @@ def _agent(store: Store, agent: str, space: str, places: Mapping[int, int]) -> t
     runs = store.runs(space, agent=agent, limit=FAR)
     scopes = sorted({run.scope for run in runs}, key=repr)
     queues = [
-        (scope, [places[run.id] for run in store.queue(agent, scope, limit=FAR)])
+        (scope, [places[run.id] for run in store.queued_runs(agent, scope, limit=FAR)])
         for scope in scopes
     ]
     listed = [
@@ -84,8 +84,8 @@ def _agent(store: Store, agent: str, space: str, places: Mapping[int, int]) -> t
         [places[run.id] for run in runs],
         queues,
         listed,
-        store.lanes(agent, space, past_parked=False),
-        store.lanes(agent, space, past_parked=True),
+        store.waiting_lanes(agent, space, past_parked=False),
+        store.waiting_lanes(agent, space, past_parked=True),
         _all_outputs(store, agent, space),
     )
 
@@ -161,7 +161,7 @@ class _CanonicalNames:
         self.numbers = commits(store)
         self.effects = [e for n in self.numbers if (e := store.effects(n)) is not None]
         self.commits = {n: i for i, n in enumerate([0, *self.numbers])}
-        ids = {(item.set, item.record.id) for e in self.effects for item in e.begun}
+        ids = {(item.set, item.record.id) for e in self.effects for item in e.begun_items}
         self.versions = {key: store.versions(*key) for key in sorted(ids, key=repr)}
         self.rows = {v.row: v for versions in self.versions.values() for v in versions}
         self.firsts: dict[int, int] = {}
@@ -174,23 +174,23 @@ class _CanonicalNames:
             item.set,
             item.version,
             self.firsts[item.first],
-            self.commits[item.begun],
-            None if item.ended is None else self.commits[item.ended],
+            self.commits[item.begin_commit],
+            None if item.end_commit is None else self.commits[item.end_commit],
             item.created,
             item.updated,
-            item.accessed if item.ended is None else None,
+            item.accessed if item.end_commit is None else None,
             item.record,
         )
 
     def row(self, row: int) -> tuple[object, ...]:
         version = self.rows[row]
-        return (version.set, version.record.id, version.version, self.commits[version.begun])
+        return (version.set, version.record.id, version.version, self.commits[version.begin_commit])
 
     def feature(self, feature: Feature) -> tuple[object, ...]:
-        ended = None if feature.ended is None else self.commits[feature.ended]
-        begun = self.commits[feature.begun]
+        ended = None if feature.end_commit is None else self.commits[feature.end_commit]
+        begun = self.commits[feature.begin_commit]
         first = self.firsts[feature.first]
-        told = feature._replace(row=0, first=first, begun=begun, ended=ended)
+        told = feature._replace(row=0, first=first, begin_commit=begun, end_commit=ended)
         return (self.row(feature.row), told)
 
     def compaction(self, done: Compaction) -> tuple[object, ...]:
@@ -202,7 +202,7 @@ class _CanonicalNames:
             [self.row(row) for row in done.retired if row in self.rows],
             [self.row(row) for row in done.added if row in self.rows],
             done.erased,
-            None if done.undone is None else self.commits[done.undone],
+            None if done.undo_commit is None else self.commits[done.undo_commit],
             done.purged,
         )
 
@@ -214,10 +214,12 @@ class _CanonicalNames:
             effects.scope,
             effects.commit.time,
             wire.encode(effects.commit.result),
-            sorted((path, shown(node)) for path, node in effects.put),
-            sorted(effects.removed),
-            [self.item(replace(item, accessed=None)) for item in effects.begun],
-            sorted((self.item(replace(item, accessed=None)) for item in effects.ended), key=repr),
+            sorted((path, shown(node)) for path, node in effects.put_nodes),
+            sorted(effects.removed_paths),
+            [self.item(replace(item, accessed=None)) for item in effects.begun_items],
+            sorted(
+                (self.item(replace(item, accessed=None)) for item in effects.ended_items), key=repr
+            ),
         )
 
 
@@ -238,14 +240,14 @@ def reads(
     wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
     told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
     told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
-    told["clock"] = [store.time_of(n) for n in names.numbers] + [store.time_of(0)]
-    told["expired"] = sorted((names.item(i) for i in store.expired(now=now)), key=repr)
+    told["clock"] = [store.time_of_commit(n) for n in names.numbers] + [store.time_of_commit(0)]
+    told["expired"] = sorted((names.item(i) for i in store.expired_items(now=now)), key=repr)
     told["spaces"] = store.spaces()
     for space in told["spaces"]:
         told[f"keys of {space}"] = store.keys(space)
     there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
     for scope in sorted({s for s in there if s.space != NO_SPACE} | set(scopes), key=repr):
-        commit, time = store.floor(scope)
+        commit, time = store.history_start(scope)
         told[f"floor of {scope}"] = names.commits.get(commit), time
         told[f"head of {scope}"] = names.commits[store.head(scope)]
         told[f"tree of {scope}"] = tree(store, scope, now=now)
@@ -257,12 +259,12 @@ def reads(
                 info.items,
                 info.bytes,
                 info.tokens,
-                info.expiring,
-                info.timed,
-                names.commits.get(info.floor),
+                info.next_expiry,
+                info.has_validity,
+                names.commits.get(info.history_start),
                 store.set_info(info.ref) == info,
-                store.glance([info.ref]) == (store.seq(), [info]),
-                info in store.glance(scope)[1],
+                store.seq_and_sets([info.ref]) == (store.seq(), [info]),
+                info in store.seq_and_sets(scope)[1],
             )
             for i in [None, *wanted]:
                 told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
@@ -273,12 +275,14 @@ def reads(
     for key, versions in names.versions.items():
         told[f"versions of {key}"] = [names.item(version) for version in versions]
         told[f"get {key}"] = [item and names.item(item) for item in store.get(key[0], [key[1]])]
-    told["links"] = names.pairs(store.links(sorted(names.rows)))
-    told["derived"] = sorted(names.pairs(store.derived(sorted(names.rows))), key=repr)
-    told["stored"] = [names.item(i) for i in store.stored(sorted(names.rows))]
-    told["pending"] = [(names.row(p.row), p.text, p.metadata) for p in store.pending(limit=FAR)]
+    told["links"] = names.pairs(store.source_links(sorted(names.rows)))
+    told["derived"] = sorted(names.pairs(store.derived_links(sorted(names.rows))), key=repr)
+    told["stored"] = [names.item(i) for i in store.items_by_row(sorted(names.rows))]
+    told["pending"] = [
+        (names.row(p.row), p.text, p.metadata) for p in store.pending_vectors(limit=FAR)
+    ]
     numbers = [info.number for scope in there for info in store.set_infos(scope)]
-    told["unstaged"] = [names.row(p.row) for p in store.unstaged(numbers, limit=FAR)]
+    told["unstaged"] = [names.row(p.row) for p in store.versions_to_stage(numbers, limit=FAR)]
     stats = store.stats()
     told["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
     told["oldest pending"] = stats.oldest_pending
@@ -307,7 +311,10 @@ def _out_of_time(
     at = None if i is None else names.numbers[i - 1]
     moments = (None, now, now - 1_000_000)
     return [
-        [names.row(row) for row in store.out_of_time(number, now=now, valid_at=valid_at, at=at)]
+        [
+            names.row(row)
+            for row in store.expired_or_invalid_rows(number, now=now, valid_at=valid_at, at=at)
+        ]
         for valid_at in moments
     ]
 
@@ -354,7 +361,7 @@ class Follower:
                 home = self.live.setdefault(line.set_number, {})
                 home.pop(line.row, None)
                 for feature in store.features_of(line.set_number, [line.row]):
-                    if feature.ended is None:
+                    if feature.end_commit is None:
                         home[line.row] = feature
                 self.seq = line.seq
             if not lines:

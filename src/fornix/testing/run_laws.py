@@ -72,7 +72,7 @@ def accept(store: Store, scope: Scope = ADA, *, agent: str = "helper", time: int
 
 def leased(store: Store, scope: Scope = ADA, owner: str = "one") -> Lease:
     """Return the lease of a scope, which is free."""
-    return present(store.lease(scope, owner))
+    return present(store.acquire_lease(scope, owner))
 
 
 def turn(store: Store, run: int, status: RunStatus, error: str | None = None) -> None:
@@ -105,7 +105,11 @@ class LaneLaws(Laws):
         run = present(answer[0].run)
         assert answer == [Accepted(run, 0, repeated=False, lease=None, first=True)]
         assert store.run(run) == Run(run, "helper", ADA, 0, "waiting", '"hello"', NOW)
-        assert (store.steps(run), store.calls(run, 0), store.outputs_of(run)) == ([], [], [])
+        assert (store.steps(run), store.durable_calls(run, 0), store.run_outputs(run)) == (
+            [],
+            [],
+            [],
+        )
         assert store.run(run + 1) is None
 
     def test_inputs_are_numbered_by_agent_and_key(self, store: Store) -> None:
@@ -126,7 +130,7 @@ class LaneLaws(Laws):
         assert [a.first for a in store.accept("other", [QueuedInput(ADA, "2", NOW)])] == [True]
         turn(store, one, "parked")
         assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "3", NOW)])] == [False]
-        for run in store.queue("helper", ADA):
+        for run in store.queued_runs("helper", ADA):
             turn(store, run.id, "discarded")
         assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "4", NOW)] * 2)] == [
             True,
@@ -200,9 +204,9 @@ class LaneLaws(Laws):
         found = [answer.lease for answer in store.accept("helper", inputs, owner="one")]
         expected = [(ADA, "one"), None, (ADA, "one"), (CY, "one")]
         assert [lease and (lease.scope, lease.owner) for lease in found] == expected
-        assert found[0] == found[2] == store.lease(ADA, "one")
-        assert store.lease(ADA, "two") is None
-        assert store.lease(BOB, "two") == theirs
+        assert found[0] == found[2] == store.acquire_lease(ADA, "one")
+        assert store.acquire_lease(ADA, "two") is None
+        assert store.acquire_lease(BOB, "two") == theirs
         answer = store.accept("helper", [QueuedInput(ADA, "1", NOW)], owner="one")
         assert answer[0].lease == found[0]
 
@@ -221,7 +225,7 @@ class LaneLaws(Laws):
         """Once it is parked or has ended, there is nothing to run."""
         run = present(store.accept("helper", [asked("e")])[0].run)
         lease = present(store.accept("helper", [asked("e")], owner="one")[0].lease)
-        store.release(lease)
+        store.release_lease(lease)
         for status in ("parked", "discarded"):
             turn(store, run, status)
             assert store.accept("helper", [asked("e")], owner="one")[0].lease is None
@@ -236,10 +240,10 @@ class LaneLaws(Laws):
         accept(store, agent="other")
         turn(store, two, "parked", '"why"')
         end(store, one)
-        assert [run.id for run in store.queue("helper", ADA)] == [two, three]
-        assert [run.id for run in store.queue("helper", ADA, limit=1)] == [two]
-        assert store.queue("helper", ADA)[0] == there(store, two)
-        assert store.queue("nobody", ADA) == store.queue("helper", CY) == []
+        assert [run.id for run in store.queued_runs("helper", ADA)] == [two, three]
+        assert [run.id for run in store.queued_runs("helper", ADA, limit=1)] == [two]
+        assert store.queued_runs("helper", ADA)[0] == there(store, two)
+        assert store.queued_runs("nobody", ADA) == store.queued_runs("helper", CY) == []
 
     def test_lanes_where_something_waits(self, store: Store) -> None:
         """By the id of the run that is next; one behind a parked run only if asked for."""
@@ -247,19 +251,19 @@ class LaneLaws(Laws):
         accept(store)
         accept(store, CY, agent="other")
         accept(store, Scope("other app", "ada"))
-        assert store.lanes("helper", "app", past_parked=False) == [ADA, BOB]
-        assert store.lanes("helper", "app", past_parked=False, limit=1) == [ADA]
+        assert store.waiting_lanes("helper", "app", past_parked=False) == [ADA, BOB]
+        assert store.waiting_lanes("helper", "app", past_parked=False, limit=1) == [ADA]
         turn(store, ada, "parked")
         turn(store, bob, "parked")
-        assert store.lanes("helper", "app", past_parked=False) == []
-        assert store.lanes("helper", "app", past_parked=True) == [ADA]
+        assert store.waiting_lanes("helper", "app", past_parked=False) == []
+        assert store.waiting_lanes("helper", "app", past_parked=True) == [ADA]
         accept(store, BOB)
-        assert store.lanes("helper", "app", past_parked=True) == [ADA, BOB]
+        assert store.waiting_lanes("helper", "app", past_parked=True) == [ADA, BOB]
         turn(store, ada, "discarded")
-        assert store.lanes("helper", "app", past_parked=False) == [ADA]
+        assert store.waiting_lanes("helper", "app", past_parked=False) == [ADA]
         turn(store, bob, "waiting")
-        assert store.lanes("helper", "app", past_parked=True) == [BOB, ADA]
-        assert store.lanes("nobody", "app", past_parked=True) == []
+        assert store.waiting_lanes("helper", "app", past_parked=True) == [BOB, ADA]
+        assert store.waiting_lanes("nobody", "app", past_parked=True) == []
 
     def test_runs_are_listed_latest_first(self, store: Store) -> None:
         """By agent, key and status; pages go on below an id."""
@@ -289,7 +293,7 @@ class LaneLaws(Laws):
         turn(store, ids[1], "discarded")
         end(store, ids[2])
         turn(store, ids[3], "parked")
-        store.retry(ids[3], last=True, time=NOW)
+        store.retry_run(ids[3], last=True, time=NOW)
         found = store.stats()
         assert (found.runs_waiting, found.runs_parked, found.runs_ended) == (3, 1, 3)
 
@@ -302,23 +306,23 @@ class LaneLaws(Laws):
         store.commit(batch(Step(run, 0, "greet", sensory="1", begin=BEGIN), under=lease))
         turn(store, run, "parked", '"why"')
         parked = there(store, run)
-        assert store.retry(run, last=False, time=NOW + SECOND) == run
+        assert store.retry_run(run, last=False, time=NOW + SECOND) == run
         assert there(store, run) == replace(parked, status="waiting")
         assert there(store, run).error == '"why"'
         assert [step.sensory for step in store.steps(run)] == ["1"]
-        assert [found.id for found in store.queue("helper", ADA)] == [run, later]
+        assert [found.id for found in store.queued_runs("helper", ADA)] == [run, later]
 
     def test_a_parked_run_is_taken_over_by_a_later_one(self, store: Store) -> None:
         """Which has its input, at the end of the lane; the parked one has ended."""
         run, later = accept(store), accept(store)
         turn(store, run, "parked", '"why"')
-        heir = store.retry(run, last=True, time=NOW + SECOND)
+        heir = store.retry_run(run, last=True, time=NOW + SECOND)
         assert heir > later
         found = there(store, heir)
         assert found == Run(heir, "helper", ADA, 2, "waiting", '"hello"', NOW + SECOND, origin=run)
         before = there(store, run)
         assert (before.status, before.ended, before.error) == ("retried", NOW + SECOND, '"why"')
-        assert [each.id for each in store.queue("helper", ADA)] == [later, heir]
+        assert [each.id for each in store.queued_runs("helper", ADA)] == [later, heir]
         assert store.accept("helper", [QueuedInput(ADA, "1", NOW)])[0].number == 3
 
     def test_only_what_is_parked_is_retried(self, store: Store) -> None:
@@ -326,17 +330,17 @@ class LaneLaws(Laws):
         run = accept(store)
         for last in (True, False):
             with pytest.raises(StaleRun) as caught:
-                store.retry(run, last=last, time=NOW)
+                store.retry_run(run, last=last, time=NOW)
             assert (caught.value.expected, caught.value.found) == ("parked", "waiting")
             with pytest.raises(NotFound):
-                store.retry(run + 1, last=last, time=NOW)
+                store.retry_run(run + 1, last=last, time=NOW)
         turn(store, run, "discarded")
         number = store.commit_at(NOW)
         with pytest.raises(StaleRun):
-            store.retry(run, last=True, time=NOW)
+            store.retry_run(run, last=True, time=NOW)
         other = accept(store)
         turn(store, other, "parked")
-        store.retry(other, last=True, time=NOW)
+        store.retry_run(other, last=True, time=NOW)
         assert store.commit_at(NOW) == number + 1
         assert len(store.runs("app")) == 3
 
@@ -357,7 +361,7 @@ class LaneLaws(Laws):
         assert all((one.run or 0) < (two.run or 0) for one, two in pairwise(answers))
         assert [answer.first for answer in answers] == [True] + [False] * 71
         assert len({answer.lease for answer in answers if answer.lease is not None}) == 1
-        assert [run.number for run in store.queue("helper", ADA)] == list(range(72))
+        assert [run.number for run in store.queued_runs("helper", ADA)] == list(range(72))
 
     def test_of_one_event_id_exactly_one_run_is_made(self, store: Store) -> None:
         """All others are told which."""
@@ -380,7 +384,7 @@ class LaneLaws(Laws):
                     [batch(step, under=lease), batch(last, under=lease, release=True)]
                 ):
                     committed(done)
-            return len(store.queue("helper", scope))
+            return len(store.queued_runs("helper", scope))
 
         assert at_once(8, play) == [0] * 8
         outputs = store.outputs("helper", "app", limit=1_000)
@@ -430,7 +434,7 @@ class ProgressLaws(Laws):
             StepDone(run, 0, "greet", commit.number, "[1]", '"felt"', '"seen"', None)
         ]
         effects = present(store.effects(commit.number))
-        assert list(effects.put) == [(("a",), Node(is_object=False, value=1))]
+        assert list(effects.put_nodes) == [(("a",), Node(is_object=False, value=1))]
         assert (commit.adopted, store.head(ADA)) == (False, commit.number)
 
     def test_steps_are_read_by_ordinal(self, store: Store) -> None:
@@ -457,9 +461,9 @@ class ProgressLaws(Laws):
         )
         assert answer == replace(first, adopted=True)
         assert not differences(before, reads(store, now=NOW))
-        assert [output.event for output in store.outputs_of(run)] == ["1"]
+        assert [output.event for output in store.run_outputs(run)] == ["1"]
         assert (there(store, run).status, there(store, run).now) == ("waiting", NOW)
-        assert store.lease(ADA, "two") is None
+        assert store.acquire_lease(ADA, "two") is None
 
     def test_a_step_is_adopted_before_anything_is_checked(self, store: Store) -> None:
         """Its lease may be another's by now, its run ended, its base old."""
@@ -478,7 +482,7 @@ class ProgressLaws(Laws):
             batch(Step(run, 1, "note", outputs=["1", "2"]), under=lease, time=NOW + SECOND)
         )
         store.commit(batch(Step(run, 2, "note", outputs=["3"]), under=lease))
-        found = store.outputs_of(run)
+        found = store.run_outputs(run)
         expected = [("1", run, 0, 1, "ada"), ("2", run, 0, 1, "ada"), ("3", run, 0, 2, "ada")]
         assert [(o.event, o.run, o.number, o.ordinal, o.key) for o in found] == expected
         assert [o.time for o in found] == [commit.time] * 3
@@ -514,7 +518,7 @@ class ProgressLaws(Laws):
         run, lease = accept(store), leased(store)
         for progress in (Step(run, 0, "greet"), call(run)):
             refused(store, InvalidInput, batch(progress, under=lease))
-        assert (store.steps(run), store.calls(run, 1)) == ([], [])
+        assert (store.steps(run), store.durable_calls(run, 1)) == ([], [])
 
     def test_the_last_step_ends_the_run(self, store: Store) -> None:
         """In its own commit: done, at its time, without error or sensory memory."""
@@ -528,7 +532,7 @@ class ProgressLaws(Laws):
         assert (found.status, found.ended, found.error) == ("done", commit.time, None)
         assert [step.sensory for step in store.steps(run)] == [None, None]
         assert [step.read_set for step in store.steps(run)] == ['"seen"', None]
-        assert store.queue("helper", ADA) == []
+        assert store.queued_runs("helper", ADA) == []
 
     def test_an_only_step_leaves_no_sensory_memory(self, store: Store) -> None:
         """It begins the run and ends it."""
@@ -552,9 +556,9 @@ class ProgressLaws(Laws):
         run, lease = begun(store)
         for each in (call(run, 1, "1"), call(run, 0, "0"), call(run, 0, "other", ordinal=2)):
             store.commit(batch(each, under=lease))
-        assert store.calls(run, 1) == [call(run, 0, "0"), call(run, 1, "1")]
-        assert store.calls(run, 2) == [call(run, 0, "other", ordinal=2)]
-        assert store.calls(run, 0) == store.calls(run + 1, 1) == []
+        assert store.durable_calls(run, 1) == [call(run, 0, "0"), call(run, 1, "1")]
+        assert store.durable_calls(run, 2) == [call(run, 0, "other", ordinal=2)]
+        assert store.durable_calls(run, 0) == store.durable_calls(run + 1, 1) == []
 
     def test_a_pending_call_is_replaced(self, store: Store) -> None:
         """By another attempt, or by what it returned or raised."""
@@ -566,17 +570,17 @@ class ProgressLaws(Laws):
         )
         for each in ways:
             assert not store.commit(batch(each, under=lease)).adopted
-            assert store.calls(run, 1) == [each]
+            assert store.durable_calls(run, 1) == [each]
 
     def test_a_complete_call_stands(self, store: Store) -> None:
         """A second one adopts it, before anything is checked, and changes nothing."""
         run, lease = begun(store)
         first = store.commit(batch(call(run, 0, "1"), under=lease))
-        store.release(lease)
+        store.release_lease(lease)
         for other in (call(run, 0, "2"), call(run)):
             work = batch(other, PUT, under=lease, base=7)
             assert store.commit(work) == replace(first, adopted=True)
-        assert store.calls(run, 1) == [call(run, 0, "1")]
+        assert store.durable_calls(run, 1) == [call(run, 0, "1")]
 
     def test_calls_are_truncated_from_a_position_on(self, store: Store) -> None:
         """What stood there and past it in the task is forgotten; the rest stays."""
@@ -586,15 +590,15 @@ class ProgressLaws(Laws):
         store.commit(batch(call(run, 0, "old", ordinal=2), under=lease))
         new = replace(call(run, 1), name="other")
         store.commit(batch(replace(new, truncate=True), under=lease))
-        assert store.calls(run, 1) == [call(run, 0, "old"), new]
-        assert store.calls(run, 2) == [call(run, 0, "old", ordinal=2)]
+        assert store.durable_calls(run, 1) == [call(run, 0, "old"), new]
+        assert store.durable_calls(run, 2) == [call(run, 0, "old", ordinal=2)]
 
     def test_calls_stay_when_their_run_ended(self, store: Store) -> None:
         """Until it is pruned."""
         run, lease = begun(store)
         store.commit(batch(call(run, 0, "1"), under=lease))
         store.commit(batch(Step(run, 1, "note", done=True), under=lease))
-        assert store.calls(run, 1) == [call(run, 0, "1")]
+        assert store.durable_calls(run, 1) == [call(run, 0, "1")]
 
     # --- turns
 
@@ -639,7 +643,7 @@ class ProgressLaws(Laws):
             assert (found.status, found.ended) == (status, NOW + SECOND)
             assert (found.error is None) == (status == "done" or not parked)
             assert [step.sensory for step in store.steps(run)] == [None]
-            store.release(lease)
+            store.release_lease(lease)
 
     def test_what_ended_stays_so(self, store: Store) -> None:
         """No turn brings it back."""
@@ -657,7 +661,7 @@ class ProgressLaws(Laws):
         for progress in (Step(run, 1, "note"), call(run)):
             error = refused(store, StaleRun, batch(progress, PUT, under=lease, base=0))
             assert (error.expected, error.found) == ("waiting", status)
-        assert (len(store.steps(run)), store.calls(run, 1)) == (1, [])
+        assert (len(store.steps(run)), store.durable_calls(run, 1)) == (1, [])
 
     # --- guards
 
@@ -702,8 +706,8 @@ class ProgressLaws(Laws):
             refused(store, Conflict, bad)
             assert not differences(before, reads(store, now=NOW))
             assert there(store, run) == accepted
-            assert (store.steps(run), store.outputs_of(run)) == ([], [])
-        assert store.lease(ADA, "one") == lease
+            assert (store.steps(run), store.run_outputs(run)) == ([], [])
+        assert store.acquire_lease(ADA, "one") == lease
         assert not store.commit(good).adopted
         assert [output.event for output in store.outputs("helper", "app")] == ["1"]
 
@@ -735,7 +739,7 @@ class ProgressLaws(Laws):
         write(store, add("i"))
         write(store, PUT, scope=BOB)
         assert store.commit(batch(PUT, base=0, under=lease)).number == store.head(ADA)
-        store.release(lease)
+        store.release_lease(lease)
         write(store, Put(("a",), 2))
 
     def test_the_dead_hinder_nobody(self, store: Store) -> None:

@@ -9,16 +9,16 @@ import pytest
 from fornix.errors import EmbedderConflict, SetMoved
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Compact,
     Define,
     Definition,
     Feature,
     ItemRecord,
-    KnownBefore,
     Put,
     Replace,
     Retire,
-    Screened,
+    SearchCache,
     SetRef,
     Store,
 )
@@ -70,7 +70,7 @@ class FinderLaws(Laws):
             assert getattr(found, name) == getattr(WHOLE, name), name
         item = only(store)
         expected = (item.row, item.row, number, None)
-        assert (found.row, found.first, found.begun, found.ended) == expected
+        assert (found.row, found.first, found.begin_commit, found.end_commit) == expected
 
     def test_a_feature_has_the_time_of_its_item(self, store: Store) -> None:
         """The commit's where none was given."""
@@ -99,7 +99,7 @@ class FinderLaws(Laws):
         second = write(store, Replace(NOTES, 1, record("i", "new")), Retire(NOTES, "j", 1)).number
         third = write(store, add("k")).number
         found = [
-            sorted((f.id, f.ended) for f in features(store, at=n))
+            sorted((f.id, f.end_commit) for f in features(store, at=n))
             for n in (0, first, second, third)
         ]
         expected = [[], [("i", second), ("j", second)], [("i", None)], [("i", None), ("k", None)]]
@@ -125,22 +125,22 @@ class FinderLaws(Laws):
         assert [f for f in found if f not in {"49", "new"}] == [f"{i}" for i in range(49)]
 
     def test_a_view_says_what_its_parts_say(self, store: Store) -> None:
-        """Whatever it brings along is what `glance`, `changes`, `features` and notes say."""
+        """Whatever it brings along is what `seq_and_sets`, `changes`, `features` and notes say."""
         write(store, add("first"), add("j", to=OTHER))
         store.put_note("about", "it", expected=None)
         seq = 0
         for i in range(4):
             for sets in ([NOTES, OTHER], [OTHER], ADA):
-                known = KnownBefore(seq, {info(store).number} if i else (), ["about", "none"])
+                known = SearchCache(seq, {info(store).number} if i else (), ["about", "none"])
                 view = store.search_view(sets, known)
-                assert (view.seq, view.sets) == store.glance(sets)
+                assert (view.seq, view.sets) == store.seq_and_sets(sets)
                 assert view.changes is None or (view.since, view.changes) == (
                     seq,
                     store.changes(seq),
                 )
                 for number, brought in view.features.items():
                     assert brought == list(store.features(number))
-                for each, feature in view.changed.items():
+                for each, feature in view.changed_features.items():
                     number = next(n.number for n in view.sets if feature in features(store, n.ref))
                     assert [feature] == store.features_of(number, [each])
                 assert all(store.note(name) == text for name, text in view.notes.items())
@@ -153,8 +153,12 @@ class FinderLaws(Laws):
         for i in range(3):
             for refs in ([NOTES, OTHER], [OTHER], []):
                 known = [known for ref in refs if (known := store.set_info(ref)) is not None]
-                assert store.glance(refs) == (store.seq(), known) == store.glance(refs)
-            assert store.glance(ADA) == (store.seq(), store.set_infos(ADA)) == store.glance(ADA)
+                assert store.seq_and_sets(refs) == (store.seq(), known) == store.seq_and_sets(refs)
+            assert (
+                store.seq_and_sets(ADA)
+                == (store.seq(), store.set_infos(ADA))
+                == store.seq_and_sets(ADA)
+            )
             write(store, add(f"{i}"), *([add(f"j{i}", to=OTHER)] if i else []))
             write(store, *([Retire(OTHER, f"j{i}", 1)] if i else []))
 
@@ -164,7 +168,7 @@ class FinderLaws(Laws):
         old = row(store, "i")
         number = write(store, Replace(NOTES, 1, record("i", "new"))).number
         rows = [old, row(store, "i"), row(store, "j", OTHER), 123_456]
-        found = {f.row: f.ended for f in store.features_of(info(store).number, rows)}
+        found = {f.row: f.end_commit for f in store.features_of(info(store).number, rows)}
         assert found == {old: number, row(store, "i"): None}
         assert store.features_of(info(store).number, []) == []
 
@@ -173,10 +177,10 @@ class FinderLaws(Laws):
         write(store, add("i"), add("j", to=OTHER))
         rows = [row(store, "j", OTHER), row(store, "i")]
         write(store, Retire(NOTES, "i", 1))
-        found = store.stored([*rows, 123_456])
+        found = store.items_by_row([*rows, 123_456])
         assert [(item.row, item.set) for item in found] == [(rows[0], OTHER), (rows[1], NOTES)]
-        assert store.stored(rows[::-1]) == found[::-1]
-        assert store.stored([]) == []
+        assert store.items_by_row(rows[::-1]) == found[::-1]
+        assert store.items_by_row([]) == []
 
     # --- the change log
 
@@ -224,7 +228,7 @@ class FinderLaws(Laws):
         )
         follower.catch_up(store, limit=2)
         assert follower.agrees_with(store)
-        store.embed([(p.set_number, p.row, b"\1") for p in store.pending(limit=9)])
+        store.store_vectors([(p.set_number, p.row, b"\1") for p in store.pending_vectors(limit=9)])
         write(store, Retire(OTHER, "k", 1), Retire(NOTES, "w", 1))
         follower.catch_up(store)
         assert follower.agrees_with(store)
@@ -238,7 +242,7 @@ class FinderLaws(Laws):
     def test_what_has_no_vectors_waits(self, store: Store) -> None:
         """Empty vectors are an answer: such an item never waits."""
         write(store, Add(NOTES, waiting("i", "a text")), add("k"), Add(NOTES, WHOLE_J))
-        found = store.pending(limit=10)
+        found = store.pending_vectors(limit=10)
         assert [(p.set_number, p.row, p.text) for p in found] == [
             (info(store).number, row(store, "i"), "a text")
         ]
@@ -247,16 +251,16 @@ class FinderLaws(Laws):
         """Then versions that ended, which searches of the past want too."""
         write(store, Add(NOTES, waiting("i", "old")), Add(NOTES, waiting("j")), time=NOW)
         write(store, Replace(NOTES, 1, waiting("i", "new")), Add(OTHER, waiting("k")))
-        found = [p.text for p in store.pending(limit=10)]
+        found = [p.text for p in store.pending_vectors(limit=10)]
         assert found == ["text of j", "new", "text of k", "old"]
-        assert [p.text for p in store.pending(limit=2)] == found[:2]
+        assert [p.text for p in store.pending_vectors(limit=2)] == found[:2]
 
     def test_pending_of_sets(self, store: Store) -> None:
         """Those asked for alone; of no sets nothing."""
         write(store, Add(NOTES, waiting("i")), Add(OTHER, waiting("j")))
         numbers = [info(store).number, info(store, OTHER).number]
         texts = [
-            [p.text for p in store.pending(limit=9, set_numbers=chosen)]
+            [p.text for p in store.pending_vectors(limit=9, set_numbers=chosen)]
             for chosen in ([numbers[1]], numbers, [])
         ]
         assert texts == [["text of j"], ["text of i", "text of j"], []]
@@ -266,9 +270,9 @@ class FinderLaws(Laws):
         write(store, Add(NOTES, waiting("i")))
         seq = store.seq()
         place = (info(store).number, row(store, "i"))
-        store.embed([(*place, b"\0\xff")])
+        store.store_vectors([(*place, b"\0\xff")])
         assert features(store)[0].vectors == b"\0\xff"
-        assert store.pending(limit=9) == []
+        assert store.pending_vectors(limit=9) == []
         lines = present(store.changes(seq))
         assert [(c.set_number, c.row, c.kind) for c in lines] == [(*place, "embedded")]
 
@@ -276,7 +280,7 @@ class FinderLaws(Laws):
         """No number moves, the item does not change."""
         number = write(store, Put(("a",), 1), Add(NOTES, waiting("i"))).number
         before = only(store)
-        store.embed([(info(store).number, before.row, b"\1")])
+        store.store_vectors([(info(store).number, before.row, b"\1")])
         assert only(store) == before
         assert store.head(ADA) == store.commit_at(FAR) == number
 
@@ -284,9 +288,9 @@ class FinderLaws(Laws):
         """What is there stays, given early or late; an embedder that comes second is ignored."""
         write(store, Add(NOTES, waiting("i")), Add(NOTES, replace(WHOLE_J, time=NOW)), add("k"))
         number = info(store).number
-        store.embed([(number, row(store, "i"), b"")])
+        store.store_vectors([(number, row(store, "i"), b"")])
         seq = store.seq()
-        store.embed([(number, row(store, item_id), b"late") for item_id in "ijk"])
+        store.store_vectors([(number, row(store, item_id), b"late") for item_id in "ijk"])
         assert [f.vectors for f in features(store)] == [b"", WHOLE_J.vectors, b""]
         assert store.seq() == seq
 
@@ -294,7 +298,7 @@ class FinderLaws(Laws):
         """The first stands."""
         write(store, Add(NOTES, waiting("i")))
         place = (info(store).number, row(store, "i"))
-        store.embed([(*place, b"first"), (*place, b"second")])
+        store.store_vectors([(*place, b"first"), (*place, b"second")])
         assert features(store)[0].vectors == b"first"
 
     def test_rows_that_are_gone_are_left_alone(self, store: Store) -> None:
@@ -302,12 +306,14 @@ class FinderLaws(Laws):
         write(store, Add(NOTES, waiting("i")), add("k", to=OTHER))
         place = row(store, "i")
         seq = store.seq()
-        store.embed(
+        store.store_vectors(
             [(info(store).number, 123_456, b"\1"), (info(store, OTHER).number, place, b"\1")]
         )
         assert store.seq() == seq
-        assert [p.row for p in store.pending(limit=9)] == [place]
-        store.embed([(info(store).number, 123_456, b"\1"), (info(store).number, place, b"\2")])
+        assert [p.row for p in store.pending_vectors(limit=9)] == [place]
+        store.store_vectors(
+            [(info(store).number, 123_456, b"\1"), (info(store).number, place, b"\2")]
+        )
         assert features(store)[0].vectors == b"\2"
 
     def test_an_ended_version_is_filled_in_too(self, store: Store) -> None:
@@ -315,13 +321,13 @@ class FinderLaws(Laws):
         first = write(store, Add(NOTES, waiting("i"))).number
         old = row(store, "i")
         write(store, Retire(NOTES, "i", 1))
-        store.embed([(info(store).number, old, b"\1")])
+        store.store_vectors([(info(store).number, old, b"\1")])
         assert [f.vectors for f in features(store, at=first)] == [b"\1"]
-        assert store.pending(limit=9) == []
+        assert store.pending_vectors(limit=9) == []
 
     def test_embedding_nothing_is_no_error(self, store: Store) -> None:
         """And no line."""
-        store.embed([])
+        store.store_vectors([])
         assert store.seq() == 0
 
 
@@ -374,11 +380,11 @@ class StagingLaws(Laws):
         place = (info(store).number, row(store, "i"))
         seq = store.seq()
         with pytest.raises(EmbedderConflict):
-            store.embed([(*place, b"\1")], expects=MINE)
+            store.store_vectors([(*place, b"\1")], expects=MINE)
         assert vectors(store) == {"i": None}
         assert store.seq() == seq
         store.put_note("embedder of app", "minilm", expected=None)
-        store.embed([(*place, b"\1")], expects=MINE)
+        store.store_vectors([(*place, b"\1")], expects=MINE)
         assert vectors(store) == {"i": b"\1"}
 
     def test_what_meaning_can_read_is_to_be_staged(self, store: Store) -> None:
@@ -392,8 +398,8 @@ class StagingLaws(Laws):
             Add(NOTES, ItemRecord("nothing", "1", None)),
             add("blank", "  "),
         )
-        found = store.unstaged([info(store).number], limit=9)
-        ids = [item.record.id for item in store.stored([p.row for p in found])]
+        found = store.versions_to_stage([info(store).number], limit=9)
+        ids = [item.record.id for item in store.items_by_row([p.row for p in found])]
         assert ids == ["waits", "vectors", "text", "caption"]
         expected = [("text of text", "{}"), ("", '{"caption":"a cat"}')]
         assert [(p.text, p.metadata) for p in found][-2:] == expected
@@ -404,35 +410,37 @@ class StagingLaws(Laws):
         unseen = ["\u200b", "\ufeff", "\0", " \u2060 "]
         write(store, *[add(text, text) for text in [*blank, *unseen]], add("all", "".join(blank)))
         write(store, Add(NOTES, ItemRecord("no caption", "1", "\u3000", '{"caption":""}')))
-        found = store.unstaged([info(store).number], limit=99)
+        found = store.versions_to_stage([info(store).number], limit=99)
         assert [p.text for p in found] == unseen
 
     def test_what_waits_comes_with_its_metadata(self, store: Store) -> None:
         """Captions are meaning too."""
         write(store, Add(NOTES, ItemRecord("i", "1", None, '{"caption":"é"}', vectors=None)))
-        assert [(p.text, p.metadata) for p in store.pending(limit=9)] == [("", '{"caption":"é"}')]
+        assert [(p.text, p.metadata) for p in store.pending_vectors(limit=9)] == [
+            ("", '{"caption":"é"}')
+        ]
 
     def test_live_versions_are_staged_first(self, store: Store) -> None:
         """Then those that ended, of the sets asked for, so many at a time."""
         write(store, add("i", "old"), add("j"), add("k", to=OTHER))
         write(store, Replace(NOTES, 1, record("i", "new")), Retire(OTHER, "k", 1))
         numbers = [info(store).number, info(store, OTHER).number]
-        texts = [p.text for p in store.unstaged(numbers, limit=9)]
+        texts = [p.text for p in store.versions_to_stage(numbers, limit=9)]
         assert texts == ["text of j", "new", "old", "text of k"]
-        assert [p.text for p in store.unstaged(numbers, limit=2)] == texts[:2]
-        assert [p.text for p in store.unstaged(numbers[1:], limit=9)] == ["text of k"]
-        assert store.unstaged([], limit=9) == []
+        assert [p.text for p in store.versions_to_stage(numbers, limit=2)] == texts[:2]
+        assert [p.text for p in store.versions_to_stage(numbers[1:], limit=9)] == ["text of k"]
+        assert store.versions_to_stage([], limit=9) == []
 
     def test_staged_vectors_do_not_serve_yet(self, store: Store) -> None:
         """They lie beside the old ones; only that they are there is seen."""
         write(store, Add(NOTES, replace(record("i"), vectors=b"old")), add("j"))
         number, seq = info(store).number, store.seq()
-        store.stage([(number, row(store, "i"), b"new")])
+        store.stage_vectors([(number, row(store, "i"), b"new")])
         assert vectors(store) == {"i": b"old", "j": b""}
         assert store.seq() == seq
-        assert [p.row for p in store.unstaged([number], limit=9)] == [row(store, "j")]
-        store.unstage()
-        assert len(store.unstaged([number], limit=9)) == len(["i", "j"])
+        assert [p.row for p in store.versions_to_stage([number], limit=9)] == [row(store, "j")]
+        store.drop_staged_vectors()
+        assert len(store.versions_to_stage([number], limit=9)) == len(["i", "j"])
 
     def test_a_swap_puts_staged_vectors_in_place(self, store: Store) -> None:
         """And changes the notes with them; what had none staged waits; search is told."""
@@ -441,24 +449,26 @@ class StagingLaws(Laws):
         follower = Follower()
         follower.catch_up(store)
         number, last = info(store).number, store.commit_at(FAR)
-        store.stage([(number, row(store, "i"), b"first"), (number, row(store, "i"), b"new")])
-        assert store.swap([number], notes=[("embedder of app", None, "minilm")])
+        store.stage_vectors(
+            [(number, row(store, "i"), b"first"), (number, row(store, "i"), b"new")]
+        )
+        assert store.use_staged_vectors([number], notes=[("embedder of app", None, "minilm")])
         assert vectors(store) == {"i": b"new", "j": None, "": b""}
         assert vectors(store, SetRef(BOB, "n")) == {"k": b""}
-        assert [p.row for p in store.pending(limit=9)] == [row(store, "j")]
+        assert [p.row for p in store.pending_vectors(limit=9)] == [row(store, "j")]
         assert store.note("embedder of app") == "minilm"
         assert store.commit_at(FAR) == last
         follower.catch_up(store)
         assert follower.agrees_with(store)
-        assert len(store.unstaged([number], limit=9)) == len(["i", "j"])
+        assert len(store.versions_to_stage([number], limit=9)) == len(["i", "j"])
 
     def test_a_swap_with_an_unexpected_note_does_nothing(self, store: Store) -> None:
         """Not a vector, not a note, not a line."""
         write(store, Add(NOTES, replace(record("i"), vectors=b"old")))
         number, seq = info(store).number, store.seq()
-        store.stage([(number, row(store, "i"), b"new")])
+        store.stage_vectors([(number, row(store, "i"), b"new")])
         notes = [("one", None, "x"), ("two", "y", "z")]
-        assert not store.swap([number], notes=notes)
+        assert not store.use_staged_vectors([number], notes=notes)
         assert (vectors(store), store.note("one"), store.seq()) == ({"i": b"old"}, None, seq)
 
     def test_a_swap_reaches_versions_that_ended(self, store: Store) -> None:
@@ -466,8 +476,8 @@ class StagingLaws(Laws):
         first = write(store, Add(NOTES, replace(record("i"), vectors=b"old"))).number
         number, old = info(store).number, row(store, "i")
         write(store, Retire(NOTES, "i", 1))
-        store.stage([(number, old, b"new")])
-        assert store.swap([number], notes=[])
+        store.stage_vectors([(number, old, b"new")])
+        assert store.use_staged_vectors([number], notes=[])
         assert [f.vectors for f in features(store, at=first)] == [b"new"]
 
 
@@ -475,10 +485,10 @@ RULES = [{"rule": "size", "most": 5}]
 RULED = Definition(admission=RULES)
 
 
-def screened(store: Store, *changes: AnyChange, by: Screened | None) -> None:
+def screened(store: Store, *changes: AnyChange, by: AdmissionCheck | None) -> None:
     """Commit *changes* that were checked, as *by* says; None: that pass every rule."""
     made = batch(*changes)
-    store.commit(replace(made, screened=None if by is None else [by]))
+    store.commit(replace(made, admission_checks=None if by is None else [by]))
 
 
 def last_row(store: Store, ref: SetRef = NOTES) -> int:
@@ -487,11 +497,11 @@ def last_row(store: Store, ref: SetRef = NOTES) -> int:
 
 
 class ScreenLaws(Laws):
-    """What holds for `Batch.screened`."""
+    """What holds for `Batch.admission_checks`."""
 
     def test_an_unchecked_add_to_a_set_with_rules_is_refused(self, store: Store) -> None:
         """Nothing is changed, and other sets are not asked."""
-        screened(store, Define(NOTES, RULED), add("i"), by=Screened(NOTES, RULES))
+        screened(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         refused(store, SetMoved, add("j"), add("k", to=OTHER))
         assert ids(store.page(NOTES)) == ["i"]
         write(store, add("k", to=OTHER))
@@ -500,7 +510,7 @@ class ScreenLaws(Laws):
         self, store: Store
     ) -> None:
         """What is in a set may go without being checked."""
-        screened(store, Define(NOTES, RULED), add("i"), by=Screened(NOTES, RULES))
+        screened(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         refused(store, SetMoved, Replace(NOTES, 1, record("i", "new")))
         refused(store, SetMoved, Retire(NOTES, "i", 1), add("j"))
         write(store, Retire(NOTES, "i", 1))
@@ -508,7 +518,7 @@ class ScreenLaws(Laws):
 
     def test_a_compaction_is_not_checked(self, store: Store) -> None:
         """What it adds stands for what was."""
-        screened(store, Define(NOTES, RULED), add("i"), by=Screened(NOTES, RULES))
+        screened(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         write(store, Compact(NOTES, [("i", 1)], [add("sum")], "{}"))
         assert ids(store.page(NOTES)) == ["sum"]
 
@@ -516,13 +526,13 @@ class ScreenLaws(Laws):
         """Also those of a set that has none, or had none."""
         write(store, add("i"))
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=Screened(NOTES, RULES))
+            screened(store, add("j"), by=AdmissionCheck(NOTES, RULES))
         write(store, Define(NOTES, RULED, replace=True))
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=Screened(NOTES, None))
+            screened(store, add("j"), by=AdmissionCheck(NOTES, None))
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=Screened(NOTES, []))
-        screened(store, add("j"), by=Screened(NOTES, tuple(RULES)))
+            screened(store, add("j"), by=AdmissionCheck(NOTES, []))
+        screened(store, add("j"), by=AdmissionCheck(NOTES, tuple(RULES)))
         assert ids(store.page(NOTES)) == ["i", "j"]
 
     def test_a_live_item_past_the_screen_is_refused(self, store: Store) -> None:
@@ -531,21 +541,23 @@ class ScreenLaws(Laws):
         row = last_row(store)
         write(store, add("j"))
         with pytest.raises(SetMoved):
-            screened(store, add("k"), by=Screened(NOTES, None, row))
+            screened(store, add("k"), by=AdmissionCheck(NOTES, None, row))
         write(store, Retire(NOTES, "j", 1))
-        screened(store, add("k"), by=Screened(NOTES, None, row))
+        screened(store, add("k"), by=AdmissionCheck(NOTES, None, row))
         assert ids(store.page(NOTES)) == ["i", "k"]
 
     def test_a_set_that_was_not_there_may_have_come_to_be(self, store: Store) -> None:
         """Its screen knows of no row; only the first of two that begin it is taken."""
-        first = Screened(NOTES, None, 0)
+        first = AdmissionCheck(NOTES, None, 0)
         screened(store, add("i"), by=first)
         with pytest.raises(SetMoved):
             screened(store, add("j"), by=first)
 
     def test_batches_of_one_transaction_are_checked_against_each_other(self, store: Store) -> None:
         """The second sees what the first added."""
-        twice = [replace(batch(add(i)), screened=[Screened(NOTES, None, 0)]) for i in "ij"]
+        twice = [
+            replace(batch(add(i)), admission_checks=[AdmissionCheck(NOTES, None, 0)]) for i in "ij"
+        ]
         done, refused = store.commit_many(twice)
         assert not isinstance(done, Exception)
         assert isinstance(refused, SetMoved)
@@ -562,4 +574,4 @@ class ScreenLaws(Laws):
         book = SetRef(HANDBOOK, "book")
         write(store, Define(book, RULED))
         refused(store, SetMoved, add("i", to=book))
-        screened(store, add("i", to=book), by=Screened(book, RULES))
+        screened(store, add("i", to=book), by=AdmissionCheck(book, RULES))

@@ -56,7 +56,7 @@ from fornix.testing.search_laws import waiting
 
 CALLS: dict[str, Callable[[Store], object]] = {
     "commit": lambda s: s.commit(batch()),
-    "adopted": lambda s: s.adopted(b"op", request=None, label=""),
+    "adopted": lambda s: s.commit_of_op(b"op", request=None, label=""),
     "head": lambda s: s.head(ADA),
     "node": lambda s: s.node(ADA, ("a",), at=None, now=NOW),
     "root": lambda s: s.node(ADA, (), at=None, now=NOW),
@@ -65,8 +65,8 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "effects": lambda s: s.effects(1),
     "commit_at": lambda s: s.commit_at(NOW),
     "set_info": lambda s: s.set_info(NOTES),
-    "glance": lambda s: s.glance([NOTES]),
-    "glance at a scope": lambda s: s.glance(ADA),
+    "glance": lambda s: s.seq_and_sets([NOTES]),
+    "glance at a scope": lambda s: s.seq_and_sets(ADA),
     "set_infos": lambda s: s.set_infos(ADA),
     "keys": lambda s: s.keys("app"),
     "spaces": lambda s: s.spaces(),
@@ -74,8 +74,8 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "page": lambda s: s.page(NOTES),
     "versions": lambda s: s.versions(NOTES, "i"),
     "touch": lambda s: s.touch([1], time=NOW),
-    "lease": lambda s: s.lease(ADA, "one"),
-    "release": lambda s: s.release(Lease(ADA, "one", 1)),
+    "lease": lambda s: s.acquire_lease(ADA, "one"),
+    "release": lambda s: s.release_lease(Lease(ADA, "one", 1)),
     "note": lambda s: s.note("n"),
     "put_note": lambda s: s.put_note("n", "x", expected=None),
     "sweep": lambda s: s.sweep(now=NOW),
@@ -87,28 +87,28 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "changes": lambda s: s.changes(0),
     "features": lambda s: list(s.features(1)),
     "features_of": lambda s: s.features_of(1, [1]),
-    "stored": lambda s: s.stored([1]),
-    "pending": lambda s: s.pending(limit=1),
-    "embed": lambda s: s.embed([(1, 1, b"")]),
-    "unstaged": lambda s: s.unstaged([1], limit=1),
-    "stage": lambda s: s.stage([(1, 1, b"")]),
-    "unstage": lambda s: s.unstage(),
-    "swap": lambda s: s.swap([1], notes=[]),
+    "stored": lambda s: s.items_by_row([1]),
+    "pending": lambda s: s.pending_vectors(limit=1),
+    "embed": lambda s: s.store_vectors([(1, 1, b"")]),
+    "unstaged": lambda s: s.versions_to_stage([1], limit=1),
+    "stage": lambda s: s.stage_vectors([(1, 1, b"")]),
+    "unstage": lambda s: s.drop_staged_vectors(),
+    "swap": lambda s: s.use_staged_vectors([1], notes=[]),
     "commit_many": lambda s: s.commit_many([batch()]),
     "accept": lambda s: s.accept("helper", [QueuedInput(ADA, "1", NOW)]),
     "run": lambda s: s.run(1),
     "runs": lambda s: s.runs("app"),
-    "queue": lambda s: s.queue("helper", ADA),
-    "lanes": lambda s: s.lanes("helper", "app", past_parked=True),
+    "queue": lambda s: s.queued_runs("helper", ADA),
+    "lanes": lambda s: s.waiting_lanes("helper", "app", past_parked=True),
     "steps": lambda s: s.steps(1),
-    "calls": lambda s: s.calls(1, 0),
-    "retry": lambda s: s.retry(1, last=True, time=NOW),
+    "calls": lambda s: s.durable_calls(1, 0),
+    "retry": lambda s: s.retry_run(1, last=True, time=NOW),
     "outputs": lambda s: s.outputs("helper", "app"),
-    "outputs_of": lambda s: s.outputs_of(1),
-    "consumer": lambda s: s.consumer("helper", "app", "mail"),
-    "advance": lambda s: s.advance("helper", "app", "mail", 1),
+    "outputs_of": lambda s: s.run_outputs(1),
+    "consumer": lambda s: s.consumer_position("helper", "app", "mail"),
+    "advance": lambda s: s.advance_consumer("helper", "app", "mail", 1),
     "drop_consumer": lambda s: s.drop_consumer("helper", "app", "mail"),
-    "prune": lambda s: s.prune("helper", "app", Retain(), now=NOW),
+    "prune": lambda s: s.prune_runs("helper", "app", Retain(), now=NOW),
 }
 """Every method of a store but `close`."""
 
@@ -120,49 +120,49 @@ class HandleLaws(Laws):
 
     def test_a_lease_is_given_to_one(self, store: Store) -> None:
         """While its owner lives nobody else gets it, and the owner the same; keys are apart."""
-        lease = present(store.lease(ADA, "one"))
+        lease = present(store.acquire_lease(ADA, "one"))
         assert (lease.scope, lease.owner) == (ADA, "one")
-        assert store.lease(ADA, "two") is None
-        assert store.lease(ADA, "one") == lease
+        assert store.acquire_lease(ADA, "two") is None
+        assert store.acquire_lease(ADA, "one") == lease
         for scope in (BOB, Scope("other app", "ada"), HANDBOOK):
-            assert store.lease(scope, "two") is not None
+            assert store.acquire_lease(scope, "two") is not None
 
     def test_a_dead_owners_lease_is_taken_over_at_once(self, store: Store) -> None:
         """Under a higher epoch."""
-        before = present(store.lease(ADA, "one"))
+        before = present(store.acquire_lease(ADA, "one"))
         self.kill_owner(store, "one")
-        after = present(store.lease(ADA, "two"))
+        after = present(store.acquire_lease(ADA, "two"))
         assert after.owner == "two"
         assert after.epoch > before.epoch
-        assert store.lease(ADA, "one") is None
+        assert store.acquire_lease(ADA, "one") is None
 
     def test_a_lease_given_back_is_free(self, store: Store) -> None:
         """For anyone, under a higher epoch."""
         epochs: list[int] = []
         for owner in ("one", "two", "two"):
-            lease = present(store.lease(ADA, owner))
+            lease = present(store.acquire_lease(ADA, owner))
             epochs.append(lease.epoch)
-            store.release(lease)
+            store.release_lease(lease)
         assert epochs == sorted(set(epochs))
 
     def test_giving_back_what_was_taken_over_does_nothing(self, store: Store) -> None:
         """The heir keeps it; nor does giving back twice, or what never was."""
-        zombie = present(store.lease(ADA, "one"))
+        zombie = present(store.acquire_lease(ADA, "one"))
         self.kill_owner(store, "one")
-        heir = store.lease(ADA, "two")
-        store.release(zombie)
-        store.release(Lease(BOB, "one", 1))
-        assert store.lease(ADA, "two") == heir
-        assert store.lease(ADA, "three") is None
+        heir = store.acquire_lease(ADA, "two")
+        store.release_lease(zombie)
+        store.release_lease(Lease(BOB, "one", 1))
+        assert store.acquire_lease(ADA, "two") == heir
+        assert store.acquire_lease(ADA, "three") is None
 
     def test_an_old_lease_of_the_same_owner_is_not_the_new_one(self, store: Store) -> None:
         """Its epoch tells them apart."""
-        old = present(store.lease(ADA, "one"))
-        store.release(old)
-        new = store.lease(ADA, "one")
-        store.release(old)
-        assert store.lease(ADA, "two") is None
-        assert store.lease(ADA, "one") == new
+        old = present(store.acquire_lease(ADA, "one"))
+        store.release_lease(old)
+        new = store.acquire_lease(ADA, "one")
+        store.release_lease(old)
+        assert store.acquire_lease(ADA, "two") is None
+        assert store.acquire_lease(ADA, "one") == new
 
     # --- notes
 
@@ -196,13 +196,13 @@ class HandleLaws(Laws):
         write(store, Put(("o", "a"), 2), Delete(("b",)), Replace(NOTES, 1, waiting("i", "new")))
         write(store, add("page", to=BOOK), add("j"), scope=ADA, time=NOW + SECOND)
         store.commit(batch(Retire(BOOK, "page", 1), scope=HANDBOOK))
-        lease = store.lease(BOB, "one")
+        lease = store.acquire_lease(BOB, "one")
         found = store.stats()
         assert (found.commits, found.keys, found.sets) == (4, 1, 2)
         assert (found.items, found.item_versions, found.nodes) == (2, 4, 2)
         assert (found.pending, found.oldest_pending) == (2, NOW)
         assert list(found.leases) == [lease]
-        store.embed([(p.set_number, p.row, b"") for p in store.pending(limit=9)])
+        store.store_vectors([(p.set_number, p.row, b"") for p in store.pending_vectors(limit=9)])
         assert (store.stats().pending, store.stats().oldest_pending) == (0, None)
 
     def test_the_figures_of_a_new_store(self, store: Store) -> None:
@@ -384,7 +384,7 @@ def events(store: Store, after: int = 0, *, agent: str = "helper", limit: int = 
 
 def position(store: Store, event: str) -> int:
     """Return the position of an output."""
-    found = store.outputs("helper", "app", after=store.consumer("helper", "app", "look"))
+    found = store.outputs("helper", "app", after=store.consumer_position("helper", "app", "look"))
     store.drop_consumer("helper", "app", "look")
     return next(output.position for output in found if output.event == event)
 
@@ -409,38 +409,38 @@ class OutputLaws(Laws):
         assert events(store, store.outputs("helper", "app")[-1].position) == []
         assert events(store, agent="other") == ["theirs"]
         assert events(store, agent="nobody") == []
-        assert [output.event for output in store.outputs_of(runs[1])] == ["1", "2"]
-        assert store.outputs("helper", "app")[2:3] == store.outputs_of(runs[0])
-        assert store.outputs_of(10**6) == []
+        assert [output.event for output in store.run_outputs(runs[1])] == ["1", "2"]
+        assert store.outputs("helper", "app")[2:3] == store.run_outputs(runs[0])
+        assert store.run_outputs(10**6) == []
 
     # --- consumers
 
     def test_a_new_consumer_stands_at_the_floor(self, store: Store) -> None:
         """At 0 until something was pruned, also of an agent nobody heard of."""
-        assert store.consumer("helper", "app", "mail") == 0
+        assert store.consumer_position("helper", "app", "mail") == 0
         end(store, accept(store), ["1"])
-        assert store.consumer("helper", "app", "mail") == 0
+        assert store.consumer_position("helper", "app", "mail") == 0
         store.drop_consumer("helper", "app", "mail")
         last = position(store, "1")
-        store.prune("helper", "app", ALL, now=NOW)
-        assert store.consumer("helper", "app", "mail") == last
+        store.prune_runs("helper", "app", ALL, now=NOW)
+        assert store.consumer_position("helper", "app", "mail") == last
 
     def test_a_consumer_moves_forward_only(self, store: Store) -> None:
         """Each for itself: by name, agent and space."""
         for name, position in (("mail", 5), ("mail", 3), ("log", 2)):
-            store.consumer("helper", "app", name)
-            store.advance("helper", "app", name, position)
-        assert store.consumer("helper", "app", "mail") == 5
-        assert store.consumer("helper", "app", "log") == 2
-        assert store.consumer("other", "app", "mail") == 0
-        assert store.consumer("helper", "other app", "mail") == 0
+            store.consumer_position("helper", "app", name)
+            store.advance_consumer("helper", "app", name, position)
+        assert store.consumer_position("helper", "app", "mail") == 5
+        assert store.consumer_position("helper", "app", "log") == 2
+        assert store.consumer_position("other", "app", "mail") == 0
+        assert store.consumer_position("helper", "other app", "mail") == 0
 
     def test_a_consumer_that_is_not_there_cannot_advance(self, store: Store) -> None:
         """Somebody dropped it, and what it would read next may be gone."""
         for _ in range(2):
             with pytest.raises(NotFound):
-                store.advance("helper", "app", "mail", 1)
-            store.consumer("helper", "app", "mail")
+                store.advance_consumer("helper", "app", "mail", 1)
+            store.consumer_position("helper", "app", "mail")
             assert store.drop_consumer("helper", "app", "mail")
             assert not store.drop_consumer("helper", "app", "mail")
 
@@ -453,9 +453,13 @@ class OutputLaws(Laws):
         store.commit(batch(call, under=lease))
         step = Step(run, 0, "greet", outputs=["1"], done=True)
         number = store.commit(batch(step, under=lease, release=True)).number
-        assert store.prune("helper", "app", ALL, now=NOW) == 1
+        assert store.prune_runs("helper", "app", ALL, now=NOW) == 1
         assert store.run(run) is None
-        assert (store.steps(run), store.calls(run, 0), store.outputs_of(run)) == ([], [], [])
+        assert (store.steps(run), store.durable_calls(run, 0), store.run_outputs(run)) == (
+            [],
+            [],
+            [],
+        )
         assert store.runs("app") == []
         assert store.effects(number) is not None
         assert store.commit_at(NOW) == number
@@ -470,10 +474,10 @@ class OutputLaws(Laws):
         end(store, ids[1], time=NOW)
         end(store, ids[0], time=NOW + SECOND)
         retain = Retain(age=timedelta(microseconds=DAY))
-        assert store.prune("helper", "app", retain, now=NOW + DAY - 1) == 0
-        assert store.prune("helper", "app", retain, now=NOW + DAY) == 1
+        assert store.prune_runs("helper", "app", retain, now=NOW + DAY - 1) == 0
+        assert store.prune_runs("helper", "app", retain, now=NOW + DAY) == 1
         assert [run.id for run in store.runs("app")] == [ids[0]]
-        assert store.prune("helper", "app", Retain(age=None), now=NOW + 9 * DAY) == 0
+        assert store.prune_runs("helper", "app", Retain(age=None), now=NOW + 9 * DAY) == 0
 
     def test_runs_are_kept_by_count(self, store: Store) -> None:
         """The last ones that ended; of each agent."""
@@ -481,19 +485,19 @@ class OutputLaws(Laws):
         for i, place in enumerate((2, 0, 3, 1)):
             end(store, ids[place], time=NOW + i)
         end(store, accept(store, agent="other"))
-        assert store.prune("helper", "app", Retain(age=None, count=4), now=NOW) == 0
-        assert store.prune("helper", "app", Retain(age=None, count=2), now=NOW) == 2
+        assert store.prune_runs("helper", "app", Retain(age=None, count=4), now=NOW) == 0
+        assert store.prune_runs("helper", "app", Retain(age=None, count=2), now=NOW) == 2
         assert [run.id for run in store.runs("app", agent="helper")] == [ids[3], ids[1]]
         assert len(store.runs("app", agent="other")) == 1
-        assert store.prune("helper", "app", Retain(age=None, count=0), now=NOW) == 2
+        assert store.prune_runs("helper", "app", Retain(age=None, count=0), now=NOW) == 2
 
     def test_what_has_not_ended_is_never_pruned(self, store: Store) -> None:
         """Waiting or parked, however old; nor its event id."""
         waiting = store.accept("helper", [asked("e")])[0].run
         parked = accept(store)
         turn(store, parked, "parked")
-        assert store.prune("helper", "app", ALL, now=NOW + 900 * DAY) == 0
-        assert [run.id for run in store.queue("helper", ADA)] == [waiting, parked]
+        assert store.prune_runs("helper", "app", ALL, now=NOW + 900 * DAY) == 0
+        assert [run.id for run in store.queued_runs("helper", ADA)] == [waiting, parked]
         assert store.accept("helper", [asked("e")])[0].run == waiting
 
     def test_pruning_takes_the_longest_ended_first(self, store: Store) -> None:
@@ -502,19 +506,19 @@ class OutputLaws(Laws):
         for i, place in enumerate((1, 2, 0)):
             end(store, ids[place], [f"{place}"], time=NOW + i)
         late = NOW + SECOND
-        assert store.prune("helper", "app", ALL, now=late, limit=2) == 2
+        assert store.prune_runs("helper", "app", ALL, now=late, limit=2) == 2
         assert [run.id for run in store.runs("app")] == [ids[0]]
-        assert store.prune("helper", "app", ALL, now=late, limit=2) == 1
-        assert store.prune("helper", "app", ALL, now=late, limit=2) == 0
-        assert store.prune("nobody", "app", ALL, now=late) == 0
-        assert store.prune("helper", "other app", ALL, now=late) == 0
+        assert store.prune_runs("helper", "app", ALL, now=late, limit=2) == 1
+        assert store.prune_runs("helper", "app", ALL, now=late, limit=2) == 0
+        assert store.prune_runs("nobody", "app", ALL, now=late) == 0
+        assert store.prune_runs("helper", "other app", ALL, now=late) == 0
 
     def test_pruned_outputs_are_said_to_be_gone(self, store: Store) -> None:
         """Never skipped in silence: whoever would miss some is told where they begin."""
         for text in "123":
             end(store, accept(store), [text])
         floor = position(store, "2")
-        store.prune("helper", "app", Retain(age=None, count=1), now=NOW)
+        store.prune_runs("helper", "app", Retain(age=None, count=1), now=NOW)
         with pytest.raises(OutputsPruned) as caught:
             store.outputs("helper", "app")
         assert (caught.value.agent, caught.value.after, caught.value.floor) == ("helper", 0, floor)
@@ -533,8 +537,8 @@ class OutputLaws(Laws):
         floor = position(store, "2")
         last = Step(slow, 1, "greet", done=True)
         store.commit(batch(last, under=lease, time=NOW + SECOND))
-        assert store.prune("helper", "app", ALL, now=NOW + SECOND) == 2
-        assert store.consumer("helper", "app", "mail") == floor
+        assert store.prune_runs("helper", "app", ALL, now=NOW + SECOND) == 2
+        assert store.consumer_position("helper", "app", "mail") == floor
         with pytest.raises(OutputsPruned):
             store.outputs("helper", "app", after=floor - 1)
 
@@ -543,15 +547,15 @@ class OutputLaws(Laws):
         for scope, outputs in ((ADA, ["1"]), (BOB, ["2", "3"]), (ADA, []), (ADA, ["4"])):
             end(store, accept(store, scope), outputs)
         for name, event in (("mail", "2"), ("log", "4")):
-            store.consumer("helper", "app", name)
-            store.advance("helper", "app", name, position(store, event))
-        assert store.prune("helper", "app", ALL, now=NOW) == 1
-        mail = store.consumer("helper", "app", "mail")
+            store.consumer_position("helper", "app", name)
+            store.advance_consumer("helper", "app", name, position(store, event))
+        assert store.prune_runs("helper", "app", ALL, now=NOW) == 1
+        mail = store.consumer_position("helper", "app", "mail")
         assert events(store, mail) == ["3", "4"]
-        store.advance("helper", "app", "mail", position(store, "3"))
-        assert store.prune("helper", "app", ALL, now=NOW) == 2
+        store.advance_consumer("helper", "app", "mail", position(store, "3"))
+        assert store.prune_runs("helper", "app", ALL, now=NOW) == 2
         store.drop_consumer("helper", "app", "mail")
-        assert store.prune("helper", "app", ALL, now=NOW) == 1
+        assert store.prune_runs("helper", "app", ALL, now=NOW) == 1
         assert store.runs("app") == []
 
     def test_event_ids_outlive_their_runs(self, store: Store) -> None:
@@ -559,11 +563,11 @@ class OutputLaws(Laws):
         run = present(store.accept("helper", [asked("e")])[0].run)
         end(store, run)
         retain = Retain(age=timedelta(0), dedupe_for=timedelta(days=1), dedupe_count=0)
-        assert store.prune("helper", "app", retain, now=NOW + DAY - 1) == 1
+        assert store.prune_runs("helper", "app", retain, now=NOW + DAY - 1) == 1
         answer = store.accept("helper", [asked("e")], owner="one")[0]
         assert (answer.run, answer.number, answer.repeated) == (None, 0, True)
         assert (answer.lease, answer.first) == (None, False)
-        assert store.prune("helper", "app", retain, now=NOW + DAY) == 0
+        assert store.prune_runs("helper", "app", retain, now=NOW + DAY) == 0
         again = store.accept("helper", [asked("e", "other")])[0]
         assert (again.number, again.repeated) == (1, False)
         assert again.run is not None

@@ -123,22 +123,26 @@ class _Machine(RuleBasedStateMachine):
         """Some of what meaning can read gets vectors of another embedder beside its own."""
         for store in (self.store, self.model):
             numbers = [info.number for info in store.set_infos(SCOPES[0])]
-            found = store.unstaged(numbers, limit=limit)
-            store.stage([(p.set_number, p.row, b"staged" + vectors_of(p.text)) for p in found])
+            found = store.versions_to_stage(numbers, limit=limit)
+            store.stage_vectors(
+                [(p.set_number, p.row, b"staged" + vectors_of(p.text)) for p in found]
+            )
 
     @rule(text=st.sampled_from(("one", "two")), expected=st.sampled_from((None, "one", "two")))
     def swap(self, text: str, expected: str | None) -> None:
         """A space changes its embedder, if nobody did so before."""
         notes = [("n", expected, text)]
         self.game.both(
-            lambda store: store.swap([i.number for i in store.set_infos(SCOPES[0])], notes=notes)
+            lambda store: store.use_staged_vectors(
+                [i.number for i in store.set_infos(SCOPES[0])], notes=notes
+            )
         )
 
     @rule()
     def unstage(self) -> None:
         """Changing the embedder is given up."""
-        self.store.unstage()
-        self.model.unstage()
+        self.store.drop_staged_vectors()
+        self.model.drop_staged_vectors()
 
     @rule(later=st.sampled_from((0, 1, 2 * SECOND, 91 * DAY)), ops_kept=st.sampled_from((0, 5)))
     def sweep(self, later: int, ops_kept: int) -> None:
@@ -174,8 +178,8 @@ class _Machine(RuleBasedStateMachine):
         """A lease, perhaps one taken over since, is given back."""
         if self.leases:
             ours, theirs = rng.choice(self.leases)
-            self.store.release(ours)
-            self.model.release(theirs)
+            self.store.release_lease(ours)
+            self.model.release_lease(theirs)
 
     @rule(owner=st.sampled_from(OWNERS))
     def owner_dies(self, owner: str) -> None:
@@ -366,7 +370,7 @@ def _run_one(store: Store, rng: Random, clock: int, owner: str, played: Played) 
     if accepted.lease is None:
         return
     lease = accepted.lease
-    for run in store.queue(agent, lease.scope, limit=2):
+    for run in store.queued_runs(agent, lease.scope, limit=2):
         ordinal = len(store.steps(run.id))
         step = Step(run.id, ordinal, "greet", outputs=["1"], begin=Begin(clock, ()))
         base = store.head(lease.scope)
@@ -380,7 +384,7 @@ def _run_one(store: Store, rng: Random, clock: int, owner: str, played: Played) 
         second = replace(first, run=last, base=None, state=())
         for batch, commit in zip((first, second), store.commit_many([first, second]), strict=True):
             played.note(batch, commit)
-    store.release(lease)
+    store.release_lease(lease)
 
 
 def replay(store: Store, played: Played) -> None:
@@ -395,7 +399,9 @@ def replay(store: Store, played: Played) -> None:
         base = None if batch.base is None else numbers[batch.base]
         same = again(replace(batch, base=base), of=store, on=model)
         repeated = _commit_again(model, same, runs)
-        found = replace(repeated, marks=commit.marks)  # of an add, they go by sets as they were
+        found = replace(
+            repeated, sets_to_compact=commit.sets_to_compact
+        )  # of an add, they go by sets as they were
         assert said(found) == said(commit), (batch, commit, repeated)
         numbers[commit.number] = repeated.number
     _embed_as(store, model)
@@ -426,12 +432,12 @@ def _commit_again(model: Store, batch: Batch, runs: Mapping[int, int]) -> Commit
     """Commit a batch, under a lease if it was made under one."""
     if batch.run is None or batch.epoch is None:
         return model.commit(batch)
-    lease = present(model.lease(batch.scope, "one"))
+    lease = present(model.acquire_lease(batch.scope, "one"))
     told = replace(batch.run, run=runs[batch.run.run])
     try:
         return model.commit(replace(batch, run=told, epoch=lease.epoch))
     finally:
-        model.release(lease)
+        model.release_lease(lease)
 
 
 def _compare(
@@ -469,5 +475,5 @@ def _some(count: int) -> set[int]:
 def _embed_as(store: Store, model: Store) -> None:
     """Embed in both what still waits: what was embedded meanwhile got the same vectors."""
     for each in (store, model):
-        while waiting := each.pending(limit=1_000):
-            each.embed([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])
+        while waiting := each.pending_vectors(limit=1_000):
+            each.store_vectors([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])

@@ -109,7 +109,7 @@ class TreeLaws(Laws):
             found = (
                 node(store, "a"),
                 store.children(ADA, (), at=None, now=NOW)[0][1],
-                next(n for _, n in getattr(store.effects(number), "put")),  # noqa: B009 - effects are there
+                next(n for _, n in getattr(store.effects(number), "put_nodes")),  # noqa: B009 - effects are there
             )
             for each in found:
                 assert each is not None
@@ -287,7 +287,7 @@ class TreeLaws(Laws):
         write(store, *(Create(path[: i + 1]) for i in range(len(path))))
         assert node(store, *path) == OBJECT
         found = present(store.effects(write(store, Delete(path[:1])).number))
-        assert len(found.removed) == len(path)
+        assert len(found.removed_paths) == len(path)
         assert tree(store, ADA, now=NOW) == []
 
     # --- the past
@@ -461,7 +461,7 @@ class ExpiryLaws(Laws):
         number = write(store, Put(("a",), "secret", SOON), Put(("b",), 1, LATER)).number
         store.sweep(now=SWEPT)
         assert names(store, now=NOW) == ["b"]
-        assert [path for path, _ in present(store.effects(number)).put] == [("b",)]
+        assert [path for path, _ in present(store.effects(number)).put_nodes] == [("b",)]
 
     def test_a_sweep_removes_past_versions_that_expired(self, store: Store) -> None:
         """A version that was overwritten keeps its expiry."""

@@ -138,8 +138,8 @@ class _Export:
     def _sources(self, page: Sequence[StoredItem]) -> dict[int, list[ItemLocation]]:
         """Return the exported items that versions were derived from, by row."""
         store = self.memory.store
-        pairs = store.links([item.row for item in page])
-        versions = store.stored(sorted({source for _, source in pairs}))
+        pairs = store.source_links([item.row for item in page])
+        versions = store.items_by_row(sorted({source for _, source in pairs}))
         exported = {version.row: version for version in versions if self._is_exported(version)}
         locations: dict[int, set[ItemLocation]] = {}
         for row, source in pairs:

@@ -17,7 +17,7 @@ from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
 from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
 from fornix.store.items import Item, text_of
-from fornix.store.records import as_passed
+from fornix.store.records import request_json
 from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import Ids, object_of, only, owner_of, texts_of, time_of
 from fornix.values.lazy_dataclass import dataclass
@@ -219,7 +219,7 @@ def checked_path(value: Value) -> Path:
 def checked_item(item: Item) -> Item:
     """Return *item* if every part of it can be stored; a store would refuse it later."""
     checked_name(item.id, "an item's id")
-    as_passed(item)
+    request_json(item)
     if item.time is not None:
         microseconds(item.time)
     for name in LABELS:

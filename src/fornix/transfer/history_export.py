@@ -10,7 +10,7 @@ from functools import lru_cache
 from fornix.errors import Conflict
 from fornix.memory.memory import Memory
 from fornix.store import Compaction, Effects, Node, Scope, SetRef, StoredItem
-from fornix.store.checks import GONE, ROW_BITS
+from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.store.records import item_of
 from fornix.transfer.export import LAST, Selection, scope_of, set_pages
 from fornix.transfer.fornix_format import FORMAT, ItemLine, NodeLine, SetLine
@@ -108,23 +108,30 @@ class _HistoryExport:
             self._sets.update(dict.fromkeys(changed))
             if changed or self._includes(effects.scope):
                 numbers.add(number)
-            numbers.update(i.first >> ROW_BITS for i in effects.begun if self._includes_set(i.set))
+            numbers.update(
+                i.first >> ROW_BITS for i in effects.begun_items if self._includes_set(i.set)
+            )
             if self._includes_tree(effects.scope):
                 self._scan_gone(effects)
         numbers.update(commit for commit, _ in self._complete_from.values() if commit)
         self._numbers.extend(sorted(numbers.union(self._gone)))
 
     def _changed_sets(self, effects: Effects) -> list[SetRef]:
-        undone = [self._store.compaction(number) for number in effects.undone]
-        changes = [*effects.begun, *effects.ended, *effects.compactions, *filter(None, undone)]
+        undone = [self._store.compaction(number) for number in effects.undone_compactions]
+        changes = [
+            *effects.begun_items,
+            *effects.ended_items,
+            *effects.compactions,
+            *filter(None, undone),
+        ]
         return [change.set for change in changes if self._includes_set(change.set)]
 
     def _scan_gone(self, effects: Effects) -> None:
         """Note nodes that are no longer kept, where they made a place or replaced what is kept."""
-        nodes = zip(effects.put, effects.places, effects.ends, strict=True)
+        nodes = zip(effects.put_nodes, effects.positions, effects.end_commits, strict=True)
         for (path, node), place, end in nodes:
             made = place >> ROW_BITS
-            if node.expires == GONE:
+            if node.expires == PLACEHOLDER_EXPIRY:
                 continue  # what is kept tells where one is needed, here as in the first store
             if made != effects.commit.number and path not in self._paths(made):
                 self._note_gone(made, place, effects.scope, path)
@@ -142,8 +149,8 @@ class _HistoryExport:
         effects = self._store.effects(number)
         if effects is None:
             return frozenset()
-        put = (path for path, node in effects.put if node.expires != GONE)
-        return frozenset([*effects.removed, *put])
+        put = (path for path, node in effects.put_nodes if node.expires != PLACEHOLDER_EXPIRY)
+        return frozenset([*effects.removed_paths, *put])
 
     def _read_complete_from(self) -> dict[Scope | SetRef, tuple[int, int]]:
         """Return the commit and time from which on the past of selected trees and sets is complete.
@@ -153,10 +160,10 @@ class _HistoryExport:
         floors: dict[Scope | SetRef, tuple[int, int]] = {}
         for scope in self._selection.scopes(self._memory):
             if self._includes_tree(scope):
-                floors[scope] = self._store.floor(scope)
+                floors[scope] = self._store.history_start(scope)
             for info in self._store.set_infos(scope):
                 if self._includes_set(info.ref):
-                    floors[info.ref] = info.floor, 0
+                    floors[info.ref] = info.history_start, 0
         return {owner: floor for owner, floor in floors.items() if floor != (0, 0)}
 
     def _starts(self) -> dict[Scope, list[HistoryStart]]:
@@ -194,18 +201,18 @@ class _HistoryExport:
     def _parts(self, effects: Effects) -> Iterator[CommitPart]:
         if self._includes_tree(effects.scope):
             yield from self._tree(effects)
-        begun = [item for item in effects.begun if self._includes_set(item.set)]
+        begun = [item for item in effects.begun_items if self._includes_set(item.set)]
         links = self._links([item.row for item in begun])
         for item in begun:
             yield self._begun(item, effects.commit.time, links.get(item.row, []))
-        for item in sorted(effects.ended, key=lambda item: item.row):
+        for item in sorted(effects.ended_items, key=lambda item: item.row):
             if self._includes_set(item.set):
                 yield ItemEnded(*_owner(item.set), self._name(item.row))
         yield from self._later_sources(effects.commit.number, [item.row for item in begun])
         for compaction in effects.compactions:
             if self._includes_set(compaction.set):
                 yield self._compaction(compaction)
-        for number in effects.undone:
+        for number in effects.undone_compactions:
             compaction = self._store.compaction(number)
             if compaction is not None and self._includes_set(compaction.set):
                 yield CompactionUndone(*_owner(compaction.set), self._name(number))
@@ -215,15 +222,15 @@ class _HistoryExport:
         key = scope.key or ""
         nodes: list[tuple[int, NodeLine | NodeGone]] = [
             (place, NodeLine(key, path, node))
-            for place, (path, node) in zip(effects.places, effects.put, strict=True)
-            if node.expires != GONE and self._has_parent(scope, path, number)
+            for place, (path, node) in zip(effects.positions, effects.put_nodes, strict=True)
+            if node.expires != PLACEHOLDER_EXPIRY and self._has_parent(scope, path, number)
         ]
         nodes += [
             (place, NodeGone(key, path))
             for place, gone_scope, path in self._gone.get(number, [])
             if gone_scope == scope
         ]
-        removed = set(effects.removed)
+        removed = set(effects.removed_paths)
         removed.update(  # a node at this path may be there for one that is no longer kept
             node.path
             for place, node in nodes
@@ -240,8 +247,8 @@ class _HistoryExport:
 
     def _links(self, rows: Sequence[int]) -> dict[int, list[int]]:
         """Return the rows, of a selected set, that versions were derived from."""
-        pairs = self._store.links(rows) if rows else []
-        stored = self._store.stored(sorted({source for _, source in pairs}))
+        pairs = self._store.source_links(rows) if rows else []
+        stored = self._store.items_by_row(sorted({source for _, source in pairs}))
         selected = {item.row for item in stored if self._includes_set(item.set)}
         links: dict[int, list[int]] = {}
         for row, source in pairs:
@@ -251,8 +258,8 @@ class _HistoryExport:
 
     def _later_sources(self, number: int, rows: Sequence[int]) -> Iterator[SourceAdded]:
         """Yield links from versions of earlier commits to what this commit began."""
-        pairs = [(r, s) for r, s in self._store.derived(rows) if r >> ROW_BITS < number]
-        stored = {i.row: i for i in self._store.stored(sorted({row for row, _ in pairs}))}
+        pairs = [(r, s) for r, s in self._store.derived_links(rows) if r >> ROW_BITS < number]
+        stored = {i.row: i for i in self._store.items_by_row(sorted({row for row, _ in pairs}))}
         for row, source in sorted(pairs):
             if row in stored and self._includes_set(stored[row].set):
                 yield SourceAdded(*_owner(stored[row].set), self._name(row), self._name(source))
@@ -265,7 +272,7 @@ class _HistoryExport:
             None if item.first == item.row else self._name(item.first),
             None if item.created == time else item.created,
             None if item.updated == time else item.updated,
-            tuple(self._name(row) for row in links if row >> ROW_BITS <= item.begun),
+            tuple(self._name(row) for row in links if row >> ROW_BITS <= item.begin_commit),
         )
 
     def _compaction(self, compaction: Compaction) -> CompactionDone:

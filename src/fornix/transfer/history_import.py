@@ -22,7 +22,7 @@ from fornix.store import (
     StoredItem,
     TreeDelta,
 )
-from fornix.store.checks import GONE, ROW_BITS
+from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.transfer.export import LAST, scope_of
 from fornix.transfer.fornix_format import NodeLine, SetLine
 from fornix.transfer.history_format import (
@@ -172,7 +172,7 @@ class Replay:
             time=line.time,
             after=self._number(line.number) - 1,
             base=base,
-            floor=self._floor(line),
+            history_start=self._floor(line),
             state=state,
             define=[
                 Define(self._ref(part.key, part.set), part.definition, replace=True)
@@ -242,8 +242,8 @@ class Replay:
             row=row,
             first=row if part.first is None else self._row(part.first),
             set=ref,
-            begun=self._number(line.number),
-            ended=None,
+            begin_commit=self._number(line.number),
+            end_commit=None,
             version=part.version,
             created=line.time if part.created is None else part.created,
             updated=line.time if part.updated is None else part.updated,
@@ -261,7 +261,7 @@ class Replay:
             retired=[self._row(name) for name in part.retired],
             added=[self._row(name) for name in part.added],
             erased=part.erased,
-            undone=None,
+            undo_commit=None,
             purged=part.purged,
         )
 
@@ -291,7 +291,7 @@ def _deltas(part: CommitPart) -> Iterator[TreeDelta]:
         case NodeRemoved(path=path):
             yield Delete(path)
         case NodeGone(path=path):
-            yield Put(path, None, GONE)
+            yield Put(path, None, PLACEHOLDER_EXPIRY)
         case NodeLine(path=path, node=node) if node.is_object:
             yield Create(path, node.expires)
         case NodeLine(path=path, node=node):

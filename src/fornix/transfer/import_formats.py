@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias, get_args
 
 from fornix.errors import FornixError, InvalidInput
-from fornix.store.records import as_passed
+from fornix.store.records import request_json
 from fornix.transfer.chats import ChatReader
 from fornix.transfer.conversations import ConversationReader, LocomoReader
 from fornix.transfer.foreign_formats import Reader, Skipped, Target
@@ -139,7 +139,7 @@ class _ImportedItems:
         Raises:
             InvalidInput: Another item of the file has the same id.
         """
-        digest = int.from_bytes(wire.digest(as_passed(line.item), salt=b"twice")[:8])
+        digest = int.from_bytes(wire.digest(request_json(line.item), salt=b"twice")[:8])
         name = hash((line.key, line.set, line.item.id))
         new = (number, digest)
         first = self._items.setdefault(name, new)

@@ -485,8 +485,8 @@ class _Linking:
                 continue
             locations = _source_locations(line)
             sources = [self._store.get(self._ref(one), [one.id])[0] for one in locations]
-            linked_rows = [row for _, row in self._store.links([item.row])]
-            linked = {version.first for version in self._store.stored(linked_rows)}
+            linked_rows = [row for _, row in self._store.source_links([item.row])]
+            linked = {version.first for version in self._store.items_by_row(linked_rows)}
             links = [(item.row, s.row) for s in sources if s is not None and s.first not in linked]
             if links:
                 missing.setdefault(ref, []).extend(links)

@@ -94,7 +94,7 @@ class Mirror:
     def accessed(self, index: WindowIndex) -> Column:
         """Return, by slot, when each observation was shown last, or made; in ticks."""
         times = index.made.copy()
-        read = {} if self._number is None else dict(self._store.accessed(self._number))
+        read = {} if self._number is None else dict(self._store.access_times(self._number))
         for row, time in read.items():
             item_id = self._ids.get(row)
             if item_id is not None and item_id in index:
@@ -104,7 +104,7 @@ class Mirror:
     # --- caught up ----------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        seq, infos = self._store.glance([self._ref])
+        seq, infos = self._store.seq_and_sets([self._ref])
         if not infos:
             self._begin(None, seq)
             return

@@ -44,13 +44,13 @@ from fornix.sets.set_editor import NewId, SetEditor
 from fornix.sets.writer import PlannedWrite, Writer
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Define,
     Definition,
     ItemChange,
     ItemRecord,
     Link,
     Replace,
-    Screened,
     SetRef,
     StoredItem,
 )
@@ -373,7 +373,7 @@ class Window(ContextMemory):
             found = Draft.get(writer, ref, [entry.id for entry in wanted], at=None)
             there = [stored for stored in found if stored is not None]
         else:
-            there = self._storage.engine.store.stored([entry.row for entry in wanted])
+            there = self._storage.engine.store.items_by_row([entry.row for entry in wanted])
         if len(there) < len(wanted):
             raise SetMoved(self._name)
         return there
@@ -614,7 +614,7 @@ class Window(ContextMemory):
             items=changes,
             define=[] if known else [Define(self._ref, defined)],
             retry=True,
-            screened=[Screened(self._ref, known and known.admission, past)],
+            screened=[AdmissionCheck(self._ref, known and known.admission, past)],
             whole=past is not None,
         )
 

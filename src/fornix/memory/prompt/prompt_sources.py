@@ -31,7 +31,7 @@ from fornix.sets.writer import Writer
 from fornix.state import MISSING, MemoryObject
 from fornix.state.paths import dotted
 from fornix.store import Scope, SetRef, StoredItem
-from fornix.store.as_of import EVER, Moment, holds, valid_time
+from fornix.store.as_of import ANY_TIME, Moment, is_valid_at, valid_time
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of, position_of
 from fornix.text.budget import Budget, Unit, units
@@ -221,7 +221,7 @@ def _newest(
 
 
 def _is_shown(stored: StoredItem, when: int | str) -> bool:
-    return when == EVER or holds(stored.record, cast("int", when))
+    return when == ANY_TIME or is_valid_at(stored.record, cast("int", when))
 
 
 def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:

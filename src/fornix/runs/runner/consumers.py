@@ -106,7 +106,7 @@ class OutputReader:
 
     def of(self, run: int) -> list[Event]:
         """Return the outputs of one run, in order."""
-        return [output.event for output in self._read(self._setup.engine.store.outputs_of(run))]
+        return [output.event for output in self._read(self._setup.engine.store.run_outputs(run))]
 
     def stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
         """Yield outputs in order; see `LocalRunner.outputs`."""
@@ -121,7 +121,7 @@ class OutputReader:
     def _stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
         name, space, store = self._setup.plan.name, self._setup.space, self._setup.engine.store
         if consumer is not None:
-            after = store.consumer(name, space, consumer)
+            after = store.consumer_position(name, space, consumer)
         began = time.monotonic()
         while True:
             rows = store.outputs(name, space, after=after)
@@ -129,7 +129,7 @@ class OutputReader:
                 yield output
                 after, began = output.position, time.monotonic()
                 if consumer is not None:
-                    store.advance(name, space, consumer, after)
+                    store.advance_consumer(name, space, consumer, after)
             over = wait_s is not None and time.monotonic() - began >= wait_s
             if not rows and (over or self._closing.wait(POLL_S)):
                 return

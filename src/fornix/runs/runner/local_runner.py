@@ -275,7 +275,7 @@ class LocalRunner:
         if self._closed:  # meanwhile: nobody else would give the keys back
             for answer in accepted:
                 if answer.lease is not None:
-                    self._store.release(answer.lease)
+                    self._store.release_lease(answer.lease)
         elif len(inputs) > 1:
             self._executor.scheduler.attend()
         return tickets

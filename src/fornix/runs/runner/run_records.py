@@ -77,7 +77,7 @@ class Runs:
         """
         row = self._known(run)
         last = overtaken(self._store, row)
-        return self._store.retry(run, last=last, time=self._setup.engine.clock())
+        return self._store.retry_run(run, last=last, time=self._setup.engine.clock())
 
     def discard(self, run: int) -> None:
         """Give up a run that is parked, waits, or is under way; what waits behind it goes on.

@@ -193,12 +193,12 @@ class LiveLane:
     def load(self, store: Store, agent: str, on_failed: OnFailed, lock: HandleLock) -> None:
         """Read which runs wait; `stuck` is the parked one that is in their way, if one is."""
         news, limit = self.news, PAGE
-        rows = store.queue(agent, self.scope, limit=limit)
+        rows = store.queued_runs(agent, self.scope, limit=limit)
         while len(rows) == limit and all(row.status == "parked" for row in rows):
             if on_failed == "wait":
                 break
             limit *= 4
-            rows = store.queue(agent, self.scope, limit=limit)
+            rows = store.queued_runs(agent, self.scope, limit=limit)
         with lock:
             if self.news != news:
                 self.known = None  # what was accepted meanwhile may be among the rows, or not

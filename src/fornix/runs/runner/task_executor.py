@@ -244,7 +244,7 @@ class TaskExecutor:
         """Begin the next run of a lane; None: there is none, and the lane is put down."""
         plan, store = self.setup.plan, self.setup.engine.store
         if lane.lease is None:
-            lease = store.lease(lane.scope, self.owner)
+            lease = store.acquire_lease(lane.scope, self.owner)
             with self.scheduler.lock:
                 lane.lend(lease)
                 lane.refresh()
@@ -269,7 +269,7 @@ class TaskExecutor:
         lease = lane.lease
         if lease is not None:
             lane.returned = lease.epoch
-            self.setup.engine.store.release(lease)
+            self.setup.engine.store.release_lease(lease)
         self._released(lane)
 
     def _released(self, lane: LiveLane) -> None:

@@ -53,7 +53,7 @@ def forget(watch: Watcher, name: str) -> None:
 def prune(setup: RunnerSetup, retain: Retain) -> int:
     """Remove some of what *retain* gives up of runs that ended; return how many runs went."""
     now = setup.engine.clock.settle()
-    return setup.engine.store.prune(setup.plan.name, setup.space, retain, now=now)
+    return setup.engine.store.prune_runs(setup.plan.name, setup.space, retain, now=now)
 
 
 class Watcher:
@@ -91,7 +91,7 @@ class Watcher:
         self.stop()
         with contextlib.suppress(StoreClosed):
             for lease in self._executor.scheduler.leases():
-                self._store.release(lease)
+                self._store.release_lease(lease)
             if ended:
                 self._setup.engine.owners.append(self._executor.owner)
         self._registry.dismiss(
@@ -169,7 +169,7 @@ class Watcher:
 
     def _try(self, lane: LiveLane) -> None:
         """Take the lease of a lane, if it is free by now."""
-        lease = self._store.lease(lane.scope, self._executor.owner)
+        lease = self._store.acquire_lease(lane.scope, self._executor.owner)
         if lease is not None:
             with self._executor.scheduler.lock:
                 lane.lease = lease
@@ -190,7 +190,7 @@ class Watcher:
         """Have lanes worked on where something waits; return whether there are any."""
         plan, scheduler = self._setup.plan, self._executor.scheduler
         past_parked = plan.agent.on_failed == "next"
-        scopes = self._store.lanes(plan.name, self._setup.space, past_parked=past_parked)
+        scopes = self._store.waiting_lanes(plan.name, self._setup.space, past_parked=past_parked)
         with scheduler.lock:
             for scope in scopes:
                 lane = scheduler.lanes.get(scope)

@@ -323,7 +323,7 @@ class Index:
             elif index is None or index.dimensions != dimensions:
                 index = self._load(entry, dimensions)
             elif waiting:
-                brought = (seen or NOTHING).changed
+                brought = (seen or NOTHING).changed_features
                 apply(waiting, index, self._finder, entry.number, brought)
                 if self._sealed.change_share(index) > OVERGROWN or _is_hollow(index):
                     index = self._load(entry, dimensions, afresh=True)

@@ -47,7 +47,9 @@ def apply(
     added, ended = rows["added"], rows["ended"]
     new = {row for row in added - ended if not index.knows(row)}
     for features in _features(new, finder, number, known):
-        live = sorted((f for f in features if f.ended is None), key=lambda feature: feature.row)
+        live = sorted(
+            (f for f in features if f.end_commit is None), key=lambda feature: feature.row
+        )
         if live and index.size and live[0].row < int(index.row[-1]):
             raise Outdated
         index.extend(live)

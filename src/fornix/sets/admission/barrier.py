@@ -23,15 +23,15 @@ from fornix.sets.admission.verdicts import (
     strictest,
 )
 from fornix.sets.origins import linked
-from fornix.sets.writer import Engine, PlannedWrite, Ruled, SetReader, Writer
+from fornix.sets.writer import Engine, PlannedWrite, SetReader, SetRules, Writer
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Define,
     ItemChange,
     ItemRecord,
     Replace,
     Scope,
-    Screened,
     SetRef,
     StoredItem,
 )
@@ -59,7 +59,7 @@ class Barrier:
 
     writer: SetReader
     ref: SetRef
-    ruled: Ruled
+    ruled: SetRules
     beside: str = ""
     _past: int | None = None
     _crowd: ItemsByTerm = field(default_factory=ItemsByTerm)
@@ -69,15 +69,15 @@ class Barrier:
 
     def __post_init__(self) -> None:
         """Read the rules."""
-        if self.ruled.read is None:
-            self.ruled.read = tuple(rules_of(self.ruled.rules))
-        self._rules = cast("tuple[Rule, ...]", self.ruled.read)
+        if self.ruled.parsed is None:
+            self.ruled.parsed = tuple(rules_of(self.ruled.rules))
+        self._rules = cast("tuple[Rule, ...]", self.ruled.parsed)
         self._level = min((r.level for r in self._rules if r.level is not None), default=None)
 
     @property
-    def screened(self) -> Screened:
+    def screened(self) -> AdmissionCheck:
         """What was checked, for the store to hold against the set as it is by then."""
-        return Screened(self.ref, self.ruled.kept, self._past)
+        return AdmissionCheck(self.ref, self.ruled.set_rules, self._past)
 
     def judge(self, items: Sequence[tuple[Item, ItemRecord]]) -> list[Verdict]:
         """Return what the rules say of each item; items accepted count for those after them."""
@@ -160,7 +160,7 @@ class Adding:
 
     writer: Writer
     ref: SetRef
-    ruled: Ruled
+    ruled: SetRules
     pairs: Sequence[tuple[str, Item]]
     live: dict[str, StoredItem]
     existing: Literal["error", "keep", "update"]
@@ -261,8 +261,14 @@ def added(answer: Value) -> Added:
 
 
 def check_update(
-    writer: Writer, ref: SetRef, ruled: Ruled, *, item: Item, record: ItemRecord, beside: str = ""
-) -> Screened | None:
+    writer: Writer,
+    ref: SetRef,
+    ruled: SetRules,
+    *,
+    item: Item,
+    record: ItemRecord,
+    beside: str = "",
+) -> AdmissionCheck | None:
     """Check the new version of an item; duplicates are its own affair.
 
     None if the rules are others by now.
@@ -275,7 +281,7 @@ def check_update(
         if not writer.still(ref, ruled):
             return None
         raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason)
-    return Screened(ref, ruled.kept)
+    return AdmissionCheck(ref, ruled.set_rules)
 
 
 def check_on_rejected(on_rejected: object) -> None:
@@ -304,24 +310,26 @@ class Since(SetReader):
         return []
 
 
-def screened_again(engine: Engine, before: Screened, added: Sequence[StoredItem]) -> Screened:
+def screened_again(
+    engine: Engine, before: AdmissionCheck, added: Sequence[StoredItem]
+) -> AdmissionCheck:
     """Return the screen of items that are still to be added, as of now.
 
     Raises:
         SetMoved: What others added meanwhile makes a difference to one of them.
     """
-    if before.past is None:
+    if before.last_row is None:
         return before
-    since = Since(engine, before.past)
-    barrier = Barrier(since, before.set, Ruled(before.rules, before.rules or ()))
+    since = Since(engine, before.last_row)
+    barrier = Barrier(since, before.set, SetRules(before.rules, before.rules or ()))
     verdicts = barrier.judge([(item_of(stored), stored.record) for stored in added])
     if any(verdict.outcome != "accept" for verdict in verdicts):
         raise SetMoved(before.set.name)
-    past = barrier.screened.past
-    return before if past is None else replace(before, past=past)
+    past = barrier.screened.last_row
+    return before if past is None else replace(before, last_row=past)
 
 
-def both(before: Screened | None, now: Screened) -> Screened:
+def both(before: AdmissionCheck | None, now: AdmissionCheck) -> AdmissionCheck:
     """Return the screen of two calls to one set: the earlier of what they knew."""
-    known = [s.past for s in (before, now) if s is not None and s.past is not None]
-    return replace(now, past=min(known, default=None))
+    known = [s.last_row for s in (before, now) if s is not None and s.last_row is not None]
+    return replace(now, last_row=min(known, default=None))

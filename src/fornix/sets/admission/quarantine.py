@@ -21,13 +21,13 @@ from fornix.sets.origins import known_links
 from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Writer
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Define,
     Definition,
     ItemChange,
     ItemRecord,
     Retire,
     Scope,
-    Screened,
     SetRef,
     StoredItem,
 )
@@ -95,7 +95,7 @@ class QuarantineDraft:
     new_id: Callable[[], str]
     changes: list[ItemChange] = field(default_factory=list[ItemChange])
     define: list[Define] = field(default_factory=list[Define])
-    screened: list[Screened] = field(default_factory=list[Screened])
+    screened: list[AdmissionCheck] = field(default_factory=list[AdmissionCheck])
     _ids: dict[str, str] = field(default_factory=dict[str, str])
 
     def take(self, record: ItemRecord, verdict: Verdict) -> str:
@@ -128,7 +128,7 @@ class QuarantineDraft:
         probe = Probe(terms, max(1, len(terms)), 2 * record.tokens + 16)
         past, found = self.writer.alike(hidden, [probe])
         if not self.screened:
-            self.screened.append(Screened(hidden, None, past))
+            self.screened.append(AdmissionCheck(hidden, None, past))
         for stored in found[0]:
             if plain(stored.record.text or "") == text and stored.record.value == record.value:
                 return stored.record.id
@@ -221,7 +221,7 @@ class Quarantine:
         return PlannedWrite(
             [Retire(stored.set, item_id, stored.version), Add(ref, record, links=links)],
             target,
-            screened=[] if ruled is None else [Screened(ref, ruled.kept)],
+            screened=[] if ruled is None else [AdmissionCheck(ref, ruled.set_rules)],
         )
 
     def _refs(self) -> builtins.list[SetRef]:

@@ -10,13 +10,13 @@ import psycopg
 
 from fornix.errors import Unusable
 from fornix.store import (
+    MAX_SHRUNK_BYTES,
     OPS_KEPT,
-    SHRUNK_AT_ONCE,
     CandidateQuery,
     Feature,
-    KnownBefore,
     LargeSet,
     Scope,
+    SearchCache,
     SearchView,
     SetRef,
     StoredOutput,
@@ -153,11 +153,11 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
 
     @reads
     def search_view(
-        self, db: Connection, sets: Sequence[SetRef] | Scope, known: KnownBefore
+        self, db: Connection, sets: Sequence[SetRef] | Scope, cached: SearchCache
     ) -> SearchView:
         names = sets if isinstance(sets, Scope) else tuple(sets)
         last = self._last_view
-        version, view = read_view(db, names, known, last)
+        version, view = read_view(db, names, cached, last)
         if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
             last = self._last_view = LastView(version, {})
         last.sets[names] = view.sets
@@ -223,9 +223,9 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             self._flush()
         return found
 
-    def outputs_of(self, run: int) -> list[StoredOutput]:
-        """See `Lanes.outputs_of` and `outputs`."""
-        found = super().outputs_of(run)
+    def run_outputs(self, run: int) -> list[StoredOutput]:
+        """See `Lanes.run_outputs` and `outputs`."""
+        found = super().run_outputs(run)
         if found:
             self._flush()
         return found
@@ -261,7 +261,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         """See `Ledger.sweep`; names of ops are let go of for all spaces together, by the owner."""
         return super().sweep(now=now, ops_kept=ops_kept if self._is_owner else NEVER)
 
-    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:  # noqa: ARG002 - as promised
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
         """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""
         self.check_open()
         return 0

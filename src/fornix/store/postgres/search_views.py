@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from fornix.store import Feature, KnownBefore, Scope, SearchView, SetInfo, SetRef
+from fornix.store import Feature, Scope, SearchCache, SearchView, SetInfo, SetRef
 from fornix.store.sql import row_values
 from fornix.store.sql.connection import Connection, Row
 from fornix.store.sql.row_values import FEATURE_COLUMNS
@@ -77,7 +77,7 @@ class _Reading:
     """One reading of a view: its queries, and what their answers say."""
 
     def __init__(
-        self, db: Connection, names: Names, known: KnownBefore, last: LastView | None
+        self, db: Connection, names: Names, known: SearchCache, last: LastView | None
     ) -> None:
         self._db, self._names, self._known = db, names, known
         self._before = None if last is None else last.sets.get(names)
@@ -134,7 +134,7 @@ class _Reading:
 
 
 def read_view(
-    db: Connection, names: Names, known: KnownBefore, last: LastView | None
+    db: Connection, names: Names, known: SearchCache, last: LastView | None
 ) -> tuple[int, SearchView]:
     """Return the version of the database, and what a search reads of it first."""
     reading = _Reading(db, names, known, last)

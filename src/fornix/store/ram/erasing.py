@@ -14,9 +14,9 @@ from fornix.store.erasures import (
     StoredReceipt,
     has_read,
     hidden_scope,
-    op_of,
+    mentions_erased,
+    op_of_erasure,
     owner_of,
-    tells,
 )
 from fornix.store.ram.row_versions import CommitDraft, ItemRow, JournalEntry, NodeRow
 from fornix.store.ram.tables import RamTables, locked
@@ -55,11 +55,11 @@ class RamErasing(RamTables):
         if plan is None:
             return Erased(None, time)
         erased = self._told(erasure, plan, time)
-        if not erasure.rehearse:
+        if not erasure.dry_run:
             self._carry_out(erasure, plan, time)
             owner = owner_of(erasure.scope)
             kept = StoredReceipt(
-                erasure.receipt, owner, erasure.asked, erased, "erased", erased.open
+                erasure.receipt, owner, erasure.request, erased, "erased", erased.open
             )
             self._receipts[erasure.receipt] = replace(
                 kept, erased=Erased.from_json(erased.to_json())
@@ -70,7 +70,7 @@ class RamErasing(RamTables):
 
     def _planned(self, asked: Erasure) -> ErasurePlan | None:
         scope = asked.scope
-        if asked.whole:
+        if asked.whole_key:
             named = scope.key in self._keys.get(scope.space, [])
             if not named and (scope in self._hidden or scope not in self._leases):
                 return None
@@ -89,7 +89,7 @@ class RamErasing(RamTables):
         plan = ErasurePlan([*rows, *derived], derived)
         self._add_derived(plan)
         self._add_sources(plan)
-        if asked.whole:
+        if asked.whole_key:
             there = self._runs.every()
             plan.runs = [run for run in there if run.scope == scope and not run.forgotten]
             done = self._journal.of(scope)
@@ -134,7 +134,9 @@ class RamErasing(RamTables):
             entry = self._journal[number - 1]
             ids = named.get(None, set()) | named.get(entry.scope, set())
             kept = {row.record.id for row in entry.begun if row.row not in gone}
-            if self._says(entry) and (number in begun or tells(entry.commit.result, ids, kept)):
+            if self._says(entry) and (
+                number in begun or mentions_erased(entry.commit.result, ids, kept)
+            ):
                 found.append(number)
         return found
 
@@ -201,7 +203,7 @@ class RamErasing(RamTables):
         outputs = [output for run in plan.runs for output in self._outputs(run)]
         read = [self._is_read(run, output) for run, output in outputs]
         tree = self._trees.get(asked.scope)
-        sets = self._sets.of(asked.scope) if asked.whole else []
+        sets = self._sets.of(asked.scope) if asked.whole_key else []
         refs = {home.ref for home in sets}
         counts = {
             "calls": sum(len(self._runs.calls.get(run.id, ())) for run in plan.runs),
@@ -209,7 +211,7 @@ class RamErasing(RamTables):
             "compactions": sum(c.set in refs for c in lineage.compactions.values()),
             "items": len({(row.home.number, row.record.id) for row in plan.rows}),
             "links": sum(row in gone or source in gone for row, source in links),
-            "nodes": _size(tree.root) if asked.whole and tree is not None else 0,
+            "nodes": _size(tree.root) if asked.whole_key and tree is not None else 0,
             "outputs": len(outputs),
             "runs": len(plan.runs),
             "sets": len(sets),
@@ -218,7 +220,7 @@ class RamErasing(RamTables):
         }
         commits = [commit for run in plan.runs for commit, _ in self._runs.done(run.id)]
         return Erased(
-            commit=None if asked.rehearse else len(self._journal) + 1,
+            commit=None if asked.dry_run else len(self._journal) + 1,
             time=time,
             counts={kind: count for kind, count in counts.items() if count},
             derived=len({(row.home.number, row.record.id) for row in plan.derived}),
@@ -226,11 +228,11 @@ class RamErasing(RamTables):
             lost=plan.lost,
             unread=read.count(False),
             delivered=read.count(True),
-            shared=self._shared(asked.scope, gone) if asked.whole else 0,
+            shared=self._shared(asked.scope, gone) if asked.whole_key else 0,
             sets=tuple(sorted({row.home.number for row in plan.rows})),
-            puts=() if asked.whole else tuple(n for n in commits if self._puts(n)),
+            puts=() if asked.whole_key else tuple(n for n in commits if self._puts(n)),
             open=tuple(run.id for run in plan.open),
-            unsure=tuple(asked.unsure),
+            unsure=tuple(asked.uncertain_runs),
             marks=tuple(dict.fromkeys(row.home.ref for row in plan.back)),
         )
 
@@ -263,7 +265,7 @@ class RamErasing(RamTables):
         for run in plan.runs:
             self._runs.forget(run, time=time)
         self._empty(asked, plan, number)
-        if asked.whole:
+        if asked.whole_key:
             for home in self._sets.of(scope):
                 self._sets.remove(home)
         work = CommitDraft(number, time)
@@ -272,10 +274,10 @@ class RamErasing(RamTables):
         self._sets.apply(batch, work)
         self._mend(plan, number)
         self._journal.append(Commit(number, time, adopted=False, result=None), batch, work)
-        self._ops[op_of(asked.receipt, self._salt)] = number
+        self._ops[op_of_erasure(asked.receipt, self._salt)] = number
         self._add_rows([*work.begun.values()])
         self._name(scope)
-        if asked.whole:
+        if asked.whole_key:
             tree = self._trees[scope] = TreeRows()
             tree.head = number
             if scope in self._leases:
@@ -296,10 +298,10 @@ class RamErasing(RamTables):
         """Take out of the journal what it says."""
         self._journal.erase_items(plan.rows)
         for entry in plan.entries:
-            own = asked.whole and self._journal[entry - 1].scope == asked.scope
+            own = asked.whole_key and self._journal[entry - 1].scope == asked.scope
             says = own or entry in self._ops.values()
             self._journal.erase(entry, number if says else None)
-        if asked.whole:
+        if asked.whole_key:
             self._journal.erase_tree(set(self._journal.of(asked.scope)))
 
     def _mend(self, plan: ErasurePlan, number: int) -> None:
@@ -314,7 +316,7 @@ class RamErasing(RamTables):
                 done,
                 how=ERASED_HOW,
                 retired=[row for row in done.retired if row not in back],
-                undone=done.undone or number if nothing else done.undone,
+                undo_commit=done.undo_commit or number if nothing else done.undo_commit,
             )
 
     def _hide(self, scope: Scope) -> None:
@@ -334,7 +336,7 @@ class RamErasing(RamTables):
         for kept in self._receipts.values():
             if kept.scrubbed is not None:
                 continue
-            there = self._with_heirs(kept.open)
+            there = self._with_heirs(kept.open_runs)
             for run in there:
                 if run.ended is not None and not run.forgotten:
                     self._runs.forget(run, time=now)
@@ -344,7 +346,7 @@ class RamErasing(RamTables):
             state = "rewritten" if held else "scrubbed"
             done = None if held else now
             self._receipts[kept.id] = replace(
-                kept, state=state, open=waiting, held=held, scrubbed=done
+                kept, state=state, open_runs=waiting, blocked_by=held, scrubbed=done
             )
         return list(dict.fromkeys(left))
 
@@ -364,7 +366,7 @@ class RamErasing(RamTables):
         return self._receipts.get(receipt)
 
     @locked
-    def every_version(
+    def all_versions(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
         home = self._sets.named(ref)
@@ -375,7 +377,7 @@ class RamErasing(RamTables):
         return [self._stored(self._rows[row]) for row in past[:limit]]
 
     @locked
-    def every_set(self, scope: Scope) -> list[SetRef]:
+    def all_sets(self, scope: Scope) -> list[SetRef]:
         return [home.ref for home in self._sets.of(scope)]
 
 

@@ -10,9 +10,9 @@ from fornix.store import (
     Feature,
     FeatureChange,
     ItemRecord,
-    KnownBefore,
     PendingVectors,
     Scope,
+    SearchCache,
     SearchView,
     SetInfo,
     SetRef,
@@ -42,15 +42,15 @@ class RamFinder(WholeSets, RamTables):
         return self._seq
 
     @locked
-    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+    def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
         if isinstance(sets, Scope):
             return self._seq, self.set_infos(sets)
         found = [self.set_info(ref) for ref in sets]
         return self._seq, [info for info in found if info is not None]
 
-    def search_view(self, sets: Sequence[SetRef] | Scope, known: KnownBefore) -> SearchView:  # noqa: ARG002 - all is near
+    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - all is near
         """See `Finder.search_view`."""
-        return SearchView(*self.glance(sets))
+        return SearchView(*self.seq_and_sets(sets))
 
     @locked
     def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
@@ -75,11 +75,11 @@ class RamFinder(WholeSets, RamTables):
         return [row.feature() for row in found if row.home.number == set_number]
 
     @locked
-    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
+    def items_by_row(self, rows: Sequence[int]) -> list[StoredItem]:
         return [self._stored(self._rows[row]) for row in rows if row in self._rows]
 
     @locked
-    def out_of_time(
+    def expired_or_invalid_rows(
         self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
     ) -> list[int]:
         home = self._sets.numbered(set_number)
@@ -88,33 +88,33 @@ class RamFinder(WholeSets, RamTables):
         return sorted(row.row for row in there if _out_of_time(row.record, now, valid_at))
 
     @locked
-    def accessed(self, set_number: int) -> list[tuple[int, int]]:
+    def access_times(self, set_number: int) -> list[tuple[int, int]]:
         home = self._sets.numbered(set_number)
         live = {} if home is None else home.live
         found = [(row.row, self._accessed.get(first)) for first, row in live.items()]
         return [(row, time) for row, time in found if time is not None]
 
     @locked
-    def pending(
+    def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
         return self._vectors.waiting(limit, set_numbers)
 
     @locked
-    def embed(
+    def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
         for name, text in expects:
-            check_note(name, expected=text, found=self._notes.get(name))
+            check_note(name, expected=text, actual=self._notes.get(name))
         for row in self._vectors.fill(vectors):
             self._line(row, "embedded")
 
     @locked
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
+    def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         return self._vectors.unstaged(self._numbered(set_numbers), limit)
 
     @locked
-    def stage(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+    def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
         there = {row: new for _, row, new in vectors if row in self._rows}
         self._vectors.staged.update(there)
 
@@ -123,11 +123,11 @@ class RamFinder(WholeSets, RamTables):
         """Do nothing: RAM survives no loss of power; see `Finder.sync`."""
 
     @locked
-    def unstage(self) -> None:
+    def drop_staged_vectors(self) -> None:
         self._vectors.staged.clear()
 
     @locked
-    def swap(
+    def use_staged_vectors(
         self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
     ) -> bool:
         if any(self._notes.get(name) != expected for name, expected, _ in notes):

@@ -30,7 +30,7 @@ class RamLanes(RamTables):
     # --- leases
 
     @locked
-    def lease(self, scope: Scope, owner: str) -> Lease | None:
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         return self._take(scope, owner, [])
 
     def _take(self, scope: Scope, owner: str, undo: Undo) -> Lease | None:
@@ -47,7 +47,7 @@ class RamLanes(RamTables):
         return Lease(scope, owner, epoch, taken_over=holder not in (None, owner))
 
     @locked
-    def release(self, lease: Lease) -> None:
+    def release_lease(self, lease: Lease) -> None:
         if self._leases.get(lease.scope) == (lease.owner, lease.epoch):
             self._leases[lease.scope] = (None, lease.epoch)
 
@@ -127,12 +127,14 @@ class RamLanes(RamTables):
         return self._runs.agents.get((space, agent)) or AgentLanes(agent, space)
 
     @locked
-    def queue(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
+    def queued_runs(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
         numbers = self._agent(agent, scope.space).open.get(scope, [])
         return [self._runs.waiting(number) for number in numbers[:limit]]
 
     @locked
-    def lanes(self, agent: str, space: str, *, past_parked: bool, limit: int = 1000) -> list[Scope]:
+    def waiting_lanes(
+        self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
+    ) -> list[Scope]:
         found: list[tuple[int, Scope]] = []
         for scope, numbers in self._agent(agent, space).open.items():
             reach = numbers if past_parked else numbers[:1]
@@ -146,12 +148,12 @@ class RamLanes(RamTables):
         return [StepDone(run, ordinal, *row) for ordinal, row in rows]
 
     @locked
-    def calls(self, run: int, ordinal: int) -> list[DurableCall]:
+    def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
         found = sorted(self._runs.calls.get(run, {}).items(), key=lambda pair: pair[0])
         return [call for (task, _), (call, _) in found if task == ordinal]
 
     @locked
-    def retry(self, run: int, *, last: bool, time: int) -> int:
+    def retry_run(self, run: int, *, last: bool, time: int) -> int:
         found = self._runs.get(run)
         if found is None:
             raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
@@ -172,17 +174,17 @@ class RamLanes(RamTables):
         return self._agent(agent, space).past(after, limit)
 
     @locked
-    def outputs_of(self, run: int) -> list[StoredOutput]:
+    def run_outputs(self, run: int) -> list[StoredOutput]:
         found = self._runs.get(run)
         return [] if found is None else self._runs.of(found).of(run)
 
     @locked
-    def consumer(self, agent: str, space: str, name: str) -> int:
+    def consumer_position(self, agent: str, space: str, name: str) -> int:
         home = self._runs.agent(agent, space)
         return home.consumers.setdefault(name, home.floor)
 
     @locked
-    def advance(self, agent: str, space: str, name: str, position: int) -> None:
+    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
         consumers = self._agent(agent, space).consumers
         if name not in consumers:
             raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
@@ -193,7 +195,9 @@ class RamLanes(RamTables):
         return self._agent(agent, space).consumers.pop(name, None) is not None
 
     @locked
-    def prune(self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000) -> int:
+    def prune_runs(
+        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
+    ) -> int:
         home = self._agent(agent, space)
         ended = [(r.ended, r) for r in self._runs.every() if r.ended is not None]
         mine = [(t, r) for t, r in ended if (r.scope.space, r.agent) == (space, agent)]

@@ -11,7 +11,7 @@ from typing import Any
 from fornix.errors import IdempotencyConflict, NotFound, OutputsPruned
 from fornix.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from fornix.store.checks import ROW_BITS, check_run
-from fornix.store.progress import ENDED, MOST, Begin, QueuedInput, RunStatus
+from fornix.store.progress import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
 from fornix.store.ram.row_versions import CommitDraft
 from fornix.values.lazy_dataclass import dataclass
 
@@ -216,7 +216,7 @@ class RunTable:
         run = self.get(told.run)
         if run is None:
             raise NotFound(f"there is no run {told.run}; it was never accepted, or was pruned")
-        check_run(batch, told, status=run.status, scope=run.scope, begun=run.now is not None)
+        check_run(batch, told, status=run.status, scope=run.scope, has_begun=run.now is not None)
 
     def apply(self, batch: Batch, work: CommitDraft) -> None:
         """Keep what a batch tells of a run, which was guarded."""
@@ -277,7 +277,7 @@ class RunTable:
         work.undo.append(lambda: self.calls.update({call.run: before}))
         place = (call.ordinal, call.position)
         if call.truncate:
-            for late in [p for p in calls if place <= p < (call.ordinal, MOST)]:
+            for late in [p for p in calls if place <= p < (call.ordinal, MAX_POSITIONS)]:
                 del calls[late]
         calls[place] = (replace(call, begin=None, truncate=False), work.number)
 

@@ -27,7 +27,7 @@ from fornix.store import (
 )
 from fornix.store.checks import ROW_BITS
 from fornix.store.packed_values import packed
-from fornix.store.records import is_meant
+from fornix.store.records import has_meaning
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
 
@@ -100,10 +100,10 @@ class ItemRow:
             return self.ended is None
         return self.begun <= at and (self.ended is None or self.ended > at)
 
-    def is_meant(self) -> bool:
+    def has_meaning(self) -> bool:
         """Whether search by meaning reaches it: by vectors, or what they can be made of."""
         r = self.record
-        return r.vectors != b"" or is_meant(r.text or "", r.metadata)
+        return r.vectors != b"" or has_meaning(r.text or "", r.metadata)
 
     def timed(self) -> bool:
         """Whether it expires, or is valid for a time only."""
@@ -131,7 +131,12 @@ class ItemRow:
     def feature(self) -> Feature:
         """Return what search reads of it."""
         return Feature.of(
-            self.record, self.row, self.first, self.time, begun=self.begun, ended=self.ended
+            self.record,
+            self.row,
+            self.first,
+            self.time,
+            begin_commit=self.begun,
+            end_commit=self.ended,
         )
 
 
@@ -446,7 +451,7 @@ class VectorQueue:
 
 
 def _meant(homes: Sequence[SetRows]) -> list[ItemRow]:
-    return [row for home in homes for row in home.rows if row.is_meant()]
+    return [row for home in homes for row in home.rows if row.has_meaning()]
 
 
 def _first(rows: list[ItemRow], limit: int) -> list[PendingVectors]:

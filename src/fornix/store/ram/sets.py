@@ -34,8 +34,8 @@ from fornix.store import (
     SetRef,
     Undo,
     adds_to,
-    ends_by,
-    unscreened,
+    expiry_cutoff,
+    unchecked_sets,
     upserted,
 )
 from fornix.store.checks import (
@@ -45,7 +45,7 @@ from fornix.store.checks import (
     check_past,
     check_rules,
     check_undo,
-    exceeds,
+    needs_trimming,
 )
 from fornix.store.ram.row_versions import CommitDraft, ItemRow, SetRows
 
@@ -123,7 +123,7 @@ class LineageLinks:
 
     def undone_by(self, number: int) -> list[int]:
         """Return the ids of those that it undid."""
-        return [done.id for done in self.compactions.values() if done.undone == number]
+        return [done.id for done in self.compactions.values() if done.undo_commit == number]
 
     def purge(self, row: ItemRow) -> None:
         """Drop what is known of a version that is removed, whose set's compactions it was in."""
@@ -199,11 +199,11 @@ class SetTable:
         """
         renewed = [found for d in batch.define if (found := self._define(d, batch, work))]
         self._hold_screens(batch)
-        bare = unscreened(batch)
+        bare = unchecked_sets(batch)
         for change in batch.items:
             self._refuse_bare(change, bare)
             self._change(change, work)
-        until = ends_by(batch, work.time)
+        until = expiry_cutoff(batch, work.time)
         _hold_renewed(renewed, work, until)
         for home in work.grown.values():
             _hold_capacity(home, work, until)
@@ -216,12 +216,12 @@ class SetTable:
             raise SetMoved(change.set.name, what="rules")
 
     def _hold_screens(self, batch: Batch) -> None:
-        for screened in batch.screened or ():
+        for screened in batch.admission_checks or ():
             home = self.named(screened.set)
             check_rules(screened, None if home is None else home.definition)
-            if home is None or screened.past is None:
+            if home is None or screened.last_row is None:
                 continue
-            if any(row.lives(None) for row in home.since(screened.past)):
+            if any(row.lives(None) for row in home.since(screened.last_row)):
                 raise SetMoved(screened.set.name)
 
     def _define(self, define: Define, batch: Batch, work: CommitDraft) -> _Renewed | None:
@@ -354,7 +354,7 @@ class SetTable:
                 retired=[row.row for row in retired],
                 added=[row.row for row in added],
                 erased=0,
-                undone=None,
+                undo_commit=None,
             ),
             work,
         )
@@ -374,18 +374,18 @@ class SetTable:
             if home.versions[row.record.id][-1].ended is None:
                 raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")
             self._revive(row, work)
-        self.lineage.keep(replace(done, undone=work.number), work)
+        self.lineage.keep(replace(done, undo_commit=work.number), work)
 
     def _past(self, past: Past, work: CommitDraft) -> None:
         home = self.named(past.set) or self._make(past.set, Definition(), work)
         check_past(past, work.number)
-        begun, ended = {item.row for item in past.begun}, set(past.ended)
-        found = {row.row: row for row in home.kept(past.ended)}
+        begun, ended = {item.row for item in past.begun_items}, set(past.ended_rows)
+        found = {row.row: row for row in home.kept(past.ended_rows)}
         for number in sorted(ended - begun):
             if number not in found or found[number].ended is not None:
                 raise NotFound(f"set {past.set.name!r} has no live version of row {number}")
             work.end(found[number])
-        for item in past.begun:
+        for item in past.begun_items:
             last = home.last(item.record.id)
             check_next(item, None if last is None else (last.version, last.ended is None))
             row = work.restore(home, item)
@@ -393,7 +393,7 @@ class SetTable:
                 work.end(row)
         before = home.floor
         work.undo.append(lambda: setattr(home, "floor", before))
-        home.floor = max(before, past.floor)
+        home.floor = max(before, past.history_start)
         self._past_lineage(past, work)
 
     def _past_lineage(self, past: Past, work: CommitDraft) -> None:
@@ -402,12 +402,12 @@ class SetTable:
                 self.lineage.link(row, [source], work)
         for done in past.compactions:
             gone = [0] * done.erased
-            self.lineage.keep(replace(done, retired=[*done.retired, *gone], undone=None), work)
-        for compaction in past.undone:
+            self.lineage.keep(replace(done, retired=[*done.retired, *gone], undo_commit=None), work)
+        for compaction in past.undone_compactions:
             done = self.lineage.compactions.get(compaction)
             if done is None or done.set != past.set:
                 raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")
-            self.lineage.keep(replace(done, undone=work.number), work)
+            self.lineage.keep(replace(done, undo_commit=work.number), work)
 
     def _is_kept(self, number: int, near: SetRef) -> bool:
         """Return whether a version is kept; it is looked for in the set that it is *near* first."""
@@ -452,13 +452,13 @@ def _hold_capacity(home: SetRows, work: CommitDraft, until: int) -> None:
         return len(home.live) - taken[0], home.tokens - taken[1], home.bytes - taken[2]
 
     held = held_now()
-    if definition.at_mark(*held):
+    if definition.needs_compaction(*held):
         work.marks.append(home.ref)
-    if exceeds(home.ref, definition, held):
+    if needs_trimming(home.ref, definition, held):
         firsts = {row.first for row in hidden}
         oldest = [first for _, first in home.order if first not in firsts]
         for first in oldest:
-            if not definition.over(*held_now()):
+            if not definition.exceeded_capacity(*held_now()):
                 break
             work.end(home.live[first])
 
@@ -481,7 +481,7 @@ def info_of(found: SetRows) -> SetInfo:
         len(found.live),
         found.bytes,
         found.tokens,
-        expiring=min((r.expires for r in records if r.expires is not None), default=None),
-        timed=any(not r.valid_from is r.valid_to is None for r in records),
-        floor=found.floor,
+        next_expiry=min((r.expires for r in records if r.expires is not None), default=None),
+        has_validity=any(not r.valid_from is r.valid_to is None for r in records),
+        history_start=found.floor,
     )

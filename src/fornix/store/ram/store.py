@@ -19,11 +19,11 @@ from fornix.errors import (
     TooLarge,
 )
 from fornix.store import (
+    MAX_SHRUNK_BYTES,
+    MAX_SWEPT_VERSIONS,
     OP_RETENTION_US,
     OPS_KEPT,
-    SHRUNK_AT_ONCE,
     SWEEP_AFTER_US,
-    SWEPT_AT_ONCE,
     Batch,
     Commit,
     Compaction,
@@ -36,7 +36,14 @@ from fornix.store import (
     StoreStats,
     commit_time,
 )
-from fornix.store.checks import GONE, ROW_BITS, check_base, check_batch, check_leases, check_note
+from fornix.store.checks import (
+    PLACEHOLDER_EXPIRY,
+    ROW_BITS,
+    check_base,
+    check_batch,
+    check_leases,
+    check_note,
+)
 from fornix.store.erasures import forgotten
 from fornix.store.ram.erasing import RamErasing
 from fornix.store.ram.finder import RamFinder
@@ -49,7 +56,9 @@ from fornix.values.storable import Path
 
 def _told(entry: JournalEntry) -> Commit:
     """Return what a repetition of a commit is told."""
-    return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
+    return replace(
+        entry.commit, adopted=True, result=deepcopy(entry.commit.result), sets_to_compact=()
+    )
 
 
 class RamStore(RamLanes, RamFinder, RamErasing):
@@ -67,7 +76,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     def _commit(self, batch: Batch) -> Commit:
         if batch.op is not None:
-            earlier = self.adopted(batch.op, request=batch.request, label=batch.label)
+            earlier = self.commit_of_op(batch.op, request=batch.request, label=batch.label)
             if earlier is not None:
                 return earlier
         taken = self._runs.adopted(batch)
@@ -85,7 +94,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             raise
 
     @locked
-    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+    def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
         number = self._ops.get(op)
         if number is None:
             return None
@@ -108,7 +117,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     def _guard(self, batch: Batch) -> None:
         for name, text in batch.expects:
-            check_note(name, expected=text, found=self._notes.get(name))
+            check_note(name, expected=text, actual=self._notes.get(name))
         check_batch(batch, len(self._journal))
         check_leases(batch, self._holder, self._alive)
         self._runs.guard(batch)
@@ -125,8 +134,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             work.undo.append(lambda: setattr(tree, "positions", before))
             for delta in batch.state:
                 tree.apply(delta, work)
-        if batch.floor != (0, 0):
-            self._trees.setdefault(batch.scope, TreeRows()).raise_floor(batch.floor, work)
+        if batch.history_start != (0, 0):
+            self._trees.setdefault(batch.scope, TreeRows()).raise_floor(batch.history_start, work)
         if batch.define or batch.items:
             self._sets.apply(batch, work)
         self._runs.apply(batch, work)
@@ -135,7 +144,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         """Write the journal row and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
         marks = tuple(work.marks)
-        commit = Commit(work.number, work.time, adopted=False, result=result, marks=marks)
+        commit = Commit(work.number, work.time, adopted=False, result=result, sets_to_compact=marks)
         self._journal.append(commit, batch, work)
         if batch.op is not None:
             self._ops[batch.op] = work.number
@@ -201,16 +210,20 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         put = [(path, row) for path, row in entry.put if not row.swept]
         lineage = self._sets.lineage
         return Effects(
-            replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
+            replace(entry.commit, result=deepcopy(entry.commit.result), sets_to_compact=()),
             self._hidden.get(entry.scope, entry.scope),
-            put=[(path, row.node()) for path, row in put],
-            removed=[path for path, row in entry.removed if not row.swept and row.expires != GONE],
-            begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
-            ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
-            places=[row.position for _, row in put],
-            ends=[row.ended for _, row in put],
+            put_nodes=[(path, row.node()) for path, row in put],
+            removed_paths=[
+                path
+                for path, row in entry.removed
+                if not row.swept and row.expires != PLACEHOLDER_EXPIRY
+            ],
+            begun_items=[self._stored(row) for row in entry.begun if row.row in self._rows],
+            ended_items=[self._stored(row) for row in entry.ended if row.row in self._rows],
+            positions=[row.position for _, row in put],
+            end_commits=[row.ended for _, row in put],
             compactions=[self._as_kept(done) for done in lineage.done_by(number)],
-            undone=lineage.undone_by(number),
+            undone_compactions=lineage.undone_by(number),
         )
 
     @locked
@@ -221,12 +234,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return next((n for n in range(len(times), 0, -1) if times[n - 1] <= time), 0)
 
     @locked
-    def time_of(self, number: int) -> int:
+    def time_of_commit(self, number: int) -> int:
         last = min(number, len(self._journal))
         return self._journal[last - 1].commit.time if last > 0 else 0
 
     @locked
-    def floor(self, scope: Scope) -> tuple[int, int]:
+    def history_start(self, scope: Scope) -> tuple[int, int]:
         return self._tree(scope).floor
 
     @locked
@@ -241,7 +254,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return sum(tree.prune(until) for tree in self._trees.values()), None
 
     @locked
-    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+    def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
         rows = [row for home in self._sets.every() for row in home.timed.values()]
         return [self._stored(row) for row in rows if row.expired(now)][:limit]
 
@@ -312,12 +325,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return replace(done, retired=retired, added=added, erased=erased)
 
     @locked
-    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def source_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         sources = self._sets.lineage.sources
         return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
 
     @locked
-    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def derived_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         derived = self._sets.lineage.derived
         return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
 
@@ -343,7 +356,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return True
 
     @locked
-    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:  # noqa: ARG002 - of a file
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - of a file
         """Return 0: RAM is given back as it becomes free."""
         return 0
 
@@ -362,12 +375,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     def _purge(self, home: SetRows, now: int) -> int:
         """Remove versions of items that ended longer ago than their set keeps them."""
-        kept = home.definition.kept_us
+        kept = home.definition.retention_us
         if kept is None:
             return 0
         until = min(self.commit_at(now - kept), self._runs.needed() - 1)
         ended = [row for row in home.rows if row.ended is not None and row.ended <= until]
-        gone = sorted(ended, key=lambda row: (row.ended, row.row))[:SWEPT_AT_ONCE]
+        gone = sorted(ended, key=lambda row: (row.ended, row.row))[:MAX_SWEPT_VERSIONS]
         for row in gone:
             home.purge(row)
             del self._rows[row.row]

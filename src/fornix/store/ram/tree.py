@@ -7,7 +7,7 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
-from fornix.store.checks import GONE, ROW_BITS
+from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.store.ram.row_versions import ATOMS, CommitDraft, NodeRow
 from fornix.values.storable import Path, Value
 
@@ -114,10 +114,10 @@ class TreeRows:
 
     def sweep(self, now: int) -> int:
         """Remove every version that expired, with what is below it; return how many."""
-        gone = self._remove(lambda row: row.expired(now) and row.expires != GONE)
+        gone = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
         expired = [row.expires for row in gone if row.expires is not None]
         commit, time = self.floor
-        self.floor = commit, max([time, *(e for e in expired if GONE < e <= now)])
+        self.floor = commit, max([time, *(e for e in expired if PLACEHOLDER_EXPIRY < e <= now)])
         return len(gone)
 
     def raise_floor(self, floor: tuple[int, int], work: CommitDraft) -> None:
@@ -130,7 +130,7 @@ class TreeRows:
         """Remove every version that ended by commit *until*, with what is below it."""
         gone = self._remove(lambda row: row.ended is not None and row.ended <= until)
         commit, time = self.floor
-        kept = [row.ended for row in gone if row.ended and row.expires != GONE]
+        kept = [row.ended for row in gone if row.ended and row.expires != PLACEHOLDER_EXPIRY]
         self.floor = max([commit, *kept]), time
         return len(gone)
 

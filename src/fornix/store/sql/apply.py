@@ -158,8 +158,8 @@ class Transaction:
             ended["items"], marks = changes.run(), tuple(changes.marks)
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
-        if batch.floor != (0, 0):
-            retention.raise_floor(self._db, scope, batch.floor)
+        if batch.history_start != (0, 0):
+            retention.raise_floor(self._db, scope, batch.history_start)
         if batch.release and batch.epoch is not None:
             self.runs.release(batch.scope, batch.epoch)
         self.gathered.add_commit(
@@ -174,7 +174,7 @@ class Transaction:
             ),
         )
         self.cache.number, self.cache.time = number, time
-        return Commit(number, time, adopted=False, result=batch.result, marks=marks)
+        return Commit(number, time, adopted=False, result=batch.result, sets_to_compact=marks)
 
     def _time(self, batch: Batch, number: int) -> int:
         """Return the time of a commit; note where times go back."""
@@ -252,13 +252,18 @@ class Transaction:
             number = self._db.execute(
                 "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) "
                 "RETURNING id",
-                (self.scope(define.set.scope), define.set.name, text, define.definition.kept_us),
+                (
+                    self.scope(define.set.scope),
+                    define.set.name,
+                    text,
+                    define.definition.retention_us,
+                ),
             ).get
         else:
             number = known[0]
             self._db.execute(
                 "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
-                (text, define.definition.kept_us, number),
+                (text, define.definition.retention_us, number),
             )
         self.cache.sets[define.set] = (number, define.definition)
 

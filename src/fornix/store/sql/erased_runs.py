@@ -221,6 +221,6 @@ def update(db: Connection, kept: StoredReceipt) -> None:
     query(
         db,
         "UPDATE receipt SET state = ?, open = ?, held = ?, scrubbed = ? WHERE id = ?",
-        *(STATES.index(kept.state), json.dumps([*kept.open]), json.dumps([*kept.held])),
+        *(STATES.index(kept.state), json.dumps([*kept.open_runs]), json.dumps([*kept.blocked_by])),
         *(kept.scrubbed, kept.id),
     )

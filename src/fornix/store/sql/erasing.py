@@ -14,10 +14,10 @@ from fornix.store.erasures import (
     Erased,
     Erasure,
     hidden_scope,
-    op_of,
+    mentions_erased,
+    op_of_erasure,
     owner_of,
     stub_of,
-    tells,
 )
 from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, row_values
@@ -128,7 +128,7 @@ class Eraser:
         earlier = next(iter(erased_runs.receipts(self._db, "id = ?", self._asked.receipt)), None)
         if earlier is not None:
             return earlier.erased
-        return self._whole() if self._asked.whole else self._some()
+        return self._whole() if self._asked.whole_key else self._some()
 
     # --- what is asked
 
@@ -233,10 +233,14 @@ class Eraser:
         everywhere = named.get(None, set())
         for commit, scope, result in self._db.execute(_ANSWERS):
             gone = everywhere | named.get(scope, set()) if scope in named else everywhere
-            if gone and commit not in found and tells(wire.decode(restored(result)), gone, ()):
+            if (
+                gone
+                and commit not in found
+                and mentions_erased(wire.decode(restored(result)), gone, ())
+            ):
                 written = query(self._db, _WRITTEN, *rows_of(commit))
                 kept = {item_id for row, item_id in written if row not in self._rows}
-                if tells(wire.decode(restored(result)), gone, kept):
+                if mentions_erased(wire.decode(restored(result)), gone, kept):
                     found.add(commit)
         return sorted(found)
 
@@ -371,15 +375,15 @@ class Eraser:
             sets=tuple(sorted({version.set_id for version in self._rows.values()})),
             puts=tuple(gone.puts),
             open=tuple(gone.open),
-            unsure=tuple(asked.unsure),
+            unsure=tuple(asked.uncertain_runs),
             marks=tuple(restored),
         )
         query(
             self._db,
             "INSERT INTO journal (n, time, scope, op) VALUES (?, ?, ?, ?)",
-            *(self._number, self._time, scope, op_of(asked.receipt, self._salt)),
+            *(self._number, self._time, scope, op_of_erasure(asked.receipt, self._salt)),
         )
-        erased_runs.insert(self._db, asked.receipt, owner_of(asked.scope), asked.asked, erased)
+        erased_runs.insert(self._db, asked.receipt, owner_of(asked.scope), asked.request, erased)
         return erased
 
 

@@ -32,11 +32,11 @@ from fornix.store import (
     SetRef,
     Undo,
     adds_to,
-    ends_by,
-    unscreened,
+    expiry_cutoff,
+    unchecked_sets,
     upserted,
 )
-from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, exceeds
+from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from fornix.store.sql import journal
 from fornix.store.sql.connection import Row, first, query
 from fornix.store.sql.row_values import scope_id
@@ -185,20 +185,20 @@ class Changes:
 
     def _hold_renewed(self, renewed: Sequence[_Renewed]) -> None:
         """Refuse another definition for a set that holds items from before."""
-        until = ends_by(self._batch, self._time)
+        until = expiry_cutoff(self._batch, self._time)
         for number, define, found in renewed:
             if first(self._db, _EARLIER, number, self._number, until):
                 raise SetDefinitionConflict(define.set.name, asked=define.definition, found=found)
 
     def _hold_screens(self) -> None:
         """Refuse what was checked by other rules than its set has, or against other items."""
-        for screened in self._batch.screened or ():
+        for screened in self._batch.admission_checks or ():
             known = self._tx.set_row(screened.set)
             check_rules(screened, None if known is None else known[1])
-            if known is None or screened.past is None:
+            if known is None or screened.last_row is None:
                 continue
             self._gathered.flush()
-            if first(self._db, _PAST, known[0], screened.past):
+            if first(self._db, _PAST, known[0], screened.last_row):
                 raise SetMoved(screened.set.name)
 
     def _change(self, change: ItemChange) -> None:
@@ -226,7 +226,7 @@ class Changes:
     def _set(self, change: ItemChange) -> int:
         known = self._tx.set_row(change.set)
         if known is not None:
-            if known[1].admission is not None and change.set in unscreened(self._batch):
+            if known[1].admission is not None and change.set in unchecked_sets(self._batch):
                 raise SetMoved(change.set.name, what="rules")
             return known[0]
         match change:
@@ -447,21 +447,21 @@ class Changes:
             return
         definition = known[1]
         self._gathered.flush()
-        for (row,) in query(self._db, _EXPIRED, number, ends_by(self._batch, self._time)):
+        for (row,) in query(self._db, _EXPIRED, number, expiry_cutoff(self._batch, self._time)):
             self._end(number, row)
         held = self._db.execute(_HELD, (number, self._time)).get
-        if definition.at_mark(*held):
+        if definition.needs_compaction(*held):
             self.marks.append(ref)
-        if exceeds(ref, definition, held):
+        if needs_trimming(ref, definition, held):
             self._trim(number, definition, held)
 
     def _trim(self, number: int, definition: Definition, held: tuple[int, int, int]) -> None:
         """Retire the oldest until the set is within its capacity."""
         items, tokens, size = held
-        while definition.over(items, tokens, size):
+        while definition.exceeded_capacity(items, tokens, size):
             some = query(self._db, _OLDEST, number, self._time, TRIMMED)
             for row, row_tokens, row_size in some:
-                if not definition.over(items, tokens, size):
+                if not definition.exceeded_capacity(items, tokens, size):
                     return
                 self._end(number, row)
                 items, tokens, size = items - 1, tokens - row_tokens, size - row_size

@@ -81,7 +81,7 @@ def _compaction(db: Connection, row: Row, ref: SetRef) -> Compaction:
         retired=there[0],
         added=there[1],
         erased=sum(map(len, listed)) - sum(map(len, there)),
-        undone=undone,
+        undo_commit=undone,
         purged=bool(purged),
     )
 

@@ -99,11 +99,11 @@ class SqlLanes(SqlDatabase):
     # --- leases -------------------------------------------------------------------------------
 
     @queued
-    def lease(self, tx: Transaction, scope: Scope, owner: str) -> Lease | None:
+    def acquire_lease(self, tx: Transaction, scope: Scope, owner: str) -> Lease | None:
         return tx.runs.lease(scope, owner)
 
     @queued
-    def release(self, tx: Transaction, lease: Lease) -> None:
+    def release_lease(self, tx: Transaction, lease: Lease) -> None:
         if tx.runs.holder(lease.scope) == (lease.owner, lease.epoch):
             tx.runs.release(lease.scope, lease.epoch)
 
@@ -153,7 +153,9 @@ class SqlLanes(SqlDatabase):
         return [_run(row) for row in query(db, sql, *(value for _, value in given), limit)]
 
     @reads
-    def queue(self, db: Connection, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
+    def queued_runs(
+        self, db: Connection, agent: str, scope: Scope, *, limit: int = 100
+    ) -> list[Run]:
         lane = first(db, _LANE, scope.space, agent, scope.space, scope.key)
         if lane is None:
             return []
@@ -162,7 +164,7 @@ class SqlLanes(SqlDatabase):
         return [_run(row) for row in query(db, sql, *lane, limit)]
 
     @reads
-    def lanes(
+    def waiting_lanes(
         self,
         db: Connection,
         agent: str,
@@ -192,7 +194,7 @@ class SqlLanes(SqlDatabase):
         ]
 
     @reads
-    def calls(self, db: Connection, run: int, ordinal: int) -> list[DurableCall]:
+    def durable_calls(self, db: Connection, run: int, ordinal: int) -> list[DurableCall]:
         rows = query(db, _CALLS, place_of(run, ordinal))
         # fmt: off
         return [
@@ -205,7 +207,7 @@ class SqlLanes(SqlDatabase):
         # fmt: on
 
     @queued
-    def retry(self, tx: Transaction, run: int, *, last: bool, time: int) -> int:
+    def retry_run(self, tx: Transaction, run: int, *, last: bool, time: int) -> int:
         parked = tx.runs.get(run)
         check_status(run, parked.scope, parked.status, "parked")
         tx.runs.turn(parked, run, "retried" if last else "waiting", time=time)
@@ -233,11 +235,11 @@ class SqlLanes(SqlDatabase):
         return _outputs(rows)
 
     @reads
-    def outputs_of(self, db: Connection, run: int) -> list[StoredOutput]:
+    def run_outputs(self, db: Connection, run: int) -> list[StoredOutput]:
         return _outputs(query(db, _OUTPUTS_OF, run, *places(run)))
 
-    def consumer(self, agent: str, space: str, name: str) -> int:
-        """See `Lanes.consumer`."""
+    def consumer_position(self, agent: str, space: str, name: str) -> int:
+        """See `Lanes.consumer_position`."""
         position = self._position(agent, space, name)
         return self._new_consumer(agent, space, name) if position is None else position
 
@@ -252,7 +254,9 @@ class SqlLanes(SqlDatabase):
         return _position(tx.connection, agent, space, name) or 0
 
     @queued
-    def advance(self, tx: Transaction, agent: str, space: str, name: str, position: int) -> None:
+    def advance_consumer(
+        self, tx: Transaction, agent: str, space: str, name: str, position: int
+    ) -> None:
         sql = (
             "UPDATE consumer SET position = max(position, ?) "  # noqa: S608 - ours
             f"WHERE agent = {_AGENT} AND name IS ?"
@@ -267,8 +271,10 @@ class SqlLanes(SqlDatabase):
         query(tx.connection, sql, space, agent, name)
         return tx.connection.changes() > 0
 
-    def prune(self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000) -> int:
-        """See `Lanes.prune`."""
+    def prune_runs(
+        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
+    ) -> int:
+        """See `Lanes.prune_runs`."""
         pruning = self._pruning(agent, space, retain, now=now, limit=limit)
         return self.commit_queue.do(pruning.run) if pruning.needed else 0
 

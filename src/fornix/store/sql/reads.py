@@ -11,10 +11,10 @@ from fornix.store import (
     Effects,
     Feature,
     FeatureChange,
-    KnownBefore,
     Node,
     PendingVectors,
     Scope,
+    SearchCache,
     SearchView,
     SetInfo,
     SetRef,
@@ -22,7 +22,7 @@ from fornix.store import (
     StoredReceipt,
     WholeSets,
 )
-from fornix.store.checks import GONE
+from fornix.store.checks import PLACEHOLDER_EXPIRY
 from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, journal, row_values, staged_vectors
 from fornix.store.sql.connection import Connection, Row, first, query
@@ -38,7 +38,7 @@ _SETS = """
 """
 
 SNAPSHOTS = 10_000
-"""Answers of `glance` that a connection remembers."""
+"""Answers of `seq_and_sets` that a connection remembers."""
 
 FEATURES = 5_000
 """Features read at a time."""
@@ -94,14 +94,14 @@ class SqlReads(WholeSets, SqlDatabase):
         return self._cache.scopes.get(scope) or scope_id(db, scope)
 
     @reads
-    def floor(self, db: Connection, scope: Scope) -> tuple[int, int]:
+    def history_start(self, db: Connection, scope: Scope) -> tuple[int, int]:
         sql = "SELECT floor, since FROM scope WHERE space IS ? AND key IS ?"
         return first(db, sql, scope.space, scope.key or "") or (0, 0)
 
     # --- the journal --------------------------------------------------------------------------
 
     @reads
-    def adopted(
+    def commit_of_op(
         self, db: Connection, op: bytes, *, request: bytes | None, label: str
     ) -> Commit | None:
         return journal.adopted(db, op, request=request, label=label)
@@ -126,18 +126,18 @@ class SqlReads(WholeSets, SqlDatabase):
         return Effects(
             commit=Commit(number, time, adopted=False, result=stored),
             scope=Scope(space, key or None),
-            put=[(path, node) for path, node, _, _ in put],
-            removed=[path for path, node, *_ in gone if node.expires != GONE],
-            begun=_items(db, "item.row BETWEEN ? AND ?", *rows_of(number)),
-            ended=_items(
+            put_nodes=[(path, node) for path, node, _, _ in put],
+            removed_paths=[path for path, node, *_ in gone if node.expires != PLACEHOLDER_EXPIRY],
+            begun_items=_items(db, "item.row BETWEEN ? AND ?", *rows_of(number)),
+            ended_items=_items(
                 db, "item.row IN (SELECT value FROM carray(?))", db.numbers(ids.get("items", []))
             ),
-            places=[place for _, _, place, _ in put],
-            ends=[end for *_, end in put],
+            positions=[place for _, _, place, _ in put],
+            end_commits=[end for *_, end in put],
             compactions=journal.compactions(
                 db, "compaction.id BETWEEN ? AND ? ORDER BY compaction.id", *rows_of(number)
             ),
-            undone=[done for (done,) in query(db, undone, number)],
+            undone_compactions=[done for (done,) in query(db, undone, number)],
         )
 
     @reads
@@ -145,7 +145,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return journal.commit_at(db, time)
 
     @reads
-    def time_of(self, db: Connection, number: int) -> int:
+    def time_of_commit(self, db: Connection, number: int) -> int:
         sql = "SELECT time FROM journal AS every_commit WHERE n <= ? ORDER BY n DESC LIMIT 1"
         return first(db, sql, number) or 0
 
@@ -194,7 +194,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return row_values.sets_of(db, scope)
 
     @reads
-    def every_set(self, db: Connection, scope: Scope) -> list[SetRef]:
+    def all_sets(self, db: Connection, scope: Scope) -> list[SetRef]:
         rows = query(db, _SETS, scope.space, scope.key or "")
         return [SetRef(scope, name) for (name,) in rows]
 
@@ -233,7 +233,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return self._first_found(db, ref, row_values.VERSIONS, item_id)
 
     @reads
-    def every_version(
+    def all_versions(
         self,
         db: Connection,
         ref: SetRef,
@@ -268,7 +268,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return row_values.stored(row, ref, self._touched.get(row[1]))
 
     @reads
-    def stored(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
+    def items_by_row(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
         return self._versions(db, rows)
 
     def _versions(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
@@ -282,7 +282,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return [self._stored(row, refs[row[19]]) for row in wanted]
 
     @reads
-    def expired(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
+    def expired_items(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
         sql = (
             "SELECT row FROM item INDEXED BY item_expires "
             "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
@@ -305,14 +305,14 @@ class SqlReads(WholeSets, SqlDatabase):
         return journal.compaction(db, compaction)
 
     @reads
-    def links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def source_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
         sql = (
             "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?)) ORDER BY 1, 2"
         )
         return query(db, sql, db.numbers(rows))
 
     @reads
-    def derived(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def derived_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
         sql = (
             "SELECT row, source FROM link WHERE source IN (SELECT value FROM carray(?)) "
             "ORDER BY 1, 2"
@@ -326,7 +326,9 @@ class SqlReads(WholeSets, SqlDatabase):
         return first(db, "SELECT max(seq) FROM change") or 0
 
     @reads
-    def glance(self, db: Connection, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+    def seq_and_sets(
+        self, db: Connection, sets: Sequence[SetRef] | Scope
+    ) -> tuple[int, list[SetInfo]]:
         # While nobody commits, a connection answers from what it read before.
         name = sets if isinstance(sets, Scope) else tuple(sets)
         key = self._snapshot_key(db)
@@ -346,9 +348,9 @@ class SqlReads(WholeSets, SqlDatabase):
         last.sets[name] = infos
         return last.seq, infos
 
-    def search_view(self, sets: Sequence[SetRef] | Scope, known: KnownBefore) -> SearchView:  # noqa: ARG002 - all is near
+    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - all is near
         """See `Finder.search_view`."""
-        return SearchView(*self.glance(sets))
+        return SearchView(*self.seq_and_sets(sets))
 
     @reads
     def changes(
@@ -386,7 +388,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return [Feature._make(row) for some in found for row in some]
 
     @reads
-    def out_of_time(
+    def expired_or_invalid_rows(
         self,
         db: Connection,
         set_number: int,
@@ -402,7 +404,7 @@ class SqlReads(WholeSets, SqlDatabase):
         return [row for (row,) in rows]
 
     @reads
-    def accessed(self, db: Connection, set_number: int) -> list[tuple[int, int]]:
+    def access_times(self, db: Connection, set_number: int) -> list[tuple[int, int]]:
         lately = self._touched
         found = [
             (row, max(time or 0, lately.get(item, 0)))
@@ -411,13 +413,13 @@ class SqlReads(WholeSets, SqlDatabase):
         return [(row, time) for row, time in found if time]
 
     @reads
-    def pending(
+    def pending_vectors(
         self, db: Connection, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
         return staged_vectors.pending(db, set_numbers, limit)
 
     @reads
-    def unstaged(
+    def versions_to_stage(
         self, db: Connection, set_numbers: Sequence[int], *, limit: int
     ) -> list[PendingVectors]:
         return staged_vectors.unstaged(db, set_numbers, limit)

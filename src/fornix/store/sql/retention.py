@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE
-from fornix.store.checks import GONE, ROW_BITS
+from fornix.store import MAX_SWEPT_VERSIONS, SWEEP_AFTER_US
+from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.store.erasures import stub_of
 from fornix.store.sql import journal
 from fornix.store.sql.connection import Connection, first, query
@@ -82,7 +82,7 @@ def purge(db: Connection, *, now: int) -> int:
     for number, kept in query(db, _RETAINED):
         spared = needed(db) if spared is None else spared
         until = min(journal.commit_at(db, now - kept), spared - 1)
-        rows = query(db, _ENDED, number, until, SWEPT_AT_ONCE)
+        rows = query(db, _ENDED, number, until, MAX_SWEPT_VERSIONS)
         if rows:
             _purge(db, number, [row for row, _ in rows], floor=rows[-1][1])
             done += len(rows)
@@ -150,9 +150,9 @@ def expire(db: Connection, *, now: int) -> int:
         "expires FROM node WHERE expires <= ?1 AND expires != ?2 GROUP BY scope) AS gone "
         "WHERE gone.scope = scope.id",
         now,
-        GONE,
+        PLACEHOLDER_EXPIRY,
     )
-    query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, GONE)
+    query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, PLACEHOLDER_EXPIRY)
     return db.changes()
 
 
@@ -170,7 +170,7 @@ def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, 
         f"FROM node WHERE {span} AND (expires IS NULL OR expires != ?4) GROUP BY scope) AS gone "
         "WHERE gone.scope = scope.id",
         *here,
-        GONE,
+        PLACEHOLDER_EXPIRY,
     )
     query(db, f"DELETE FROM node WHERE {span}", *here)  # noqa: S608 - ours
     removed = db.changes()

@@ -226,7 +226,7 @@ class RunWriter:
         if batch.run is None:
             return None
         run = self.get(batch.run.run)
-        check_run(batch, batch.run, status=run.status, scope=run.scope, begun=run.begun)
+        check_run(batch, batch.run, status=run.status, scope=run.scope, has_begun=run.begun)
         return run
 
     def apply(self, run: RunRow, progress: Progress, *, number: int, time: int) -> None:

@@ -74,7 +74,7 @@ def expect(
     for name, text in expects:
         if name not in cache:
             cache[name] = _note(db, name)
-        check_note(name, expected=text, found=cache[name])
+        check_note(name, expected=text, actual=cache[name])
 
 
 def _note(db: Connection, name: str) -> str | None:
@@ -128,11 +128,11 @@ def apply_past(
     """Do to set *number* what *past* says; return the rows that ended."""
     check_past(past, commit)
     gathered.flush()
-    ended = set(past.ended)
-    for row in sorted(ended.difference(item.row for item in past.begun)):
+    ended = set(past.ended_rows)
+    for row in sorted(ended.difference(item.row for item in past.begun_items)):
         _end(db, number, row, past, commit)
     following = -1
-    for item in past.begun:
+    for item in past.begun_items:
         if item.row != following:  # the change log names rows without a gap
             gathered.flush()
         following = item.row + 1
@@ -145,16 +145,18 @@ def apply_past(
             gathered.flush()
             _end(db, number, item.row, past, commit)
     gathered.flush()
-    db.execute("UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", (number, past.floor))
+    db.execute(
+        "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", (number, past.history_start)
+    )
     _lineage(db, number, past, commit)
-    return list(past.ended)
+    return list(past.ended_rows)
 
 
 def _lineage(db: Connection, number: int, past: Past, commit: int) -> None:
     db.executemany(_LINK, list(past.links))
     for done in past.compactions:
         _keep(db, number, done)
-    for undone in past.undone:
+    for undone in past.undone_compactions:
         sql = "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?"
         query(db, sql, commit, undone, number)
         if not db.changes():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fornix.store import (
-    CORROBORATED,
+    CORROBORATED_TIME_NOTE,
     OP_RETENTION_US,
     OPS_KEPT,
     SWEEP_AFTER_US,
@@ -36,7 +36,7 @@ def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int
         corroborated: What the last batches said; None: what a memory noted.
     """
     if corroborated is None:
-        noted = first(db, "SELECT text FROM note WHERE name IS ?", CORROBORATED)
+        noted = first(db, "SELECT text FROM note WHERE name IS ?", CORROBORATED_TIME_NOTE)
         if noted is None:
             return 0
         corroborated = int(noted)

@@ -42,7 +42,7 @@ class SqlWrites(SqlDatabase):
     # --- vectors and notes --------------------------------------------------------------------
 
     @writes
-    def embed(
+    def store_vectors(
         self,
         db: Connection,
         vectors: Sequence[tuple[int, int, bytes]],
@@ -53,15 +53,15 @@ class SqlWrites(SqlDatabase):
         db.executemany(staged_vectors.FILL, vectors)
 
     @writes
-    def stage(self, db: Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+    def stage_vectors(self, db: Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
         db.executemany(staged_vectors.STAGE, [(row, new) for _, row, new in vectors])
 
     @writes
-    def unstage(self, db: Connection) -> None:
+    def drop_staged_vectors(self, db: Connection) -> None:
         db.execute("DELETE FROM staged")
 
     @writes
-    def swap(
+    def use_staged_vectors(
         self,
         db: Connection,
         set_numbers: Sequence[int],
@@ -102,6 +102,6 @@ class SqlWrites(SqlDatabase):
     def _erase(self, db: Connection, erasure: Erasure, salt: bytes) -> Erased:
         self._cache = WriterCache()
         erased = Eraser(self._transaction(db, WriterCache()), erasure, salt).run()
-        if erasure.rehearse:
+        if erasure.dry_run:
             raise Rehearsed(erased)
         return erased

@@ -29,8 +29,8 @@ from fornix.errors import (
     Unavailable,
 )
 from fornix.errors.shown import shown
-from fornix.store.damage import AT_FAULT, damage_of
-from fornix.store.records import is_meant, words_of
+from fornix.store.damage import POSSIBLE_DAMAGE, damage_of
+from fornix.store.records import has_meaning, terms_of
 from fornix.store.sqlite import checksums
 from fornix.values.words import is_marked, passages
 
@@ -133,7 +133,7 @@ def explained(error: Exception, subject: CallSubject, store: object = None) -> F
     Args:
         store: The open store it is about, whose file is looked at where rows are not as written.
     """
-    if isinstance(error, (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *AT_FAULT)):
+    if isinstance(error, (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *POSSIBLE_DAMAGE)):
         if isinstance(error, UnicodeDecodeError):
             return as_fornix_error(error, subject)
         before = error.__context__
@@ -294,7 +294,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         "trusted_schema = OFF",
     ):
         connection.execute(f"PRAGMA {pragma}")
-    connection.create_scalar_function("is_meant", cast("Any", is_meant), 2, deterministic=True)
+    connection.create_scalar_function("is_meant", cast("Any", has_meaning), 2, deterministic=True)
     return connection
 
 
@@ -352,11 +352,11 @@ def _is_read_again(text: str | None) -> bool:
 
 
 def _terms_of(text: str, time: int, speaker: str | None, metadata: str) -> bytes:
-    return words_of(text, time, speaker, metadata).packed
+    return terms_of(text, time, speaker, metadata).packed
 
 
 def _tokens_of(text: str, time: int, speaker: str | None, metadata: str) -> int:
-    return words_of(text, time, speaker, metadata).tokens
+    return terms_of(text, time, speaker, metadata).tokens
 
 
 def migrations() -> dict[int, str]:

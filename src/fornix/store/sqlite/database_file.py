@@ -23,7 +23,7 @@ from fornix.errors import (
     StoreReadOnly,
     Unusable,
 )
-from fornix.store import SWEPT_AT_ONCE
+from fornix.store import MAX_SWEPT_VERSIONS
 from fornix.store.sql import sweeping
 from fornix.store.sql.apply import Transaction, WriterCache
 from fornix.store.sql.connection import Connection
@@ -409,7 +409,7 @@ class SqliteFile(SqlDatabase):
                 done = sweeping.sweep_unasked(
                     writer, last=cache.time, corroborated=cache.corroborated
                 )
-                if done < SWEPT_AT_ONCE:
+                if done < MAX_SWEPT_VERSIONS:
                     break
         with writer:
             free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)

@@ -20,7 +20,7 @@ IN_PASSING = 500
 SPARE = 0.25
 """Share of a file that may be free before pages are given back unasked: they are used again."""
 
-FEWEST = 256
+MIN_FREE_PAGES = 256
 """Free pages (1 MB) that are never given back unasked."""
 
 _LINES = """
@@ -46,11 +46,11 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
     """Give up to *pages* back, inside a transaction; return how many bytes that are.
 
     Args:
-        spare: Share of the file that may stay free; above 0, so may `FEWEST` pages.
+        spare: Share of the file that may stay free; above 0, so may `MIN_FREE_PAGES` pages.
     """
     free = db.pragma("freelist_count")
     if spare:
-        free -= max(FEWEST, int(spare * db.pragma("page_count")))
+        free -= max(MIN_FREE_PAGES, int(spare * db.pragma("page_count")))
     if free <= 0 or not is_incremental(db):
         return 0
     before = db.pragma("page_count")

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from fornix.store import Scope
 from fornix.store.definition import Definition
-from fornix.store.records import is_meant, words_of
+from fornix.store.records import has_meaning, terms_of
 from fornix.store.sql.connection import Row, query
 from fornix.store.sqlite.connection import SqliteConnection
 from fornix.values import wire, words
@@ -137,7 +137,7 @@ def is_contradicted(row: Row) -> bool:
 def _read(row: Row) -> words.TextTerms:
     """Return what is read of the item of a row of `SOME`."""
     time, speaker, metadata, text = row[6], row[8], row[11], row[12]
-    return words_of(text, time, speaker, metadata)
+    return terms_of(text, time, speaker, metadata)
 
 
 def _tokens(db: SqliteConnection, row: int, found: int, right: int, done: Repaired) -> None:
@@ -150,7 +150,7 @@ def _vectors(
     found: bytes | None, text: str | None, metadata: str, dimensions: int | None, *, there: bool
 ) -> tuple[bytes | None, bool]:
     """Return the vectors to keep (None: they are to be made), and whether they were wrong."""
-    meant = is_meant(text or "", metadata)
+    meant = has_meaning(text or "", metadata)
     if not there:
         return (None, True) if meant and dimensions != 0 else (b"", False)
     if not dimensions or found is None:
@@ -163,7 +163,7 @@ def _vectors(
 
 def _retentions(db: SqliteConnection, done: Repaired) -> None:
     for number, text, found in query(db, "SELECT id, definition, retention FROM memory_set"):
-        right = Definition.from_json(wire.decode_plain(text)).kept_us
+        right = Definition.from_json(wire.decode_plain(text)).retention_us
         if found != right:
             query(db, "UPDATE memory_set SET retention = ? WHERE id = ?", right, number)
             done.count("retentions of sets noted again")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fornix.errors import StoreDamaged
-from fornix.store import SHRUNK_AT_ONCE, Scope, StoreStats
+from fornix.store import MAX_SHRUNK_BYTES, Scope, StoreStats
 from fornix.store.sql import erased_runs, receipts
 from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.database import explaining
@@ -42,15 +42,15 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             return remaining  # noqa: RET504 - to its types, the block may end early
 
     @explaining
-    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """See `Ledger.shrink`."""
         with self.writing() as db:
-            if not spare:
+            if not keep_free:
                 free_pages.trim_change_log(db)
             pages = max(1, limit // db.pragma("page_size"))
-            given = free_pages.give_back(db, pages=pages, spare=spare)
+            given = free_pages.give_back(db, pages=pages, spare=keep_free)
             free, rewritten = free_pages.free_bytes(db), not free_pages.is_incremental(db)
-        if spare or (free and given):
+        if keep_free or (free and given):
             return given
         with self._between_commits() as db:
             before = free_pages.size(db)

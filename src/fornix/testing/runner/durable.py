@@ -184,7 +184,7 @@ class DurableLaws(RunnerLaws):
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
             ctx.durable(len, "abc")
-            calls = hall.memory.store.calls(ctx.run.id, 0)
+            calls = hall.memory.store.durable_calls(ctx.run.id, 0)
             seen.append([(call.position, call.name, call.status) for call in calls])
 
         hall.serve(work).handle("ada", 0)
@@ -421,7 +421,7 @@ class DurableLaws(RunnerLaws):
 
         with pytest.raises(RunParked, match="is async"):
             hall.serve(work).handle("ada", 0)
-        assert hall.memory.store.calls(hall.parked()[0].id, 0) == []
+        assert hall.memory.store.durable_calls(hall.parked()[0].id, 0) == []
 
     # --- awaited
 
@@ -446,7 +446,7 @@ class DurableLaws(RunnerLaws):
         runner = hall.serve(work)
         run = runner.submit("ada", 0, event_id="e1").run
         world.gate.reached()
-        while len(hall.memory.store.calls(run, 0)) < 2:
+        while len(hall.memory.store.durable_calls(run, 0)) < 2:
             hall.pause()
         hall.crash(runner)
         following = hall.serve(work)

@@ -408,7 +408,7 @@ class RunMemoryLaws(RunnerLaws):
         assert (mine.sets, mine.query, mine.hits) == ([own], "tent", [(own, "one")])
         assert (others.sets, others.hits[0]) == ([shared], (shared, "one"))
         found = present(hall.memory.store.get(shared, ["one"], at=None)[0])
-        assert (found.set, found.record.id) in set(looked.found())
+        assert (found.set, found.record.id) in set(looked.item_refs())
 
 
 def follow(ctx: RunnerContext, reference: Any) -> object:
@@ -498,13 +498,13 @@ class ConsumerLaws(RunnerLaws):
         for n in range(12):
             runner.handle("ada", n)
         steps, store = list[int](), hall.memory.store
-        step = partial(store.prune, limit=5)
+        step = partial(store.prune_runs, limit=5)
 
         def few(*args: Any, **options: Any) -> int:
             steps.append(step(*args, **options))
             return steps[-1]
 
-        monkeypatch.setattr(store, "prune", few)
+        monkeypatch.setattr(store, "prune_runs", few)
         runner.prune()  # which the watch may do too
         assert (sum(steps), max(steps), store.stats().runs_ended) == (11, 5, 1)
 

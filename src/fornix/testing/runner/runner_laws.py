@@ -182,7 +182,7 @@ class Hall:
 
     def retry(self, run: int, *, last: bool = False) -> int:
         """Let a parked run try again."""
-        return self.memory.store.retry(run, last=last, time=self.memory.engine.clock())
+        return self.memory.store.retry_run(run, last=last, time=self.memory.engine.clock())
 
     def discard(self, run: int) -> None:
         """Give a parked run up."""
