@@ -25,14 +25,16 @@ from fornix import (
     LocalRunner,
     Memory,
     OutputEvent,
+    Retry,
     Trim,
     action,
 )
 from fornix.errors import DuplicateItem, InvalidInput, RunParked, StaleRun
-from fornix.store import Batch, Scope
+from fornix.store import Batch, Run, Scope
 from fornix.store.ram import RamStore
 from fornix.telemetry import OpenTelemetry
 from fornix.telemetry.catalogue import ATTRIBUTES, DURABLE_CALL, EVENT_ATTRIBUTES, METRICS, SPANS
+from fornix.testing import StoreContract
 from postgres_server import url_for
 from waiting import wait_until
 
@@ -136,9 +138,12 @@ def fetch(value):
     return value
 
 
-class Clerk(Agent):
-    max_tasks = 10
+@action(InputEvent)
+def echo(event, ctx):
+    ctx.send_event(OutputEvent(event.input))
 
+
+class Clerk(Agent):
     @action(InputEvent)
     def note(self, event, ctx):
         ctx.long_term_memory.set("notes").add(str(event.input))
@@ -214,7 +219,7 @@ def test_a_run_and_its_actions_are_spans(kind, url, emitted):
     assert told == {
         "db.system.name": STORES[kind],
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": runner.name,
+        "gen_ai.agent.name": "Clerk",
         "fornix.run.resumed": False,
         "fornix.run.outcome": "done",
     }
@@ -432,7 +437,9 @@ def leak(url, emitted):
             notes.search(CANARY, where={CANARY: object()})
         memory.context(CANARY, key=CANARY, budget_tokens=100)
         notes.compact(Trim(n=1))
-        with LocalRunner(Leaky, memory) as runner:
+        with LocalRunner(Agent(CANARY, actions=[echo]), memory) as runner:
+            runner.handle(CANARY, CANARY)
+        with LocalRunner(Leaky, memory, name=f"{CANARY}3") as runner:
             runner.handle(CANARY, CANARY, event_id=CANARY)
             with pytest.raises(RunParked):
                 runner.handle(f"{CANARY}2", f"{CANARY}!", event_id=f"{CANARY}!")
@@ -488,7 +495,51 @@ def test_the_catalogue_has_no_name_that_is_not_explained():
     assert {span.duration for span in SPANS} <= set(METRIC_INFO)
 
 
+def test_a_chat_is_exported_without_its_conversation(emitted):
+    """The name of its runner holds the conversation, which is a key."""
+    memory = Memory.open(embedder="words", telemetry=emitted.telemetry)
+    row = Run(1, f"chat {CANARY}", Scope("s", CANARY), 0, "waiting", CANARY, 0)
+    told = memory.engine.telemetry
+    assert told is not None
+    told.run(row, agent="ConversableAgent").end("done")
+    memory.close()
+    assert attributes_of(emitted.span("fornix.run"))["gen_ai.agent.name"] == "ConversableAgent"
+    assert CANARY not in emitted.text()
+
+
+def test_a_run_that_its_runner_leaves_ends_its_span(emitted):
+    """It waits for its next try as the runner closes, and is taken up by the next one."""
+
+    class Failing(Agent):
+        @action(InputEvent, retry=Retry(wait_s=30))
+        def fail(self, event, ctx):
+            raise ValueError
+
+    with opened(":memory:", emitted) as memory:
+        runner = LocalRunner(Failing, memory)
+        runner.submit("ada", 1)
+        wait_until(lambda: emitted.spans("fornix.action"))
+        runner.close()
+    assert attributes_of(emitted.span("fornix.run"))["fornix.run.outcome"] == "interrupted"
+
+
 # --- what it costs, and what it may not break ---------------------------------------------------
+
+
+class TestObservedStore(StoreContract):
+    """A store that is observed keeps every promise."""
+
+    def open(self, path):
+        self.dead = set[str]()
+        store = RamStore(alive=lambda owner: owner not in self.dead)
+        self.memory = Emitted(content=True).telemetry.of(store, lambda: 0)
+        return store
+
+    def kill_owner(self, store, owner):
+        self.dead.add(owner)
+
+    def location(self, path):
+        return ":memory:"
 
 
 class Broken(SpanProcessor):

@@ -273,6 +273,12 @@ class DispatchTable:
         return cls(made, chosen, actions, by_event, types, always, reported, settings.stored())
 
     @property
+    def class_name(self) -> str:
+        """The name of the agent's class, or the one it gives its agents; a part of the code."""
+        kind = type(self.agent)
+        return str(kind.name or kind.__name__)
+
+    @property
     def run_begin(self) -> Detail:
         """How much is reported of short-term memory as a run begins."""
         return self.reported.get(RunBeginEvent, "off")

@@ -129,7 +129,9 @@ class LiveRun:
         self.resumed = self.prepared = self.fenced = False
         self.attempt = self.failures = 0
         telemetry = setup.engine.telemetry
-        self.span: RunSpan | None = None if telemetry is None else telemetry.run(row)
+        self.span: RunSpan | None = (
+            None if telemetry is None else telemetry.run(row, agent=setup.plan.class_name)
+        )
         self._due: deque[Due] = deque()
         self._next = 0
         self._begin: Begin | None = None

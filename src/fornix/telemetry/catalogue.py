@@ -72,7 +72,9 @@ ATTRIBUTES = (
     AttributeInfo("fornix.compaction.retired", "int", "Items that the step retired"),
     AttributeInfo("fornix.compaction.added", "int", "Items that the step added in their place"),
     AttributeInfo("gen_ai.operation.name", "string", "`invoke_agent`"),
-    AttributeInfo("gen_ai.agent.name", "string", "The name of the agent or runner"),
+    AttributeInfo(
+        "gen_ai.agent.name", "string", "The name that the class of the agent has in code"
+    ),
     AttributeInfo("fornix.action.name", "string", "The name of the action"),
     AttributeInfo("fornix.action.attempt", "int", "How often the action was begun, from 1"),
     AttributeInfo("fornix.run.id", "int", "The id of the run in its store"),
@@ -91,6 +93,7 @@ ATTRIBUTES = (
     AttributeInfo("db.collection.name", "string", "The set", content=True),
     AttributeInfo("db.query.text", "string", "The question of a search", content=True),
     AttributeInfo("fornix.key", "string", "The key", content=True),
+    AttributeInfo("fornix.runner.name", "string", "The name of the runner", content=True),
 )
 
 _WHERE = ("db.namespace", "fornix.key")
@@ -162,7 +165,7 @@ SPANS = (
     SpanInfo(
         "fornix.accept",
         "Inputs of an agent are accepted; a child of the caller's span.",
-        (SYSTEM, OPERATION, "db.operation.batch.size", "gen_ai.agent.name", ERROR),
+        (SYSTEM, OPERATION, "db.operation.batch.size", ERROR, "fornix.runner.name"),
         OPERATION_DURATION,
     ),
     SpanInfo(
@@ -178,6 +181,7 @@ SPANS = (
             "fornix.run.outcome",
             ERROR,
             *_WHERE,
+            "fornix.runner.name",
         ),
         RUN_DURATION,
     ),

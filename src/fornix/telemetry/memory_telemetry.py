@@ -120,11 +120,12 @@ class MemoryTelemetry:
             if answer.run is not None and not answer.repeated:
                 self._accepted.note(answer.run, context)
 
-    def run(self, row: Run) -> RunSpan:
-        """Return the span of a run that this process takes up."""
+    def run(self, row: Run, *, agent: str) -> RunSpan:
+        """Return the span of a run of *agent* that this process takes up."""
         span = RunSpan(
             self.telemetry,
             row,
+            agent=agent,
             system=self.system,
             parent=self._accepted.take(row.id),
             ended=lambda run: self._runs.pop(run, None),
@@ -258,7 +259,7 @@ class StoreCalls:
         self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
         """See `Lanes.accept`."""
-        facts: Facts = {"gen_ai.agent.name": agent}
+        facts: Facts = {"fornix.runner.name": agent}
         if len(inputs) > 1:
             facts["db.operation.batch.size"] = len(inputs)
         with self._memory.operation("accept", facts):
@@ -319,8 +320,8 @@ def observe_compactions(memory: MemoryTelemetry, compactions: Compactions) -> No
 
     def observed(ref: SetRef, *, by: str, given: Given | None = None) -> Compacted | None:
         facts: Facts = {"fornix.compaction.by": by, **_places([ref.scope], [ref])}
-        who = callers.take(ref)
-        links = [] if who is None or caller_span() is not None else [who]
+        who = callers.take(ref) if by == "background" and caller_span() is None else None
+        links = [] if who is None else [who]
         with memory.operation("compact", facts, links=links) as span:
             done = step(ref, by=by, given=given)
             if done is not None:

@@ -154,8 +154,8 @@ class OpenTelemetry:
     Args:
         tracer_provider: Where spans go; None: the process's own.
         meter_provider: Where metrics go; None: the process's own.
-        content: Let spans carry names of spaces, keys, sets and durable calls, and the questions
-            of searches. Texts of items are never exported, nor are messages of errors.
+        content: Let spans carry names of spaces, keys, sets, runners and durable calls, and the
+            questions of searches. Texts of items are never exported, nor are messages of errors.
 
     Raises:
         Unsupported: The package opentelemetry-api is not installed.

@@ -15,6 +15,10 @@ Outcome: TypeAlias = Literal["done", "parked", "fenced", "interrupted"]
 class RunSpan:
     """The span of a run, used by whoever has the run in hand.
 
+    Args:
+        agent: The name that the agent's class has in code; that of a runner may hold a key.
+        ended: Called with the run's id as the span ends.
+
     Attributes:
         last: The span of the action that was called last; the commit of its task is linked to it.
     """
@@ -24,16 +28,18 @@ class RunSpan:
         telemetry: OpenTelemetry,
         row: Run,
         *,
+        agent: str,
         system: str,
         parent: Context | None,
         ended: Callable[[int], object],
     ) -> None:
-        self._telemetry, self._agent, self._run = telemetry, row.agent, row.id
-        self._ended = ended
+        self._telemetry, self._agent, self._run = telemetry, agent, row.id
+        self._ended, self._over = ended, False
         facts: Facts = {
             SYSTEM: system,
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": row.agent,
+            "gen_ai.agent.name": agent,
+            "fornix.runner.name": row.agent,
             "fornix.run.id": row.id,
             "fornix.run.resumed": row.now is not None,
             "db.namespace": row.scope.space,
@@ -71,7 +77,10 @@ class RunSpan:
         self.span.describe({ERROR: type(error).__qualname__})
 
     def end(self, outcome: Outcome) -> None:
-        """End it: this process has done with the run, for now or for good."""
+        """End it, once: this process has done with the run, for now or for good."""
+        if self._over:
+            return
+        self._over = True
         self.span.describe({"fornix.run.outcome": outcome})
         self.span.end()
         self._ended(self._run)

@@ -556,6 +556,9 @@ class TaskExecutor:
         self.scheduler.stop()
         ended = self.scheduler.join(wait_s)
         self._loop.stop()
+        for run in [lane.run for lane in list(self.scheduler.lanes.values())]:
+            if run is not None and run.span is not None:
+                run.span.end("interrupted")
         return ended
 
 
