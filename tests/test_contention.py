@@ -141,7 +141,7 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         store = memory.store
         assert isinstance(store, SqliteStore)
         groups: list[int] = []
-        together_first = store.commit_queue._commit_group
+        together_first = store.commit_queue.commit_group
 
         def counted(group) -> None:
             groups.append(len(group))
@@ -149,7 +149,7 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
                 wait_until(lambda: len(group) + len(store.commit_queue._waiting) == 16)
             together_first(group)
 
-        store.commit_queue._commit_group = counted
+        store.commit_queue.commit_group = counted
 
         def work(number: int) -> None:
             for _ in rounds(COUNTS.contention_s):

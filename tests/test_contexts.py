@@ -581,7 +581,7 @@ def test_a_window_in_ram_frees_what_it_let_go():
         window.commit(numbered(n))
     gc.collect()
     rows = [one for one in gc.get_objects() if type(one) is ItemRow]
-    assert sum(row.home.ref.name == "freed" for row in rows) <= SWEEP_EVERY + 5
+    assert sum(row.set_rows.ref.name == "freed" for row in rows) <= SWEEP_EVERY + 5
 
 
 def test_a_reflection_draws_on_what_a_window_in_ram_let_go():

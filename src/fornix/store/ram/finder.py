@@ -30,12 +30,12 @@ class RamFinder(WholeSets, RamTables):
 
     @locked
     def set_info(self, ref: SetRef) -> SetInfo | None:
-        found = self._sets.named(ref)
+        found = self._sets.get(ref)
         return None if found is None else info_of(found)
 
     @locked
     def set_infos(self, scope: Scope) -> list[SetInfo]:
-        return [info_of(found) for found in self._sets.of(scope)]
+        return [info_of(found) for found in self._sets.sets_of_scope(scope)]
 
     @locked
     def seq(self) -> int:
@@ -64,15 +64,15 @@ class RamFinder(WholeSets, RamTables):
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None
     ) -> Iterator[Feature]:
-        home = self._sets.numbered(set_number)
-        rows = [] if home is None else home.rows
+        set_rows = self._sets.get_by_number(set_number)
+        rows = [] if set_rows is None else set_rows.rows
         start = bisect_right(rows, after, key=number_of)
-        return iter([row.feature() for row in rows[start:] if row.lives(at)])
+        return iter([row.feature() for row in rows[start:] if row.is_live_at(at)])
 
     @locked
     def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
         found = [self._rows[row] for row in rows if row in self._rows]
-        return [row.feature() for row in found if row.home.number == set_number]
+        return [row.feature() for row in found if row.set_rows.number == set_number]
 
     @locked
     def items_by_row(self, rows: Sequence[int]) -> list[StoredItem]:
@@ -82,15 +82,21 @@ class RamFinder(WholeSets, RamTables):
     def expired_or_invalid_rows(
         self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
     ) -> list[int]:
-        home = self._sets.numbered(set_number)
-        rows = [] if home is None else home.timed.values() if at is None else home.rows
-        there = [row for row in rows if row.timed() and row.lives(at)]
-        return sorted(row.row for row in there if _out_of_time(row.record, now, valid_at))
+        set_rows = self._sets.get_by_number(set_number)
+        rows = (
+            []
+            if set_rows is None
+            else set_rows.rows_with_validity.values()
+            if at is None
+            else set_rows.rows
+        )
+        existing = [row for row in rows if row.has_validity() and row.is_live_at(at)]
+        return sorted(row.row for row in existing if _out_of_time(row.record, now, valid_at))
 
     @locked
     def access_times(self, set_number: int) -> list[tuple[int, int]]:
-        home = self._sets.numbered(set_number)
-        live = {} if home is None else home.live
+        set_rows = self._sets.get_by_number(set_number)
+        live = {} if set_rows is None else set_rows.live
         found = [(row.row, self._accessed.get(first)) for first, row in live.items()]
         return [(row, time) for row, time in found if time is not None]
 
@@ -98,7 +104,7 @@ class RamFinder(WholeSets, RamTables):
     def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
-        return self._vectors.waiting(limit, set_numbers)
+        return self._vectors.pending(limit, set_numbers)
 
     @locked
     def store_vectors(
@@ -111,12 +117,12 @@ class RamFinder(WholeSets, RamTables):
 
     @locked
     def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
-        return self._vectors.unstaged(self._numbered(set_numbers), limit)
+        return self._vectors.versions_to_stage(self._numbered(set_numbers), limit)
 
     @locked
     def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        there = {row: new for _, row, new in vectors if row in self._rows}
-        self._vectors.staged.update(there)
+        existing = {row: new for _, row, new in vectors if row in self._rows}
+        self._vectors.staged.update(existing)
 
     @locked
     def sync(self) -> None:
@@ -133,12 +139,12 @@ class RamFinder(WholeSets, RamTables):
         if any(self._notes.get(name) != expected for name, expected, _ in notes):
             return False
         self._notes.update({name: text for name, _, text in notes})
-        for row in self._vectors.swap(self._numbered(set_numbers)):
+        for row in self._vectors.use_staged(self._numbered(set_numbers)):
             self._line(row, "embedded")
         return True
 
     def _numbered(self, set_numbers: Sequence[int]) -> list[SetRows]:
-        return [home for home in self._sets.every() if home.number in set_numbers]
+        return [set_rows for set_rows in self._sets.all_sets() if set_rows.number in set_numbers]
 
 
 def _out_of_time(record: ItemRecord, now: int, valid_at: int | None) -> bool:

@@ -72,7 +72,7 @@ class RamLanes(RamTables):
         return answers
 
     def _accept(self, agent: str, given: QueuedInput, owner: str | None, undo: Undo) -> Accepted:
-        earlier = self._runs.earlier(agent, given)
+        earlier = self._runs.used_event_id(agent, given)
         if earlier is None:
             run = self._runs.begin(agent, given, undo)
             number = run.number
@@ -86,7 +86,7 @@ class RamLanes(RamTables):
             number=number,
             repeated=earlier is not None,
             lease=lease,
-            first=run is not None and self._runs.first(run),
+            first=run is not None and self._runs.is_next(run),
         )
 
     @locked
@@ -114,7 +114,7 @@ class RamLanes(RamTables):
     ) -> list[Run]:
         found = [
             run
-            for run in map(self._seen, reversed(self._runs.every()))
+            for run in map(self._seen, reversed(self._runs.all_runs()))
             if run.scope.space == space
             and agent in (None, run.agent)
             and key in (None, run.scope.key)
@@ -128,17 +128,17 @@ class RamLanes(RamTables):
 
     @locked
     def queued_runs(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
-        numbers = self._agent(agent, scope.space).open.get(scope, [])
-        return [self._runs.waiting(number) for number in numbers[:limit]]
+        numbers = self._agent(agent, scope.space).open_runs.get(scope, [])
+        return [self._runs.open_run(number) for number in numbers[:limit]]
 
     @locked
     def waiting_lanes(
         self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
     ) -> list[Scope]:
         found: list[tuple[int, Scope]] = []
-        for scope, numbers in self._agent(agent, space).open.items():
+        for scope, numbers in self._agent(agent, space).open_runs.items():
             reach = numbers if past_parked else numbers[:1]
-            waiting = [n for n in reach if self._runs.waiting(n).status == "waiting"]
+            waiting = [n for n in reach if self._runs.open_run(n).status == "waiting"]
             found.extend((number, scope) for number in waiting[:1])
         return [scope for _, scope in sorted(found, key=lambda pair: pair[0])][:limit]
 
@@ -159,9 +159,9 @@ class RamLanes(RamTables):
             raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
         check_status(run, found.scope, found.status, "parked")
         if not last:
-            self._runs.turn(run, "waiting", None, time, [])
+            self._runs.change_status(run, "waiting", None, time, [])
             return run
-        self._runs.turn(run, "retried", None, time, [])
+        self._runs.change_status(run, "retried", None, time, [])
         given = QueuedInput(found.scope, found.event, time)
         return self._runs.begin(found.agent, given, [], origin=run).id
 
@@ -171,17 +171,17 @@ class RamLanes(RamTables):
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
-        return self._agent(agent, space).past(after, limit)
+        return self._agent(agent, space).outputs_after(after, limit)
 
     @locked
     def run_outputs(self, run: int) -> list[StoredOutput]:
         found = self._runs.get(run)
-        return [] if found is None else self._runs.of(found).of(run)
+        return [] if found is None else self._runs.agent_of(found).outputs_of(run)
 
     @locked
     def consumer_position(self, agent: str, space: str, name: str) -> int:
-        home = self._runs.agent(agent, space)
-        return home.consumers.setdefault(name, home.floor)
+        set_rows = self._runs.agent(agent, space)
+        return set_rows.consumers.setdefault(name, set_rows.pruned_position)
 
     @locked
     def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
@@ -198,39 +198,39 @@ class RamLanes(RamTables):
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
     ) -> int:
-        home = self._agent(agent, space)
-        ended = [(r.ended, r) for r in self._runs.every() if r.ended is not None]
+        set_rows = self._agent(agent, space)
+        ended = [(r.ended, r) for r in self._runs.all_runs() if r.ended is not None]
         mine = [(t, r) for t, r in ended if (r.scope.space, r.agent) == (space, agent)]
         mine.sort(key=lambda pair: (pair[0], pair[1].id))
         spare = 0 if retain.count is None else len(mine) - retain.count
-        read = min(home.consumers.values(), default=None)
+        read = min(set_rows.consumers.values(), default=None)
         done = 0
         for place, (time, run) in enumerate(mine[:limit]):
             old = retain.age_us is not None and time <= now - retain.age_us
-            outputs = [output.position for output in home.of(run.id)]
+            outputs = [output.position for output in set_rows.outputs_of(run.id)]
             unread = read is not None and max(outputs, default=0) > read
             if unread or not (old or place < spare):
                 break
             self._runs.drop(run)
             done += 1
-        self._forget(home, retain, now, limit)
+        self._forget(set_rows, retain, now, limit)
         return done
 
-    def _forget(self, home: AgentLanes, retain: Retain, now: int, limit: int) -> None:
+    def _forget(self, set_rows: AgentLanes, retain: Retain, now: int, limit: int) -> None:
         """Forget ids of events, but for the last ones, and those of unfinished runs."""
-        until, last = now - retain.dedupe_us, self._runs.made - retain.dedupe_count
+        until, last = now - retain.dedupe_us, self._runs.last_id - retain.dedupe_count
         going = sorted(
             (known.time, event_id)
-            for event_id, known in home.events.items()
+            for event_id, known in set_rows.events.items()
             if known.time <= until
             and known.run <= last
             and ((run := self._runs.get(known.run)) is None or run.ended is not None)
         )
         for _, event_id in going[:limit]:
-            del home.events[event_id]
+            del set_rows.events[event_id]
 
     def _counts(self) -> tuple[int, int, int]:
         """Return how many runs wait, are parked, and have ended."""
-        found = [run.status for run in self._runs.every()]
+        found = [run.status for run in self._runs.all_runs()]
         waiting, parked = found.count("waiting"), found.count("parked")
         return waiting, parked, len(found) - waiting - parked

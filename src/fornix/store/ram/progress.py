@@ -17,7 +17,7 @@ from fornix.values.lazy_dataclass import dataclass
 
 Undo = list[Callable[[], object]]
 
-_COMMIT, _SENSORY, _LOOKED = 1, 3, 4
+_COMMIT, _SENSORY, _READ_SET = 1, 3, 4
 """Where the row of a step has its commit, what it changed in sensory memory, and what it read."""
 
 
@@ -42,27 +42,27 @@ class AgentLanes:
 
     name: str
     space: str
-    floor: int = 0
+    pruned_position: int = 0
     scopes: dict[Scope, Scope] = field(default_factory=dict[Scope, Scope])
-    next: dict[Scope, int] = field(default_factory=dict[Scope, int])
-    open: dict[Scope, list[int]] = field(default_factory=dict[Scope, list[int]])
+    next_numbers: dict[Scope, int] = field(default_factory=dict[Scope, int])
+    open_runs: dict[Scope, list[int]] = field(default_factory=dict[Scope, list[int]])
     events: dict[bytes, EventId] = field(default_factory=dict[bytes, EventId])
     outputs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     consumers: dict[str, int] = field(default_factory=dict[str, int])
 
-    def past(self, after: int, limit: int) -> list[StoredOutput]:
+    def outputs_after(self, after: int, limit: int) -> list[StoredOutput]:
         """Return outputs past a position."""
-        if after < self.floor:
-            raise OutputsPruned(self.name, after=after, floor=self.floor)
+        if after < self.pruned_position:
+            raise OutputsPruned(self.name, after=after, floor=self.pruned_position)
         start = bisect_right(self.outputs, after, key=itemgetter(0))
         return [StoredOutput(*row) for row in self.outputs[start : start + limit]]
 
-    def of(self, run: int) -> list[StoredOutput]:
+    def outputs_of(self, run: int) -> list[StoredOutput]:
         """Return outputs of a run."""
         return [StoredOutput(*row) for row in self.outputs if row[1] == run]
 
 
-def _moved(
+def _changed(
     run: Run,
     *,
     status: RunStatus | None = None,
@@ -101,7 +101,7 @@ class RunTable:
 
     Attributes:
         steps: Rows by run and ordinal: the other fields of a `StepDone`, in order.
-        made: The id of the last run.
+        last_id: The id of the last run.
     """
 
     def __init__(self) -> None:
@@ -110,9 +110,9 @@ class RunTable:
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[DurableCall, int]]] = {}
-        self.made = 0
+        self.last_id = 0
 
-    def needed(self) -> int:
+    def oldest_needed_commit(self) -> int:
         """Return the first commit of a run that has not ended; a large number: there is none."""
         steps = [step[1] for n in self._open for step in self.steps.get(n, {}).values()]
         calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
@@ -133,61 +133,61 @@ class RunTable:
             run = None if row is None else _run(row)
         return run
 
-    def every(self) -> list[Run]:
+    def all_runs(self) -> list[Run]:
         """Return all runs, by id."""
         runs = [*self._open.values(), *map(_run, self._ended.values())]
         return sorted(runs, key=attrgetter("id"))
 
-    def done(self, run: int) -> list[tuple[int, str | None]]:
+    def step_commits(self, run: int) -> list[tuple[int, str | None]]:
         """Return the commit of each step of a run, and what the step looked up."""
-        return [(row[_COMMIT], row[_LOOKED]) for row in self.steps.get(run, {}).values()]
+        return [(row[_COMMIT], row[_READ_SET]) for row in self.steps.get(run, {}).values()]
 
-    def waiting(self, number: int) -> Run:
+    def open_run(self, number: int) -> Run:
         """Return a run that waits or is parked."""
         return self._open[number]
 
-    def of(self, run: Run) -> AgentLanes:
+    def agent_of(self, run: Run) -> AgentLanes:
         """Return the agent of a run."""
         return self.agents[run.scope.space, run.agent]
 
-    def first(self, run: Run) -> bool:
+    def is_next(self, run: Run) -> bool:
         """Return whether no unfinished run stands before this one, which waits."""
-        return run.status == "waiting" and self.of(run).open[run.scope][0] == run.id
+        return run.status == "waiting" and self.agent_of(run).open_runs[run.scope][0] == run.id
 
     # --- inputs
 
-    def earlier(self, agent: str, given: QueuedInput) -> EventId | None:
+    def used_event_id(self, agent: str, queued: QueuedInput) -> EventId | None:
         """Return what is known of an input's event id; refuse another request."""
-        home = self.agents.get((given.scope.space, agent))
-        if given.event_id is None or home is None:
+        set_rows = self.agents.get((queued.scope.space, agent))
+        if queued.event_id is None or set_rows is None:
             return None
-        found = home.events.get(given.event_id)
-        if found is not None and found.request != given.request:
-            raise IdempotencyConflict(given.label, what="event id")
+        found = set_rows.events.get(queued.event_id)
+        if found is not None and found.request != queued.request:
+            raise IdempotencyConflict(queued.label, what="event id")
         return found
 
     def begin(
-        self, agent: str, given: QueuedInput, undo: Undo, *, origin: int | None = None
+        self, agent: str, queued: QueuedInput, undo: Undo, *, origin: int | None = None
     ) -> Run:
         """Put a run at the end of its lane."""
-        home = self.agent(agent, given.scope.space)
-        scope = home.scopes.setdefault(given.scope, given.scope)
-        number = home.next.get(scope, 0)
-        self.made += 1
+        set_rows = self.agent(agent, queued.scope.space)
+        scope = set_rows.scopes.setdefault(queued.scope, queued.scope)
+        number = set_rows.next_numbers.get(scope, 0)
+        self.last_id += 1
         run = Run(
-            self.made, agent, scope, number, "waiting", given.event, given.time, origin=origin
+            self.last_id, agent, scope, number, "waiting", queued.event, queued.time, origin=origin
         )
-        if given.event_id is not None:
-            event_id = given.event_id
-            home.events[event_id] = EventId(run.id, number, given.request, given.time)
-            undo.append(lambda: home.events.pop(event_id))
-        home.next[scope] = number + 1
-        waiting = home.open.setdefault(scope, [])
+        if queued.event_id is not None:
+            event_id = queued.event_id
+            set_rows.events[event_id] = EventId(run.id, number, queued.request, queued.time)
+            undo.append(lambda: set_rows.events.pop(event_id))
+        set_rows.next_numbers[scope] = number + 1
+        waiting = set_rows.open_runs.setdefault(scope, [])
         waiting.append(run.id)
         self._open[run.id] = run
         undo.append(
             lambda: (
-                home.next.update({scope: number}),
+                set_rows.next_numbers.update({scope: number}),
                 waiting.remove(run.id),
                 self._open.pop(run.id),
             )
@@ -196,47 +196,51 @@ class RunTable:
 
     # --- what a batch tells
 
-    def adopted(self, batch: Batch) -> int | None:
+    def repeated_commit(self, batch: Batch) -> int | None:
         """Return the number of the commit that took the place of a step, or completed a call."""
-        told = batch.run
-        if isinstance(told, Step):
-            steps = self.steps.get(told.run)
-            row = None if steps is None else steps.get(told.ordinal)
+        progress = batch.run
+        if isinstance(progress, Step):
+            steps = self.steps.get(progress.run)
+            row = None if steps is None else steps.get(progress.ordinal)
             return None if row is None else row[_COMMIT]
-        if isinstance(told, DurableCall) and not told.truncate:
-            found = self.calls.get(told.run, {}).get((told.ordinal, told.position))
+        if isinstance(progress, DurableCall) and not progress.truncate:
+            found = self.calls.get(progress.run, {}).get((progress.ordinal, progress.position))
             return None if found is None or found[0].status == "pending" else found[1]
         return None
 
-    def guard(self, batch: Batch) -> None:
+    def check(self, batch: Batch) -> None:
         """Refuse a batch about a run that is not there, is another key's, or has moved on."""
-        told = batch.run
-        if told is None:
+        progress = batch.run
+        if progress is None:
             return
-        run = self.get(told.run)
+        run = self.get(progress.run)
         if run is None:
-            raise NotFound(f"there is no run {told.run}; it was never accepted, or was pruned")
-        check_run(batch, told, status=run.status, scope=run.scope, has_begun=run.now is not None)
+            raise NotFound(f"there is no run {progress.run}; it was never accepted, or was pruned")
+        check_run(
+            batch, progress, status=run.status, scope=run.scope, has_begun=run.now is not None
+        )
 
-    def apply(self, batch: Batch, work: CommitDraft) -> None:
+    def apply(self, batch: Batch, draft: CommitDraft) -> None:
         """Keep what a batch tells of a run, which was guarded."""
-        told = batch.run
-        if told is None:
+        progress = batch.run
+        if progress is None:
             return
-        if told.begin is not None:
-            self._begun(told.run, told.begin, work.undo)
-        if isinstance(told, Step):
-            self._step(told, work)
-        elif isinstance(told, DurableCall):
-            self._call(told, work)
+        if progress.begin is not None:
+            self._begin(progress.run, progress.begin, draft.undo)
+        if isinstance(progress, Step):
+            self._step(progress, draft)
+        elif isinstance(progress, DurableCall):
+            self._call(progress, draft)
         else:
-            self.turn(told.run, told.status, told.error, work.time, work.undo)
+            self.change_status(
+                progress.run, progress.status, progress.error, draft.time, draft.undo
+            )
 
-    def _begun(self, number: int, begin: Begin, undo: Undo) -> None:
+    def _begin(self, number: int, begin: Begin, undo: Undo) -> None:
         run = self._open[number]
         if run.now is None:
             self._put(
-                _moved(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo
+                _changed(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo
             )
 
     def _put(self, run: Run, undo: Undo) -> None:
@@ -249,76 +253,76 @@ class RunTable:
         self._ended[run.id] = _FIELDS(run)
         del self._open[run.id]
 
-    def _step(self, step: Step, work: CommitDraft) -> None:
+    def _step(self, step: Step, draft: CommitDraft) -> None:
         run = self._open[step.run]
-        row = (step.action, work.number, step.sent, step.sensory, step.read_set, step.skipped)
+        row = (step.action, draft.number, step.sent, step.sensory, step.read_set, step.skipped)
         steps = self.steps.get(step.run)
         if steps is None:
             steps = self.steps[step.run] = {}
         steps[step.ordinal] = row
-        work.undo.append(lambda: steps.pop(step.ordinal))
+        draft.undo.append(lambda: steps.pop(step.ordinal))
         if step.outputs:
-            self._put_out(run, step, work)
+            self._append_outputs(run, step, draft)
         if step.done:
-            self.turn(step.run, "done", None, work.time, work.undo)
+            self.change_status(step.run, "done", None, draft.time, draft.undo)
 
-    def _put_out(self, run: Run, step: Step, work: CommitDraft) -> None:
-        outputs = self.of(run).outputs
+    def _append_outputs(self, run: Run, step: Step, draft: CommitDraft) -> None:
+        outputs = self.agent_of(run).outputs
         count = len(outputs)
-        start, key = work.number << ROW_BITS, run.scope.key or ""
+        start, key = draft.number << ROW_BITS, run.scope.key or ""
         for i, event in enumerate(step.outputs):
-            row = (start + i, run.id, run.number, step.ordinal, key, event, work.time)
+            row = (start + i, run.id, run.number, step.ordinal, key, event, draft.time)
             outputs.append(row)
-        work.undo.append(lambda: outputs.__delitem__(slice(count, None)))
+        draft.undo.append(lambda: outputs.__delitem__(slice(count, None)))
 
-    def _call(self, call: DurableCall, work: CommitDraft) -> None:
+    def _call(self, call: DurableCall, draft: CommitDraft) -> None:
         calls = self.calls.setdefault(call.run, {})
         before = dict(calls)
-        work.undo.append(lambda: self.calls.update({call.run: before}))
-        place = (call.ordinal, call.position)
+        draft.undo.append(lambda: self.calls.update({call.run: before}))
+        call_key = (call.ordinal, call.position)
         if call.truncate:
-            for late in [p for p in calls if place <= p < (call.ordinal, MAX_POSITIONS)]:
+            for late in [p for p in calls if call_key <= p < (call.ordinal, MAX_POSITIONS)]:
                 del calls[late]
-        calls[place] = (replace(call, begin=None, truncate=False), work.number)
+        calls[call_key] = (replace(call, begin=None, truncate=False), draft.number)
 
-    def turn(
+    def change_status(
         self, number: int, status: RunStatus, error: str | None, time: int, undo: Undo
     ) -> None:
         """Change the status of a run that has not ended."""
         run = self._open[number]
-        kept = None if status == "done" else run.error if error is None else error
+        stored_error = None if status == "done" else run.error if error is None else error
         if status not in ENDED:
-            self._put(_moved(run, status=status, error=kept), undo)
+            self._put(_changed(run, status=status, error=stored_error), undo)
             return
-        self._put(_moved(run, status=status, error=kept, ended=time), undo)
-        waiting = self.of(run).open[run.scope]
+        self._put(_changed(run, status=status, error=stored_error, ended=time), undo)
+        waiting = self.agent_of(run).open_runs[run.scope]
         waiting.remove(number)
         undo.append(lambda: insort(waiting, number))
         steps = self.steps.get(number, {})
-        felt = {i: row for i, row in steps.items() if row[_SENSORY] is not None}
-        if felt:
-            undo.append(lambda: steps.update(felt))
-            for i, row in felt.items():
+        sensory_steps = {i: row for i, row in steps.items() if row[_SENSORY] is not None}
+        if sensory_steps:
+            undo.append(lambda: steps.update(sensory_steps))
+            for i, row in sensory_steps.items():
                 steps[i] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
 
     def forget(self, run: Run, *, time: int) -> None:
         """Erase what hangs on a run, and what set it off; end it if it has not ended."""
-        home = self.of(run)
-        home.outputs = [row for row in home.outputs if row[1] != run.id]
+        set_rows = self.agent_of(run)
+        set_rows.outputs = [row for row in set_rows.outputs if row[1] != run.id]
         self.steps.pop(run.id, None)
         self.calls.pop(run.id, None)
         if run.ended is None:
-            home.open[run.scope].remove(run.id)
+            set_rows.open_runs[run.scope].remove(run.id)
             del self._open[run.id]
             run = replace(run, status="discarded", ended=time)
         self._ended[run.id] = _FIELDS(replace(run, event="", error=None, forgotten=True))
 
     def drop(self, run: Run) -> None:
         """Remove a run that ended, and what hangs on it."""
-        home = self.of(run)
-        last = max((output.position for output in home.of(run.id)), default=0)
-        home.floor = max(home.floor, last)
-        home.outputs = [row for row in home.outputs if row[1] != run.id]
+        set_rows = self.agent_of(run)
+        last = max((output.position for output in set_rows.outputs_of(run.id)), default=0)
+        set_rows.pruned_position = max(set_rows.pruned_position, last)
+        set_rows.outputs = [row for row in set_rows.outputs if row[1] != run.id]
         self.steps.pop(run.id, None)
         self.calls.pop(run.id, None)
         del self._ended[run.id]

@@ -39,17 +39,22 @@ class NodeRow:
     """One version of a node. What stands below an object, or stood there, hangs on its row."""
 
     __slots__ = (
-        "begun", "ended", "expires", "is_object", "live", "path", "position", "swept", "value",
-        "versions",
+        "begin_commit", "end_commit", "expires", "is_object", "live", "path", "position", "swept",
+        "value", "versions",
     )  # fmt: skip
 
     def __init__(
-        self, begun: int, *, is_object: bool, value: Value = None, expires: int | None = None
+        self, begin_commit: int, *, is_object: bool, value: Value = None, expires: int | None = None
     ) -> None:
-        self.begun, self.is_object, self.value, self.expires = begun, is_object, value, expires
+        self.begin_commit, self.is_object, self.value, self.expires = (
+            begin_commit,
+            is_object,
+            value,
+            expires,
+        )
         self.path: Path = ()
         self.position = 0
-        self.ended: int | None = None
+        self.end_commit: int | None = None
         self.swept = False
         self.live: dict[str, NodeRow] = {} if is_object else _NONE
         self.versions: dict[str, list[NodeRow]] = {} if is_object else _NEVER
@@ -59,9 +64,9 @@ class NodeRow:
         if at is None:
             return self.live.get(name)
         versions = self.versions.get(name, [])
-        place = bisect_right(versions, at, key=lambda row: row.begun)
-        row = versions[place - 1] if place else None
-        return row if row is not None and (row.ended is None or row.ended > at) else None
+        index = bisect_right(versions, at, key=lambda row: row.begin_commit)
+        row = versions[index - 1] if index else None
+        return row if row is not None and (row.end_commit is None or row.end_commit > at) else None
 
     def expired(self, now: int) -> bool:
         """Whether it has itself expired by *now*."""
@@ -70,8 +75,8 @@ class NodeRow:
     def node(self) -> Node:
         """Return a copy of it."""
         value = self.value
-        kept = value if type(value) in ATOMS else deepcopy(value)
-        return Node(self.is_object, kept, self.expires)
+        copied = value if type(value) in ATOMS else deepcopy(value)
+        return Node(self.is_object, copied, self.expires)
 
 
 _NONE: dict[str, NodeRow] = {}
@@ -85,27 +90,27 @@ class ItemRow:
 
     row: int
     first: int
-    home: SetRows
-    begun: int
+    set_rows: SetRows
+    begin_commit: int
     version: int
     created: int
     updated: int
     time: int
     record: ItemRecord
-    ended: int | None = None
+    end_commit: int | None = None
 
-    def lives(self, at: int | None) -> bool:
+    def is_live_at(self, at: int | None) -> bool:
         """Whether it lives now, or lived after commit *at*."""
         if at is None:
-            return self.ended is None
-        return self.begun <= at and (self.ended is None or self.ended > at)
+            return self.end_commit is None
+        return self.begin_commit <= at and (self.end_commit is None or self.end_commit > at)
 
     def has_meaning(self) -> bool:
         """Whether search by meaning reaches it: by vectors, or what they can be made of."""
         r = self.record
         return r.vectors != b"" or has_meaning(r.text or "", r.metadata)
 
-    def timed(self) -> bool:
+    def has_validity(self) -> bool:
         """Whether it expires, or is valid for a time only."""
         r = self.record
         return not r.expires is r.valid_from is r.valid_to is None
@@ -114,19 +119,19 @@ class ItemRow:
         """Whether it has expired by *now*."""
         return self.record.expires is not None and self.record.expires <= now
 
-    def is_again(self, row: ItemRow) -> bool:
+    def continues(self, row: ItemRow) -> bool:
         """Whether it is live and says what *row* does: it is that, or what brought it back."""
         unread = {"terms": b"", "vectors": b""}
         return (
-            self.ended is None
+            self.end_commit is None
             and (self.first, self.updated) == (row.first, row.updated)
             and replace(self.record, **unread) == replace(row.record, **unread)
         )
 
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""
-        kept = (packed(self.record.value), self.record.text, self.record.metadata)
-        return sum(len(k.encode() if isinstance(k, str) else k) for k in kept if k is not None)
+        contents = (packed(self.record.value), self.record.text, self.record.metadata)
+        return sum(len(k.encode() if isinstance(k, str) else k) for k in contents if k is not None)
 
     def feature(self) -> Feature:
         """Return what search reads of it."""
@@ -135,8 +140,8 @@ class ItemRow:
             self.row,
             self.first,
             self.time,
-            begin_commit=self.begun,
-            end_commit=self.ended,
+            begin_commit=self.begin_commit,
+            end_commit=self.end_commit,
         )
 
 
@@ -145,7 +150,7 @@ class SetRows:
     """A set: all rows, the versions of each id, and the live rows by (time, first).
 
     Attributes:
-        timed: Live rows that expire, or are valid for a time only, by `first`.
+        rows_with_validity: Live rows that expire, or are valid for a time only, by `first`.
     """
 
     number: int
@@ -153,53 +158,53 @@ class SetRows:
     definition: Definition
     rows: list[ItemRow] = field(default_factory=list[ItemRow])
     versions: dict[str, list[ItemRow]] = field(default_factory=dict[str, list[ItemRow]])
-    order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    live_order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     live: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
-    timed: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    rows_with_validity: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
     bytes: int = 0
     tokens: int = 0
-    floor: int = 0
+    history_start: int = 0
 
-    def last(self, item_id: str) -> ItemRow | None:
+    def last_version(self, item_id: str) -> ItemRow | None:
         """Return the last version of an id, live or ended."""
         versions = self.versions.get(item_id)
         return versions[-1] if versions else None
 
-    def numbered(self, number: int) -> ItemRow | None:
+    def find_row(self, number: int) -> ItemRow | None:
         """Return a row that is kept, or None."""
-        place = bisect_left(self.rows, number, key=number_of)
-        found = self.rows[place] if place < len(self.rows) else None
-        return found if found is not None and found.row == number else None
+        index = bisect_left(self.rows, number, key=number_of)
+        row = self.rows[index] if index < len(self.rows) else None
+        return row if row is not None and row.row == number else None
 
-    def since(self, number: int) -> list[ItemRow]:
+    def rows_after(self, number: int) -> list[ItemRow]:
         """Return the rows past a row."""
         return self.rows[bisect_right(self.rows, number, key=number_of) :]
 
-    def kept(self, numbers: Sequence[int]) -> list[ItemRow]:
+    def find_rows(self, numbers: Sequence[int]) -> list[ItemRow]:
         """Return those of some rows that are kept."""
-        return [row for row in map(self.numbered, numbers) if row is not None]
+        return [row for row in map(self.find_row, numbers) if row is not None]
 
-    def begin(self, row: ItemRow) -> None:
+    def add_version(self, row: ItemRow) -> None:
         """Take in a row, which is live."""
         insort(self.rows, row, key=number_of)
         insort(self.versions.setdefault(row.record.id, []), row, key=number_of)
-        self.enlist(row)
+        self.add_live(row)
 
-    def drop(self, row: ItemRow) -> None:
+    def remove_version(self, row: ItemRow) -> None:
         """Take out a live row as if it had never been."""
-        self.delist(row)
+        self.remove_live(row)
         del self.rows[bisect_left(self.rows, row.row, key=number_of)]
         self.versions[row.record.id].remove(row)
 
     def purge(self, row: ItemRow) -> None:
         """Take out a row that has ended, for good."""
         self._remove(row)
-        self.floor = max(self.floor, row.ended or 0)
+        self.history_start = max(self.history_start, row.end_commit or 0)
 
     def erase(self, row: ItemRow) -> None:
         """Take out a row, live or not, as if it had never been."""
-        if row.ended is None:
-            self.delist(row)
+        if row.end_commit is None:
+            self.remove_live(row)
         self._remove(row)
 
     def _remove(self, row: ItemRow) -> None:
@@ -209,21 +214,21 @@ class SetRows:
         if not versions:
             del self.versions[row.record.id]
 
-    def enlist(self, row: ItemRow) -> None:
+    def add_live(self, row: ItemRow) -> None:
         """Make a row one of the live ones."""
-        row.ended = None
-        insort(self.order, (row.time, row.first))
+        row.end_commit = None
+        insort(self.live_order, (row.time, row.first))
         self.live[row.first] = row
         self.bytes += row.bytes()
         self.tokens += row.record.tokens
-        if row.timed():
-            self.timed[row.first] = row
+        if row.has_validity():
+            self.rows_with_validity[row.first] = row
 
-    def delist(self, row: ItemRow) -> None:
+    def remove_live(self, row: ItemRow) -> None:
         """Make a row one of those that ended."""
-        del self.order[bisect_left(self.order, (row.time, row.first))]
+        del self.live_order[bisect_left(self.live_order, (row.time, row.first))]
         del self.live[row.first]
-        self.timed.pop(row.first, None)
+        self.rows_with_validity.pop(row.first, None)
         self.bytes -= row.bytes()
         self.tokens -= row.record.tokens
 
@@ -240,10 +245,10 @@ class JournalEntry:
     commit: Commit
     scope: Scope
     request: bytes | None
-    put: Sequence[tuple[Path, NodeRow]]
-    removed: Sequence[tuple[Path, NodeRow]]
-    begun: Sequence[ItemRow]
-    ended: Sequence[ItemRow]
+    put_nodes: Sequence[tuple[Path, NodeRow]]
+    removed_nodes: Sequence[tuple[Path, NodeRow]]
+    begun_items: Sequence[ItemRow]
+    ended_items: Sequence[ItemRow]
     erased: int | None = None
 
 
@@ -252,45 +257,45 @@ class Journal:
 
     Attributes:
         times: Of all commits.
-        set_back: Whether a time is before that of the last one.
+        has_setback: Whether a time is before that of the last one.
     """
 
     def __init__(self) -> None:
         self.times: list[int] = []
-        self.set_back = False
+        self.has_setback = False
         self._rows: list[tuple[Any, ...]] = []
         self._put: list[NodeRow] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, place: int) -> JournalEntry:
-        time, result, space, key, request, *rest = self._rows[place]
-        number = place + 1
+    def __getitem__(self, index: int) -> JournalEntry:
+        time, result, space, key, request, *rest = self._rows[index]
+        number = index + 1
         commit = Commit(number, time, adopted=False, result=result)
-        begin = bisect_left(self._put, number, key=_begun)
-        end = bisect_right(self._put, number, key=_begun)
+        begin = bisect_left(self._put, number, key=_begin_commit)
+        end = bisect_right(self._put, number, key=_begin_commit)
         put = [(row.path, row) for row in self._put[begin:end]]
         return JournalEntry(commit, Scope(space, key), request, put, *rest)
 
-    def append(self, commit: Commit, batch: Batch, work: CommitDraft) -> None:
+    def append(self, commit: Commit, batch: Batch, draft: CommitDraft) -> None:
         """Keep a commit, and what it did."""
-        self.set_back = self.set_back or (self.time is not None and commit.time < self.time)
+        self.has_setback = self.has_setback or (self.time is not None and commit.time < self.time)
         self.times.append(commit.time)
         # fmt: off
         self._rows.append((
-            commit.time, commit.result, *batch.scope, batch.request, tuple(work.removed),
-            tuple(work.begun.values()), tuple(work.ended), None,
+            commit.time, commit.result, *batch.scope, batch.request, tuple(draft.removed_nodes),
+            tuple(draft.begun_items.values()), tuple(draft.ended_items), None,
         ))
         # fmt: on
-        self._put.extend(sorted(work.put.values(), key=_position))
+        self._put.extend(sorted(draft.put_nodes.values(), key=_position))
 
     @property
     def time(self) -> int | None:
         """The time of the last commit; None: there is none."""
         return self.times[-1] if self.times else None
 
-    def of(self, scope: Scope) -> list[int]:
+    def commits_of(self, scope: Scope) -> list[int]:
         """Return the numbers of the commits of a scope."""
         return [i + 1 for i, row in enumerate(self._rows) if row[2:4] == (*scope,)]
 
@@ -304,19 +309,23 @@ class Journal:
         for number in numbers:
             *before, _, begun, _, erased = self._rows[number - 1]
             self._rows[number - 1] = (*before, (), begun, (), erased)
-        self._put = [row for row in self._put if row.begun not in numbers]
+        self._put = [row for row in self._put if row.begin_commit not in numbers]
 
     def erase_items(self, rows: Collection[ItemRow]) -> None:
         """Have commits say nothing of versions of items."""
-        gone = {row.row for row in rows}
-        for number in {row.begun for row in rows} | {row.ended for row in rows if row.ended}:
+        erased_rows = {row.row for row in rows}
+        for number in {row.begin_commit for row in rows} | {
+            row.end_commit for row in rows if row.end_commit
+        }:
             *before, begun, ended, erased = self._rows[number - 1]
-            kept = (tuple(row for row in some if row.row not in gone) for some in (begun, ended))
-            self._rows[number - 1] = (*before, *kept, erased)
+            remaining = (
+                tuple(row for row in some if row.row not in erased_rows) for some in (begun, ended)
+            )
+            self._rows[number - 1] = (*before, *remaining, erased)
 
 
-def _begun(row: NodeRow) -> int:
-    return row.begun
+def _begin_commit(row: NodeRow) -> int:
+    return row.begin_commit
 
 
 def _position(row: NodeRow) -> int:
@@ -328,51 +337,51 @@ class CommitDraft:
 
     def __init__(self, number: int, time: int) -> None:
         self.number, self.time = number, time
-        self.positions = self.made = self.compacted = 0
-        self.put: dict[Path, NodeRow] = {}
-        self.removed: list[tuple[Path, NodeRow]] = []
-        self.begun: dict[int, ItemRow] = {}
-        self.ended: list[ItemRow] = []
-        self.grown: dict[SetRef, SetRows] = {}
-        self.marks: list[SetRef] = []
-        self.landed: set[tuple[SetRef, str]] = set()
-        self.stayed: set[tuple[SetRef, str]] = set()
+        self.positions = self.row_count = self.compaction_count = 0
+        self.put_nodes: dict[Path, NodeRow] = {}
+        self.removed_nodes: list[tuple[Path, NodeRow]] = []
+        self.begun_items: dict[int, ItemRow] = {}
+        self.ended_items: list[ItemRow] = []
+        self.sets_added_to: dict[SetRef, SetRows] = {}
+        self.sets_to_compact: list[SetRef] = []
+        self.replaced_ids: set[tuple[SetRef, str]] = set()
+        self.unchanged_ids: set[tuple[SetRef, str]] = set()
         self.undo: list[Callable[[], object]] = []
 
     def begin(
-        self, home: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int
+        self, set_rows: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int
     ) -> ItemRow:
         """Begin a version: of the item that *last* is a version of, or of a new one."""
-        number = (self.number << ROW_BITS) + self.made
-        self.made += 1
+        number = (self.number << ROW_BITS) + self.row_count
+        self.row_count += 1
         time = self.time if record.time is None else record.time
         row = ItemRow(
             row=number,
             first=number if last is None else last.first,
-            home=home,
-            begun=self.number,
+            set_rows=set_rows,
+            begin_commit=self.number,
             version=version,
             created=self.time if last is None else last.created,
             updated=self.time,
             time=time,
             record=replace(record, time=time),
         )
-        return self._begun(home, row)
+        return self._add_version(set_rows, row)
 
     def revive(self, row: ItemRow, *, version: int) -> ItemRow:
         """Begin a version that has everything an ended one had."""
-        number = (self.number << ROW_BITS) + self.made
-        self.made += 1
-        again = replace(row, row=number, begun=self.number, version=version, ended=None)
-        return self._begun(row.home, again)
+        number = (self.number << ROW_BITS) + self.row_count
+        self.row_count += 1
+        again = replace(row, row=number, begin_commit=self.number, version=version, end_commit=None)
+        return self._add_version(row.set_rows, again)
 
-    def restore(self, home: SetRows, item: StoredItem) -> ItemRow:
+    def restore(self, set_rows: SetRows, item: StoredItem) -> ItemRow:
         """Begin a version as it was in another store."""
         time = item.updated if item.record.time is None else item.record.time
         row = ItemRow(
             item.row,
             item.first,
-            home,
+            set_rows,
             self.number,
             item.version,
             item.created,
@@ -380,21 +389,21 @@ class CommitDraft:
             time,
             replace(item.record, time=time),
         )
-        self.made = max(self.made, item.row - (self.number << ROW_BITS) + 1)
-        return self._begun(home, row)
+        self.row_count = max(self.row_count, item.row - (self.number << ROW_BITS) + 1)
+        return self._add_version(set_rows, row)
 
-    def _begun(self, home: SetRows, row: ItemRow) -> ItemRow:
-        home.begin(row)
-        self.begun[row.row] = row
-        self.undo.append(lambda: home.drop(row))
+    def _add_version(self, set_rows: SetRows, row: ItemRow) -> ItemRow:
+        set_rows.add_version(row)
+        self.begun_items[row.row] = row
+        self.undo.append(lambda: set_rows.remove_version(row))
         return row
 
     def end(self, row: ItemRow) -> None:
         """End a version. One that this very commit began was live at no commit; it stays known."""
-        row.home.delist(row)
-        row.ended = self.number
-        self.ended.append(row)
-        self.undo.append(lambda: row.home.enlist(row))
+        row.set_rows.remove_live(row)
+        row.end_commit = self.number
+        self.ended_items.append(row)
+        self.undo.append(lambda: row.set_rows.add_live(row))
 
 
 class VectorQueue:
@@ -402,61 +411,64 @@ class VectorQueue:
 
     def __init__(self) -> None:
         self.staged: dict[int, bytes] = {}
-        self._waiting: dict[int, ItemRow] = {}
+        self._pending: dict[int, ItemRow] = {}
 
     def begin(self, row: ItemRow) -> None:
         """Take note of a new version."""
         if row.record.vectors is None:
-            self._waiting[row.row] = row
+            self._pending[row.row] = row
 
-    def begun(self) -> list[int]:
+    def begin_commits(self) -> list[int]:
         """Return the commits that began what waits."""
-        return [row.begun for row in self._waiting.values()]
+        return [row.begin_commit for row in self._pending.values()]
 
-    def waiting(self, limit: int, set_numbers: Sequence[int] | None) -> list[PendingVectors]:
+    def pending(self, limit: int, set_numbers: Sequence[int] | None) -> list[PendingVectors]:
         """Return what waits, of any set or of those given."""
-        rows = self._waiting.values()
+        rows = self._pending.values()
         return _first(
-            [r for r in rows if set_numbers is None or r.home.number in set_numbers], limit
+            [r for r in rows if set_numbers is None or r.set_rows.number in set_numbers], limit
         )
 
     def fill(self, vectors: Sequence[tuple[int, int, bytes]]) -> Iterator[ItemRow]:
         """Fill in what is missing; yield the rows that waited for it."""
         for set_number, number, new in vectors:
-            row = self._waiting.get(number)
-            if row is not None and row.home.number == set_number:
+            row = self._pending.get(number)
+            if row is not None and row.set_rows.number == set_number:
                 self._put(row, new)
                 yield row
 
     def drop(self, row: int) -> None:
         """Drop what is known of a version that is removed."""
         self.staged.pop(row, None)
-        self._waiting.pop(row, None)
+        self._pending.pop(row, None)
 
-    def unstaged(self, homes: Sequence[SetRows], limit: int) -> list[PendingVectors]:
+    def versions_to_stage(self, sets: Sequence[SetRows], limit: int) -> list[PendingVectors]:
         """Return versions that meaning can read and that have no staged vectors."""
-        return _first([row for row in _meant(homes) if row.row not in self.staged], limit)
+        return _first(
+            [row for row in _rows_with_meaning(sets) if row.row not in self.staged], limit
+        )
 
-    def swap(self, homes: Sequence[SetRows]) -> Iterator[ItemRow]:
+    def use_staged(self, sets: Sequence[SetRows]) -> Iterator[ItemRow]:
         """Put staged vectors in place; what has none waits from now on. Yield all such rows."""
-        for row in _meant(homes):
+        for row in _rows_with_meaning(sets):
             self._put(row, self.staged.get(row.row))
             yield row
         self.staged.clear()
 
     def _put(self, row: ItemRow, vectors: bytes | None) -> None:
         row.record = replace(row.record, vectors=vectors)
-        self._waiting.pop(row.row, None)
+        self._pending.pop(row.row, None)
         self.begin(row)
 
 
-def _meant(homes: Sequence[SetRows]) -> list[ItemRow]:
-    return [row for home in homes for row in home.rows if row.has_meaning()]
+def _rows_with_meaning(sets: Sequence[SetRows]) -> list[ItemRow]:
+    return [row for set_rows in sets for row in set_rows.rows if row.has_meaning()]
 
 
 def _first(rows: list[ItemRow], limit: int) -> list[PendingVectors]:
     """Return what an embedder needs of *limit* rows: live ones first, then as they ended."""
-    chosen = sorted(rows, key=lambda row: (row.ended or 0, row.row))[:limit]
+    chosen = sorted(rows, key=lambda row: (row.end_commit or 0, row.row))[:limit]
     return [
-        PendingVectors(r.home.number, r.row, r.record.text or "", r.record.metadata) for r in chosen
+        PendingVectors(r.set_rows.number, r.row, r.record.text or "", r.record.metadata)
+        for r in chosen
     ]

@@ -54,7 +54,7 @@ from fornix.store.ram.tree import TreeRows
 from fornix.values.storable import Path
 
 
-def _told(entry: JournalEntry) -> Commit:
+def _repeated(entry: JournalEntry) -> Commit:
     """Return what a repetition of a commit is told."""
     return replace(
         entry.commit, adopted=True, result=deepcopy(entry.commit.result), sets_to_compact=()
@@ -79,17 +79,17 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             earlier = self.commit_of_op(batch.op, request=batch.request, label=batch.label)
             if earlier is not None:
                 return earlier
-        taken = self._runs.adopted(batch)
-        if taken is not None:
-            return _told(self._journal[taken - 1])
+        repeated = self._runs.repeated_commit(batch)
+        if repeated is not None:
+            return _repeated(self._journal[repeated - 1])
         time = commit_time(batch.time, self._journal.time)
-        work = CommitDraft(len(self._journal) + 1, time)
+        draft = CommitDraft(len(self._journal) + 1, time)
         try:
-            self._guard(batch)
-            self._apply(batch, work)
-            return self._finish(batch, work)
+            self._check(batch)
+            self._apply(batch, draft)
+            return self._finish(batch, draft)
         except BaseException:
-            for step in reversed(work.undo):
+            for step in reversed(draft.undo):
                 step()
             raise
 
@@ -103,7 +103,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             raise forgotten(f"request {label!r}" if label else "this request")
         if request is not None and request != entry.request:
             raise IdempotencyConflict(label)
-        return _told(entry)
+        return _repeated(entry)
 
     @locked
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
@@ -115,46 +115,50 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         except FornixError as error:
             return error
 
-    def _guard(self, batch: Batch) -> None:
+    def _check(self, batch: Batch) -> None:
         for name, text in batch.expects:
             check_note(name, expected=text, actual=self._notes.get(name))
         check_batch(batch, len(self._journal))
         check_leases(batch, self._holder, self._alive)
-        self._runs.guard(batch)
+        self._runs.check(batch)
         check_base(batch, self._head(batch.scope))
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
             raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
 
-    def _apply(self, batch: Batch, work: CommitDraft) -> None:
+    def _apply(self, batch: Batch, draft: CommitDraft) -> None:
         if batch.state:
             tree = self._trees.get(batch.scope)
             if tree is None:
                 tree = self._trees[batch.scope] = TreeRows()
-            before = work.positions = tree.positions
-            work.undo.append(lambda: setattr(tree, "positions", before))
+            before = draft.positions = tree.positions
+            draft.undo.append(lambda: setattr(tree, "positions", before))
             for delta in batch.state:
-                tree.apply(delta, work)
+                tree.apply(delta, draft)
         if batch.history_start != (0, 0):
-            self._trees.setdefault(batch.scope, TreeRows()).raise_floor(batch.history_start, work)
+            self._trees.setdefault(batch.scope, TreeRows()).raise_history_start(
+                batch.history_start, draft
+            )
         if batch.define or batch.items:
-            self._sets.apply(batch, work)
-        self._runs.apply(batch, work)
+            self._sets.apply(batch, draft)
+        self._runs.apply(batch, draft)
 
-    def _finish(self, batch: Batch, work: CommitDraft) -> Commit:
+    def _finish(self, batch: Batch, draft: CommitDraft) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
-        marks = tuple(work.marks)
-        commit = Commit(work.number, work.time, adopted=False, result=result, sets_to_compact=marks)
-        self._journal.append(commit, batch, work)
+        marks = tuple(draft.sets_to_compact)
+        commit = Commit(
+            draft.number, draft.time, adopted=False, result=result, sets_to_compact=marks
+        )
+        self._journal.append(commit, batch, draft)
         if batch.op is not None:
-            self._ops[batch.op] = work.number
+            self._ops[batch.op] = draft.number
         if batch.state:
-            self._trees[batch.scope].head = work.number
+            self._trees[batch.scope].head = draft.number
         if batch.release and batch.epoch is not None:
             self._leases[batch.scope] = (None, batch.epoch)
         self._name(batch.scope)
-        self._add_rows([*work.begun.values()])
-        for row in work.ended:
+        self._add_rows([*draft.begun_items.values()])
+        for row in draft.ended_items:
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))
 
@@ -196,9 +200,9 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         row = self._tree(scope).find(path, at, now)
         if row is None:
             return []
-        found = [(n, row.below(n, at)) for n in (row.live if at is None else row.versions)]
-        there = [(n, r) for n, r in found if r is not None and not r.expired(now)]
-        return sorted(there, key=lambda pair: pair[1].position)
+        versions = [(n, row.below(n, at)) for n in (row.live if at is None else row.versions)]
+        fields = [(n, r) for n, r in versions if r is not None and not r.expired(now)]
+        return sorted(fields, key=lambda pair: pair[1].position)
 
     # --- the journal
 
@@ -207,7 +211,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         if not 0 < number <= len(self._journal):
             return None
         entry = self._journal[number - 1]
-        put = [(path, row) for path, row in entry.put if not row.swept]
+        put = [(path, row) for path, row in entry.put_nodes if not row.swept]
         lineage = self._sets.lineage
         return Effects(
             replace(entry.commit, result=deepcopy(entry.commit.result), sets_to_compact=()),
@@ -215,21 +219,23 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             put_nodes=[(path, row.node()) for path, row in put],
             removed_paths=[
                 path
-                for path, row in entry.removed
+                for path, row in entry.removed_nodes
                 if not row.swept and row.expires != PLACEHOLDER_EXPIRY
             ],
-            begun_items=[self._stored(row) for row in entry.begun if row.row in self._rows],
-            ended_items=[self._stored(row) for row in entry.ended if row.row in self._rows],
+            begun_items=[self._stored(row) for row in entry.begun_items if row.row in self._rows],
+            ended_items=[self._stored(row) for row in entry.ended_items if row.row in self._rows],
             positions=[row.position for _, row in put],
-            end_commits=[row.ended for _, row in put],
-            compactions=[self._as_kept(done) for done in lineage.done_by(number)],
-            undone_compactions=lineage.undone_by(number),
+            end_commits=[row.end_commit for _, row in put],
+            compactions=[
+                self._without_erased(done) for done in lineage.compactions_of_commit(number)
+            ],
+            undone_compactions=lineage.undone_by_commit(number),
         )
 
     @locked
     def commit_at(self, time: int) -> int:
         times = self._journal.times
-        if not self._journal.set_back:
+        if not self._journal.has_setback:
             return bisect_right(times, time)
         return next((n for n in range(len(times), 0, -1) if times[n - 1] <= time), 0)
 
@@ -240,7 +246,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     @locked
     def history_start(self, scope: Scope) -> tuple[int, int]:
-        return self._tree(scope).floor
+        return self._tree(scope).history_start
 
     @locked
     def prune_history(
@@ -250,12 +256,16 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         del after, limit
         last = self._journal[-1].commit.time if self._journal else 0
         until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
-        until = min(until, self._runs.needed() - 1)
+        until = min(until, self._runs.oldest_needed_commit() - 1)
         return sum(tree.prune(until) for tree in self._trees.values()), None
 
     @locked
     def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        rows = [row for home in self._sets.every() for row in home.timed.values()]
+        rows = [
+            row
+            for set_rows in self._sets.all_sets()
+            for row in set_rows.rows_with_validity.values()
+        ]
         return [self._stored(row) for row in rows if row.expired(now)][:limit]
 
     @locked
@@ -274,10 +284,10 @@ class RamStore(RamLanes, RamFinder, RamErasing):
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
-        home = self._sets.named(ref)
-        versions = {} if home is None else home.versions
-        found = [[r for r in versions.get(item_id, []) if r.lives(at)] for item_id in ids]
-        return [self._stored(rows[0]) if rows else None for rows in found]
+        set_rows = self._sets.get(ref)
+        versions = {} if set_rows is None else set_rows.versions
+        live_rows = [[r for r in versions.get(item_id, []) if r.is_live_at(at)] for item_id in ids]
+        return [self._stored(rows[0]) if rows else None for rows in live_rows]
 
     @locked
     def page(
@@ -289,36 +299,40 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         newest_first: bool = False,
         at: int | None = None,
     ) -> list[StoredItem]:
-        home = self._sets.named(ref)
-        if home is None:
+        set_rows = self._sets.get(ref)
+        if set_rows is None:
             return []
-        there = home.live if at is None else {r.first: r for r in home.rows if r.lives(at)}
-        order = home.order if at is None else sorted((r.time, r.first) for r in there.values())
+        rows = (
+            set_rows.live if at is None else {r.first: r for r in set_rows.rows if r.is_live_at(at)}
+        )
+        order = (
+            set_rows.live_order if at is None else sorted((r.time, r.first) for r in rows.values())
+        )
         if newest_first:
             order = order[: None if after is None else bisect_left(order, after)][::-1]
         elif after is not None:
             order = order[bisect_right(order, after) :]
-        return [self._stored(there[first]) for _, first in order[:limit]]
+        return [self._stored(rows[first]) for _, first in order[:limit]]
 
     @locked
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
-        home = self._sets.named(ref)
-        rows = [] if home is None else home.versions.get(item_id, [])
+        set_rows = self._sets.get(ref)
+        rows = [] if set_rows is None else set_rows.versions.get(item_id, [])
         return [self._stored(row) for row in rows]
 
     @locked
     def compactions(
         self, ref: SetRef, *, before: int | None = None, limit: int = 100
     ) -> list[Compaction]:
-        found = self._sets.lineage.of(ref, before=before, limit=limit)
-        return [self._as_kept(compaction) for compaction in found]
+        compactions = self._sets.lineage.compactions_of_set(ref, before=before, limit=limit)
+        return [self._without_erased(compaction) for compaction in compactions]
 
     @locked
     def compaction(self, compaction: int) -> Compaction | None:
-        found = self._sets.lineage.compactions.get(compaction)
-        return None if found is None else self._as_kept(found)
+        done = self._sets.lineage.compactions.get(compaction)
+        return None if done is None else self._without_erased(done)
 
-    def _as_kept(self, done: Compaction) -> Compaction:
+    def _without_erased(self, done: Compaction) -> Compaction:
         retired = [row for row in done.retired if row in self._rows]
         added = [row for row in done.added if row in self._rows]
         erased = len(done.retired) + len(done.added) - len(retired) - len(added)
@@ -366,35 +380,37 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         late = [op for op, n in self._ops.items() if n <= until]
         for op in late:
             del self._ops[op]
-        purged = sum(self._purge(home, now) for home in self._sets.every())
+        purged = sum(self._purge(set_rows, now) for set_rows in self._sets.all_sets())
         return (
             len(late)
             + purged
             + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
         )
 
-    def _purge(self, home: SetRows, now: int) -> int:
+    def _purge(self, set_rows: SetRows, now: int) -> int:
         """Remove versions of items that ended longer ago than their set keeps them."""
-        kept = home.definition.retention_us
-        if kept is None:
+        retention_us = set_rows.definition.retention_us
+        if retention_us is None:
             return 0
-        until = min(self.commit_at(now - kept), self._runs.needed() - 1)
-        ended = [row for row in home.rows if row.ended is not None and row.ended <= until]
-        gone = sorted(ended, key=lambda row: (row.ended, row.row))[:MAX_SWEPT_VERSIONS]
-        for row in gone:
-            home.purge(row)
+        until = min(self.commit_at(now - retention_us), self._runs.oldest_needed_commit() - 1)
+        ended = [
+            row for row in set_rows.rows if row.end_commit is not None and row.end_commit <= until
+        ]
+        purged = sorted(ended, key=lambda row: (row.end_commit, row.row))[:MAX_SWEPT_VERSIONS]
+        for row in purged:
+            set_rows.purge(row)
             del self._rows[row.row]
             self._sets.lineage.purge(row)
             self._vectors.drop(row.row)
             self._line(row, "removed")
-        self._journal.erase_items(gone)
-        return len(gone)
+        self._journal.erase_items(purged)
+        return len(purged)
 
     @locked
     def stats(self) -> StoreStats:
-        sets = self._sets.every()
-        since = [self._journal[begun - 1].commit.time for begun in self._vectors.begun()]
-        held = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
+        sets = self._sets.all_sets()
+        since = [self._journal[begun - 1].commit.time for begun in self._vectors.begin_commits()]
+        leases = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
         waiting, parked, ended = self._counts()
         return StoreStats(
             commits=len(self._journal),
@@ -407,7 +423,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             oldest_pending=min(since, default=None),
             file_bytes=0,
             wal_bytes=0,
-            leases=held,
+            leases=leases,
             runs_waiting=waiting,
             runs_parked=parked,
             runs_ended=ended,

@@ -70,7 +70,7 @@ class RamTables:
         self._trees: dict[Scope, TreeRows] = {}
         self._sets = SetTable()
         self._rows: dict[int, ItemRow] = {}
-        self._accessed = self._sets.lineage.accessed
+        self._accessed = self._sets.lineage.access_times
         self._vectors = VectorQueue()
         self._log: deque[FeatureChange] = deque(maxlen=log_lines)
         self._seq = 0
@@ -103,7 +103,7 @@ class RamTables:
 
     def _line(self, row: ItemRow, kind: ChangeKind) -> None:
         self._seq += 1
-        self._log.append(FeatureChange(self._seq, row.home.number, row.row, kind))
+        self._log.append(FeatureChange(self._seq, row.set_rows.number, row.row, kind))
 
     def _add_rows(self, rows: Sequence[ItemRow]) -> None:
         """Make versions that a commit began known by their rows, to search too."""
@@ -117,9 +117,9 @@ class RamTables:
         return StoredItem(
             row=row.row,
             first=row.first,
-            set=row.home.ref,
-            begin_commit=row.begun,
-            end_commit=row.ended,
+            set=row.set_rows.ref,
+            begin_commit=row.begin_commit,
+            end_commit=row.end_commit,
             version=row.version,
             created=row.created,
             updated=row.updated,

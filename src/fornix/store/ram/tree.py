@@ -20,8 +20,8 @@ class TreeRows:
 
     def __init__(self) -> None:
         self.head = 0
-        self.floor = (0, 0)
-        self.root = NodeRow(begun=0, is_object=True)
+        self.history_start = (0, 0)
+        self.root = NodeRow(begin_commit=0, is_object=True)
         self.positions = 0
 
     def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
@@ -34,121 +34,130 @@ class TreeRows:
             row = below
         return row
 
-    def apply(self, delta: TreeDelta, work: CommitDraft) -> None:
+    def apply(self, delta: TreeDelta, draft: CommitDraft) -> None:
         """Apply one delta; what does not fit is a `TreeConflict`."""
         if not delta.path and not isinstance(delta, Clear):
             raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
         match delta:
             case Put(path, value, expires):
-                self._put(path, _row(work.number, value, expires), work)
+                self._put(path, _row(draft.number, value, expires), draft)
             case Create(path, expires):
-                self._put(path, NodeRow(work.number, is_object=True, expires=expires), work)
+                self._put(path, NodeRow(draft.number, is_object=True, expires=expires), draft)
             case Delete(path):
-                self._delete(path, work)
+                self._delete(path, draft)
             case Clear(path):
                 row = self.find(path, None, EVER)
                 for name in [] if row is None else list(row.live):
-                    self._delete((*path, name), work)
+                    self._delete((*path, name), draft)
             case Refresh(path, expires):
                 row = self.find(path, None, EVER)
                 if row is not None:
                     before = row.expires
-                    work.undo.append(lambda: setattr(row, "expires", before))
+                    draft.undo.append(lambda: setattr(row, "expires", before))
                     row.expires = expires
 
-    def _put(self, path: Path, row: NodeRow, work: CommitDraft) -> None:
+    def _put(self, path: Path, row: NodeRow, draft: CommitDraft) -> None:
         """Begin *row* at *path*: in place of a value, or as the last field of its parent."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
             raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
         name, row.path = path[-1], path
-        there = parent.live.get(name)
-        if there is None:
-            self.positions = max(self.positions + 1, work.number << ROW_BITS)
+        existing = parent.live.get(name)
+        if existing is None:
+            self.positions = max(self.positions + 1, draft.number << ROW_BITS)
             row.position = self.positions
-        elif not there.is_object:
-            row.position = there.position
-            self._end(parent, name, work)
+        elif not existing.is_object:
+            row.position = existing.position
+            self._end(parent, name, draft)
         elif row.is_object:
             return
         else:
             raise ObjectInTheWay(".".join(path), "an object is here; delete it first")
         parent.versions.setdefault(name, []).append(row)
         parent.live[name] = row
-        work.put[path] = row
-        work.undo.append(lambda: (parent.versions[name].pop(), parent.live.pop(name)))
+        draft.put_nodes[path] = row
+        draft.undo.append(lambda: (parent.versions[name].pop(), parent.live.pop(name)))
 
-    def _delete(self, path: Path, work: CommitDraft) -> None:
+    def _delete(self, path: Path, draft: CommitDraft) -> None:
         """End the node at *path*; what is below it goes out of reach with it."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or path[-1] not in parent.live:
             return
-        found = [(path, parent.live[path[-1]], parent)]
-        for place, row, above in found:  # grows while it is walked
-            work.put.pop(place, None)
-            if row.position <= work.positions:
-                work.removed.append((place, _before(row, above.versions[place[-1]], work.number)))
-            found.extend(((*place, name), below, row) for name, below in row.live.items())
-            if place != path:
-                work.undo.append(lambda row=row: setattr(row, "ended", None))
-                row.ended = work.number
-        self._end(parent, path[-1], work)
+        nodes = [(path, parent.live[path[-1]], parent)]
+        for node_path, row, above in nodes:  # grows while it is walked
+            draft.put_nodes.pop(node_path, None)
+            if row.position <= draft.positions:
+                draft.removed_nodes.append(
+                    (node_path, _before(row, above.versions[node_path[-1]], draft.number))
+                )
+            nodes.extend(((*node_path, name), below, row) for name, below in row.live.items())
+            if node_path != path:
+                draft.undo.append(lambda row=row: setattr(row, "end_commit", None))
+                row.end_commit = draft.number
+        self._end(parent, path[-1], draft)
 
-    def _end(self, parent: NodeRow, name: str, work: CommitDraft) -> None:
+    def _end(self, parent: NodeRow, name: str, draft: CommitDraft) -> None:
         """End a version; one that this very commit began never existed."""
         row = parent.live.pop(name)
         versions = parent.versions[name]
-        row.ended = work.number
-        never = row.begun == work.number
-        if never:
+        row.end_commit = draft.number
+        is_new = row.begin_commit == draft.number
+        if is_new:
             versions.pop()
 
         def take_back() -> None:
-            row.ended = None
+            row.end_commit = None
             parent.live[name] = row
-            if never:
+            if is_new:
                 versions.append(row)
 
-        work.undo.append(take_back)
+        draft.undo.append(take_back)
 
     def sweep(self, now: int) -> int:
         """Remove every version that expired, with what is below it; return how many."""
-        gone = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
-        expired = [row.expires for row in gone if row.expires is not None]
-        commit, time = self.floor
-        self.floor = commit, max([time, *(e for e in expired if PLACEHOLDER_EXPIRY < e <= now)])
-        return len(gone)
+        removed = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
+        expired = [row.expires for row in removed if row.expires is not None]
+        commit, time = self.history_start
+        self.history_start = (
+            commit,
+            max([time, *(e for e in expired if PLACEHOLDER_EXPIRY < e <= now)]),
+        )
+        return len(removed)
 
-    def raise_floor(self, floor: tuple[int, int], work: CommitDraft) -> None:
+    def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
         """Note from which commit and time on the past is whole."""
-        before = self.floor
-        work.undo.append(lambda: setattr(self, "floor", before))
-        self.floor = max(before[0], floor[0]), max(before[1], floor[1])
+        before = self.history_start
+        draft.undo.append(lambda: setattr(self, "history_start", before))
+        self.history_start = max(before[0], start[0]), max(before[1], start[1])
 
     def prune(self, until: int) -> int:
         """Remove every version that ended by commit *until*, with what is below it."""
-        gone = self._remove(lambda row: row.ended is not None and row.ended <= until)
-        commit, time = self.floor
-        kept = [row.ended for row in gone if row.ended and row.expires != PLACEHOLDER_EXPIRY]
-        self.floor = max([commit, *kept]), time
-        return len(gone)
+        removed = self._remove(lambda row: row.end_commit is not None and row.end_commit <= until)
+        commit, time = self.history_start
+        end_commits = [
+            row.end_commit
+            for row in removed
+            if row.end_commit and row.expires != PLACEHOLDER_EXPIRY
+        ]
+        self.history_start = max([commit, *end_commits]), time
+        return len(removed)
 
-    def _remove(self, goes: Callable[[NodeRow], bool]) -> list[NodeRow]:
+    def _remove(self, is_removed: Callable[[NodeRow], bool]) -> list[NodeRow]:
         """Remove the versions that go, with what is below them; return them all."""
         removed: list[NodeRow] = []
         stack = [(self.root, False)]
         while stack:
             row, gone = stack.pop()
             for versions in row.versions.values():
-                stack.extend((version, gone or goes(version)) for version in versions)
+                stack.extend((version, gone or is_removed(version)) for version in versions)
             if gone:
                 removed.append(row)
                 row.swept = True
                 continue
-            row.live = {n: r for n, r in row.live.items() if not goes(r)}
-            kept = {n: [v for v in vs if not goes(v)] for n, vs in row.versions.items()}
-            row.versions = {n: vs for n, vs in kept.items() if vs}
+            row.live = {n: r for n, r in row.live.items() if not is_removed(r)}
+            remaining = {n: [v for v in vs if not is_removed(v)] for n, vs in row.versions.items()}
+            row.versions = {n: vs for n, vs in remaining.items() if vs}
         return removed
 
     def size(self) -> int:
@@ -161,13 +170,13 @@ class TreeRows:
 
 def _row(number: int, value: Value, expires: int | None) -> NodeRow:
     """Return the row of a value, of which it has a copy."""
-    kept = value if type(value) in ATOMS else deepcopy(value)
-    return NodeRow(number, is_object=False, value=kept, expires=expires)
+    copied = value if type(value) in ATOMS else deepcopy(value)
+    return NodeRow(number, is_object=False, value=copied, expires=expires)
 
 
 def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:
     """Return the version of a node as it was before commit *number*."""
-    if row.begun != number:
+    if row.begin_commit != number:
         return row
     older = (v for v in reversed(versions) if v is not row and v.position == row.position)
     return next(older, row)

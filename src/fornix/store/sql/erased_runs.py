@@ -16,7 +16,7 @@ from fornix.store.sql.runs import STATUSES, places
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 
-_LOOKED = """
+_READ_SET = """
     SELECT step.id >> 20, step.n, step.looked, scope.space, scope.key FROM step
     JOIN run ON run.id = step.id >> 20 JOIN lane ON lane.id = run.lane
     JOIN scope ON scope.id = lane.scope
@@ -95,7 +95,7 @@ def of_items(db: Connection, versions: Iterable[Erasable]) -> Gone:
     named = {refs[number]: some for number, some in ids.items()}
     found: set[int] = set()
     few = _few_forms(named)
-    for run, commit, looked, space, key in db.execute(_LOOKED):
+    for run, commit, looked, space, key in db.execute(_READ_SET):
         if run in found:
             continue
         wanted = looked is not None and (few is None or any(form in looked for form in few))

@@ -136,7 +136,7 @@ TRIMMED = 256
 """How many of the oldest items are looked at together."""
 
 
-_Renewed: TypeAlias = tuple[int, Define, Definition]
+_Redefined: TypeAlias = tuple[int, Define, Definition]
 """The number of a set, what it is to be defined as, and what it was."""
 
 
@@ -166,14 +166,14 @@ class Changes:
             self._taken = self._ids_taken()
         for change in self._batch.items:
             self._change(change)
-        self._hold_renewed(renewed)
+        self._check_redefined(renewed)
         for number, ref in self._grown.items():
-            self._hold_capacity(ref, number)
+            self._enforce_capacity(ref, number)
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
         return self._ended
 
-    def _define(self, define: Define) -> _Renewed | None:
+    def _define(self, define: Define) -> _Redefined | None:
         """Make or change a set; return it if that is right only where the set is empty."""
         known = self._tx.set_row(define.set)
         other = known is not None and known[1] != define.definition
@@ -183,7 +183,7 @@ class Changes:
         self._tx.define(Define(define.set, define.definition, replace=True))
         return known[0], define, known[1]
 
-    def _hold_renewed(self, renewed: Sequence[_Renewed]) -> None:
+    def _check_redefined(self, renewed: Sequence[_Redefined]) -> None:
         """Refuse another definition for a set that holds items from before."""
         until = expiry_cutoff(self._batch, self._time)
         for number, define, found in renewed:
@@ -441,7 +441,7 @@ class Changes:
         )
         self._ended.append(row)
 
-    def _hold_capacity(self, ref: SetRef, number: int) -> None:
+    def _enforce_capacity(self, ref: SetRef, number: int) -> None:
         known = self._tx.set_row(ref)
         if known is None or not known[1].bounded:
             return
