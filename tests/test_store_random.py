@@ -11,23 +11,28 @@ from fornix.store.sqlite import SqliteStore
 from fornix.testing import play_beside, play_threads, replay, store_machine
 from postgres_server import url_for
 from scale import COUNTS
+from two_hosts import TwoHosts, open_twice
 
 
 def kill(store, owner):
-    assert isinstance(store, SqliteStore | PostgresStore)
-    assert store._owners is not None
-    store._owners.dismiss(owner)
+    for host in store.hosts if isinstance(store, TwoHosts) else [store]:
+        assert isinstance(host, SqliteStore | PostgresStore)
+        assert host._owners is not None
+        host._owners.dismiss(owner)
 
 
 SqliteMachine = store_machine(SqliteStore.open, kill_owner=kill, persistent=True)
 PostgresMachine = store_machine(
     lambda path: PostgresStore.open(url_for(path)), kill_owner=kill, persistent=True
 )
+TwoHostsMachine = store_machine(open_twice, kill_owner=kill, persistent=True)
 TestRamMachine = store_machine(lambda path: RamStore()).TestCase
 TestSqliteMachine = SqliteMachine.TestCase
 TestPostgresMachine = PostgresMachine.TestCase
 TestRamMachine.settings = TestSqliteMachine.settings = settings(max_examples=COUNTS.store_walks)
 TestPostgresMachine.settings = settings(max_examples=max(1, COUNTS.store_walks // 4))
+TestTwoHostsMachine = TwoHostsMachine.TestCase
+TestTwoHostsMachine.settings = settings(max_examples=max(1, COUNTS.store_walks // 10))
 
 
 @pytest.fixture
@@ -70,3 +75,11 @@ def test_postgres_agrees_with_a_replay_of_its_threads(postgres):
 def test_postgres_agrees_with_ram_batch_by_batch(postgres, seed):
     """Every answer is the same, errors too."""
     play_beside(postgres, batches=COUNTS.random_ops // 10, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_hosts_agree_with_ram_batch_by_batch(tmp_path, seed):
+    """What a host remembers of keys, sets and commits is right after the commits of another."""
+    hosts = open_twice(tmp_path / "memory")
+    play_beside(hosts, batches=COUNTS.random_ops // 10, seed=seed)
+    hosts.close()
