@@ -59,6 +59,9 @@ def test_every_example_is_on_the_page():
     folders = sorted(path for path in EXAMPLES.iterdir() if path.is_dir())
     assert folders
     for folder in folders:
+        if (folder / "compose.yaml").exists():
+            assert f"({folder.name}/compose.yaml)" in page
+            continue
         first = "main.py" if (folder / "main.py").exists() else "memory.py"
         assert f"({folder.name}/{first})" in page
         assert (folder / first).read_text(encoding="utf-8").startswith('"""')

@@ -15,9 +15,11 @@ from typing import Any
 
 import psycopg
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from doors import Letters
+from file_scan import scan
 from fornix import AsyncMemory, Memory
 from fornix.cli import fornix
 from fornix.errors import (
@@ -37,7 +39,7 @@ from fornix.store.postgres.dialect import original, storable, translated
 from fornix.store.postgres.location import ServerLocation
 from fornix.testing import ADA, NOTES, NOW, add, write
 from pages import ROOT, blocks
-from postgres_server import server, url_for
+from postgres_server import OwnServer, server, url_for
 from waiting import LIMIT_S, SHORT_S
 
 
@@ -92,7 +94,9 @@ def test_the_command_line_takes_a_url(url, monkeypatch):
     run("set", "city", "Lisbon", "--key", "ada")
     assert run("get", "city", "--key", "ada").stdout == "Lisbon\n"
     assert "postgresql://" in run("keys").stderr
-    assert "server" in run("doctor").stdout
+    told = run("doctor").stdout
+    checks = ("postgresql", "user", "pgvector", "vacuum", "lease clock", "connections")
+    assert [name for name in ("server", "schema", *checks) if f" {name} " not in told] == []
     assert "docs/postgres.md" in run("backup", "copy.db", code=1).stderr
     assert "docs/postgres.md" in run("restore", "copy.db", "--yes", code=1).stderr
 
@@ -358,6 +362,53 @@ def test_forgetting_waits_for_old_transactions(url, raw):
         assert store.scrub(now=NOW) == []
         assert [receipt.state for receipt in memory.receipts()] == ["scrubbed"]
     store.close()
+
+
+def test_what_was_forgotten_is_in_no_file_of_the_server():
+    """Not in a table, an index, a TOAST table or a sample; the write-ahead log is named instead."""
+    own = OwnServer()
+    try:
+        places = [own.folder / "data" / name for name in ("base", "global", "pg_stat")]
+        texts = [f"canary-{number:04}-{'sings' * 40}" for number in range(60)]
+        long = "canary-long-" + os.urandom(6_000).hex()
+        with Memory.open(own.url(), embedder=Letters()) as memory:
+            key = memory.key("canary-key-of-ada")
+            for number, text in enumerate(texts):
+                key.add(text, id=f"canary-id-{number:04}", metadata={"canary-metadata": number})
+            key.add(long, id="long")
+            key.short_term.set("canary-name", "canary-value")
+            memory.key("eve").add("stays")
+            canaries = [*texts[:3], long[-40:], "canary-key-of-ada", "canary-value"]
+            with psycopg.connect(own.url(), autocommit=True) as raw:
+                raw.execute("VACUUM (ANALYZE)")
+                raw.execute("CHECKPOINT")
+                assert set(scan(canaries, *places)) == set(canaries)
+                receipt = key.forget()
+                assert receipt.state == "scrubbed", receipt.held
+                raw.execute("CHECKPOINT")
+            assert scan([*canaries, "canary"], *places) == {}
+            log = {each.what: each for each in receipt.out_of_reach}["write-ahead log"]
+            assert "segments" in log.note
+            assert "checkpoints" in log.until
+            assert log.until in str(receipt.to_json()["out_of_reach"])
+    finally:
+        own.remove()
+
+
+def test_the_compose_file_starts_a_server_that_keeps_its_data():
+    """Of the usual kind: a volume, a health check, pgvector, closed to other hosts."""
+    text = (ROOT / "examples" / "postgres" / "compose.yaml").read_text(encoding="utf-8")
+    made = yaml.safe_load(text)
+    (service,) = made["services"].values()
+    assert service["image"].startswith("pgvector/pgvector:pg")
+    assert [place.split(":")[0] for place in service["volumes"]] == list(made["volumes"])
+    assert "pg_isready" in service["healthcheck"]["test"][1]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    settings = [each for each in service["command"] if "=" in each]
+    with psycopg.connect(server()) as raw:
+        for setting in settings:
+            name = setting.split("=")[0]
+            assert raw.execute("SELECT 1 FROM pg_settings WHERE name = %s", (name,)).fetchone()
 
 
 def test_what_the_url_says_of_the_connection_stands():

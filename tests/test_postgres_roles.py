@@ -15,8 +15,12 @@ from fornix.cli import fornix
 from fornix.errors import AccessDenied, InvalidInput
 from fornix.store import Scope
 from fornix.store.postgres import PostgresStore
-from fornix.store.postgres.dialect import TABLES
+from fornix.store.postgres.dialect import TABLES, translated
 from fornix.store.postgres.location import ServerLocation
+from fornix.store.postgres.postgres_store import _KEYS
+from fornix.store.sql import row_values
+from fornix.store.sql.tree import _LATEST
+from fornix.testing import PersistentStoreContract
 from postgres_server import dropped, server, url_for, user
 
 
@@ -124,6 +128,23 @@ def test_a_knowledge_is_granted_without_its_space(theirs, url, guest):
         assert [hit.item.id for hit in handbook.search("guest")][:1] == ["g"]
     with pytest.raises(AccessDenied):
         Memory.open(theirs, space="yours", knowledge="mine")
+
+
+def test_what_is_shared_is_forgotten_by_the_owner(theirs, url, raw, guest):
+    """A user does not see what came of it elsewhere; what is its own it forgets."""
+    other = user(raw, "other")
+    with Memory.open(theirs, space="mine", embedder=Letters()) as memory:
+        memory.knowledge.set("handbook").add("early", id="early")
+        assert memory.knowledge.set("handbook").forget(["early"]).changed
+        store = PostgresStore.open(url)
+        store.grant(other, knowledge="mine")
+        store.close()
+        with pytest.raises(AccessDenied, match="owner of the tables forget"):
+            memory.knowledge.set("handbook").forget(["k"])
+        assert memory.key("ada").forget(["a"]).state == "pending"
+    with Memory.open(url, space="mine", embedder=Letters()) as memory:
+        assert memory.knowledge.set("handbook").forget(["k"]).changed
+    dropped(raw, other)
 
 
 def test_who_was_granted_nothing_is_told(url, raw, guest):
@@ -284,6 +305,73 @@ def test_raw_sql_puts_nothing_into_another_space(session, raw, theirs):
             assert session.execute(statement.format(scope=scope, set=number)), what
 
 
+LOOKUPS = {
+    "scope_name": ("SELECT id FROM scope WHERE space IS ? AND key IS ?", ("mine", "ada")),
+    "scope_order": (_KEYS, ("mine", "a", 10)),
+    "set_name": ("SELECT id FROM memory_set WHERE scope = ? AND name IS ?", (1, "default")),
+    "item_versions": (row_values.BY_ID, (1, "a")),
+    "node_live": (_LATEST, (1, "", "song")),
+    "lease_name": ("SELECT owner FROM lease WHERE space IS ? AND key IS ?", ("mine", "ada")),
+    "note_name": ("SELECT text FROM note WHERE name IS ?", ("embedder of space mine",)),
+    "agent_name": ("SELECT id FROM agent WHERE space IS ? AND name IS ?", ("mine", "a")),
+    "receipt_of_owner": ("SELECT id FROM receipt WHERE owner IS ?", ("space mine",)),
+}
+
+
+@pytest.mark.parametrize("index", LOOKUPS)
+def test_indexes_serve_a_user_behind_the_wall(looked_up, index):
+    """By the digest of a name, which is compared before policies are asked."""
+    statement, bindings = LOOKUPS[index]
+    plan = looked_up(statement, bindings)
+    assert index in plan
+    assert "_digest =" in plan.split(index, 1)[1].split("Filter", 1)[0]
+
+
+def test_indexes_serve_many_names_at_once(looked_up):
+    statement = (
+        "SELECT id FROM item WHERE set_id = ? AND id IN (SELECT value FROM carray(?) AS names)"
+    )
+    plan = looked_up(statement, (1, ["a", "b"]))
+    assert "item_versions" in plan
+    assert "id_digest = ANY" in plan.split("Filter", 1)[0]
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory):
+    """A connection of a user that was granted a space, for which indexes are always cheaper."""
+    url = url_for(tmp_path_factory.mktemp("planner") / "memory")
+    with psycopg.connect(server(), autocommit=True) as raw:
+        name = user(raw, "planner")
+        store = PostgresStore.open(url)
+        store.grant(name, space="mine")
+        store.close()
+        raw.execute(
+            sql.SQL(
+                """INSERT INTO {0}.item (row, set_id, id, first, version, begun, time, created,
+                updated, metadata, importance, compacted) SELECT n, n / 2000, n::text, n, 1, 1, n,
+                1, 1, '{{}}', 1, 0 FROM generate_series(1, 6000) AS n; ANALYZE {0}.item"""
+            ).format(sql.Identifier(ServerLocation.of(url).schema))
+        )
+        with psycopg.connect(f"{server()}&user={name}", autocommit=True) as connection:
+            for setting in ("enable_seqscan", "enable_bitmapscan"):
+                connection.execute(f"SET {setting} = off")
+            yield connection, ServerLocation.of(url).schema
+        dropped(raw, name)
+
+
+@pytest.fixture
+def looked_up(planner):
+    """What the server does for a shared statement."""
+    connection, schema = planner
+
+    def explain(statement, bindings):
+        asked = f"EXPLAIN {translated(statement, schema)}".encode()
+        rows = psycopg.RawCursor(connection).execute(asked, bindings).fetchall()
+        return "\n".join(row for (row,) in rows)
+
+    return explain
+
+
 def test_a_user_learns_nothing_of_what_others_were_granted(session, theirs, raw, url):
     """Neither from the table nor from the function that policies ask."""
     other = user(raw, "other")
@@ -296,3 +384,38 @@ def test_a_user_learns_nothing_of_what_others_were_granted(session, theirs, raw,
     (found,) = session.execute("SELECT granted(current_user)").fetchone()
     assert sorted(found) == ["knowledge mine", "space mine"]
     dropped(raw, other)
+
+
+# --- the contract of stores ----------------------------------------------------------------------
+
+
+@pytest.mark.server
+class TestGranted(PersistentStoreContract):
+    """As a user that owns nothing, and was granted the spaces of the contract."""
+
+    SPACES = ("ada", "another app", "ap", "app", "app 2", "handbook", "other app")
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def guest(cls):
+        with psycopg.connect(server(), autocommit=True) as connection:
+            cls.name, cls.granted = user(connection, "guest"), set()
+            yield
+            dropped(connection, cls.name)
+
+    def location(self, path):
+        url = url_for(path)
+        if url not in self.granted:
+            owner = PostgresStore.open(url)
+            for space in self.SPACES:
+                owner.grant(self.name, space=space)
+            owner.close()
+            self.granted.add(url)
+        return f"{url}&user={self.name}"
+
+    def open(self, path):
+        return PostgresStore.open(self.location(path))
+
+    def kill_owner(self, store, owner):
+        assert isinstance(store, PostgresStore)
+        store._owners.dismiss(owner)

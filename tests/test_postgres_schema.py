@@ -14,7 +14,7 @@ from fornix.errors import StoreBusy, StoreTooNew, StoreTooOld
 from fornix.store.postgres import PostgresStore, schema
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.schema import SCHEMA, Migration, migrations
-from fornix.testing import NOTES, add, write
+from fornix.testing import ADA, NOTES, NOW, add, write
 from postgres_server import server, url_for, user
 from waiting import SHORT_S
 
@@ -26,7 +26,7 @@ CATALOG = {
     "columns": """
         SELECT c.relname, row_number() OVER (PARTITION BY c.oid ORDER BY attnum), attname,
             format_type(atttypid, atttypmod), collname, attnotnull, attidentity, attgenerated,
-            pg_get_expr(adbin, adrelid), attstorage, attcompression, attacl::text,
+            pg_get_expr(adbin, adrelid), attstorage, attcompression, attstattarget, attacl::text,
             col_description(c.oid, attnum)
         FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
         LEFT JOIN pg_attrdef ON adrelid = c.oid AND adnum = attnum
@@ -109,6 +109,44 @@ def test_a_migrated_schema_is_as_a_new_one(tmp_path, url, raw):
     assert shape(raw, migrated) == fresh
     assert len(fresh["columns"]) > 150
     assert len(fresh["indexes"]) > 40
+
+
+def test_the_planner_keeps_no_sample_of_a_text(url, raw):
+    """A sample would outlive its row; a column that a migration adds has to say so too."""
+    PostgresStore.open(url).close()
+    found = raw.execute(
+        """SELECT attrelid::regclass::text, attname FROM pg_attribute
+        JOIN pg_class ON pg_class.oid = attrelid AND relkind = 'r'
+        WHERE relnamespace = %s::regnamespace AND attnum > 0
+        AND atttypid IN ('text'::regtype, 'bytea'::regtype) AND attstattarget IS DISTINCT FROM 0""",
+        (schema_of(url),),
+    )
+    assert found.fetchall() == []
+
+
+def test_what_is_there_survives_every_migration(tmp_path, raw):
+    """A store of schema 1, with rows in it, is found whole: by name, as another user too."""
+    url = url_for(tmp_path / "old")
+    with_schema(raw, schema_of(url), migrations()[0].script)
+    for statement in (
+        "INSERT INTO {0}.ledger (version, schema, least, number, time) VALUES (1, 1, 1, 1, 5)",
+        "INSERT INTO {0}.note (name, text) VALUES ('salt', '00ff')",
+        "INSERT INTO {0}.scope (space, key) VALUES ('app', 'ada'), ('app', ''), ('', 'ff')",
+        "INSERT INTO {0}.lease (space, key, owner, epoch) VALUES ('app', 'ada', 'me', 7)",
+        "INSERT INTO {0}.journal (n, time, scope) VALUES (1, 5, 1)",
+        """INSERT INTO {0}.node (id, scope, parent, name, place, value, begun)
+        VALUES (1 << 20, 1, '', 'city', 1, '"Lisbon"', 1)""",
+    ):
+        raw.execute(sql.SQL(statement).format(ident(url)))
+    store = PostgresStore.open(url)
+    node = store.node(ADA, ("city",), at=None, now=NOW)
+    assert node is not None
+    assert node.value == "Lisbon"
+    assert store.keys("app") == ["ada"]
+    assert write(store, add("a")).number == 2
+    homes = raw.execute(sql.SQL("SELECT key, home FROM {}.scope").format(ident(url)))
+    assert dict(homes.fetchall()) == {"ada": "space app", "": "knowledge app", "ff": ""}
+    store.close()
 
 
 def test_migrations_are_numbered_without_gaps():

@@ -122,7 +122,8 @@ def show_receipt(session: Session, receipt: Receipt) -> None:
     else:
         session.say("no file of the memory contains it now")
     for each in receipt.out_of_reach:
-        session.say(f"out of reach: {each.what}, {each.note}")
+        until = f"; until {each.until}" if each.until else ""
+        session.say(f"out of reach: {each.what}, {each.note}{until}")
         for path in each.paths:
             session.say(f"  {path}")
     session.say(f"receipt {receipt.id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -70,6 +70,15 @@ class Examined(Protocol):
 
     def has_checksums(self) -> bool:
         """Return whether the pages of the file have checksums."""
+        ...
+
+
+@runtime_checkable
+class HasHealth(Protocol):
+    """A store on a server that somebody operates."""
+
+    def health(self) -> Sequence[tuple[str, str, State]]:
+        """Return what was looked at: its name, what there is to say, how it is."""
         ...
 
 
@@ -148,7 +157,10 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
 def _examined_server(session: Session, *, deep: bool) -> Iterator[Finding]:
     try:
         with session.open(mode="ro") as memory:
-            yield Finding("server", memory.store.location)
+            store = memory.store
+            yield Finding("server", store.location)
+            if isinstance(store, HasHealth):
+                yield from (Finding(*check) for check in store.health())
             yield from _contents(memory)
             yield from _clock(memory)
             yield from _integrity(memory, deep=deep)

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from fornix.telemetry import OpenTelemetry
 
 LONGEST_WAIT_S = 366 * 24 * 3600
-NO_FILE = "a server has its own tools for that (docs/postgres.md); of RAM, export() a copy"
+NO_FILE = (
+    "a server has its own tools, pg_dump and pg_restore (docs/postgres.md); of RAM, export() a copy"
+)
 DEFAULT_EMBEDDER = "minilm"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.sets.admission.quarantine import held_as, quarantine_of
@@ -25,6 +25,7 @@ from fornix.store import (
     Store,
     StoredItem,
     StoredReceipt,
+    UnreachableCopy,
 )
 from fornix.store.filters import Filter
 from fornix.store.records import filter_fields
@@ -53,6 +54,15 @@ ALWAYS = (
 """What no store can reach, with what to do."""
 
 
+@runtime_checkable
+class HasCopies(Protocol):
+    """A store whose engine keeps copies that it cannot erase."""
+
+    def copies(self, *, scrubbed: int | None) -> list[UnreachableCopy]:
+        """Return what may hold what was erased, and was scrubbed then; None: it was not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OutOfReach:
     """Something that may still hold what was forgotten, and that fornix cannot or must not change.
@@ -61,15 +71,22 @@ class OutOfReach:
         what: What it is.
         note: How many of it, or what to do.
         paths: Of values in an exact tree.
+        until: When that ends, as far as the store can tell; "": nobody knows.
     """
 
     what: str
     note: str
     paths: tuple[str, ...] = ()
+    until: str = ""
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {"what": self.what, "note": self.note, "paths": list(self.paths)}
+        return {
+            "what": self.what,
+            "note": self.note,
+            "paths": list(self.paths),
+            "until": self.until,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,11 +395,12 @@ def receipt_of(store: Store, kept: StoredReceipt) -> Receipt:
         state="pending" if kept.scrubbed is None else "scrubbed",
         held=tuple(kept.blocked_by),
         open=tuple(kept.open_runs),
-        out_of_reach=tuple(_out_of_reach(store, erased)),
+        out_of_reach=tuple(_out_of_reach(store, kept)),
     )
 
 
-def _out_of_reach(store: Store, erased: Erased) -> Iterator[OutOfReach]:
+def _out_of_reach(store: Store, kept: StoredReceipt) -> Iterator[OutOfReach]:
+    erased = kept.erased
     if erased.delivered:
         yield OutOfReach("outputs", f"{erased.delivered} that consumers have read already")
     if erased.shared:
@@ -404,6 +422,9 @@ def _out_of_reach(store: Store, erased: Erased) -> Iterator[OutOfReach]:
         listed = ", ".join(map(str, processes))
         note = f"of processes {listed}, which have the store open: until they read it again"
         yield OutOfReach("RAM", note)
+    if isinstance(store, HasCopies):
+        for copy in store.copies(scrubbed=kept.scrubbed):
+            yield OutOfReach(copy.what, copy.note, until=copy.until)
     for what, note in ALWAYS:
         yield OutOfReach(what, note)
 

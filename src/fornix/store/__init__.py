@@ -49,7 +49,7 @@ from fornix.store.changes import (
     upserted,
 )
 from fornix.store.definition import AdmissionCheck, Definition, SetInfo
-from fornix.store.erasures import Erased, Erasure, ReceiptState, StoredReceipt
+from fornix.store.erasures import Erased, Erasure, ReceiptState, StoredReceipt, UnreachableCopy
 from fornix.store.finder import (
     CandidateQuery,
     ChangeKind,
@@ -160,6 +160,7 @@ __all__ = [
     "StoredReceipt",
     "TreeDelta",
     "Undo",
+    "UnreachableCopy",
     "WholeSets",
     "adds_to",
     "commit_time",

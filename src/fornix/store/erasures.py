@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from fornix.errors import Forgotten
 from fornix.store.scope import Scope, SetRef
@@ -27,6 +27,21 @@ STATES: tuple[ReceiptState, ...] = ("erased", "rewritten", "scrubbed")
 
 NO_SPACE = ""
 """The space of a key that was forgotten: no application has this name."""
+
+
+class UnreachableCopy(NamedTuple):
+    """What may hold what was erased, outside the reach of a store.
+
+    Attributes:
+        what: What it is.
+        note: How much of it, or what to do.
+        until: When that ends, as far as the store can tell; "": nobody knows.
+    """
+
+    what: str
+    note: str
+    until: str = ""
+
 
 ERASED_HOW = "{}"
 """What is left of how a compaction was done, when something of it was erased."""

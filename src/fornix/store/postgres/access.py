@@ -13,6 +13,7 @@ from fornix.store.erasures import owner_of
 from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.scope import Scope
 from fornix.store.sql.connection import Connection, first, query
+from fornix.store.sql.erasing import ErasedSources, Eraser
 from fornix.values.lazy_dataclass import dataclass
 
 _IS_OWNER = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_catalog.pg_class WHERE oid = ?::regclass"
@@ -30,6 +31,12 @@ _TAKE = "DELETE FROM space_grant WHERE role = ?1::text::name AND home = ANY (?2:
 
 _LEFT = "SELECT count(*) FROM space_grant WHERE role = ?::text::name"
 
+_SHARED = """
+    SELECT scope.space FROM memory_set JOIN scope ON scope.id = memory_set.scope
+    WHERE memory_set.id IN (SELECT value FROM carray(?)) AND scope.key = ''
+        AND is_shared(scope.space)
+"""
+
 _SPACE, _KNOWLEDGE = "space ", "knowledge "
 
 
@@ -40,6 +47,25 @@ class RoleGrants:
     role: str
     spaces: Sequence[str]
     knowledge: Sequence[str]
+
+
+class GuestEraser(Eraser):
+    """Erases for a user that does not see all spaces."""
+
+    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], ErasedSources]:
+        """See `Eraser._find`.
+
+        Raises:
+            AccessDenied: It reaches a knowledge that others share: they may have used it.
+        """
+        found = super()._find(asked, made)
+        sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
+        for (name,) in query(self._db, _SHARED, sets):
+            raise AccessDenied(
+                f"knowledge {name!r} is shared with spaces that this user cannot see, where "
+                "something may have come of it; have the owner of the tables forget it"
+            )
+        return found
 
 
 def homes_of(space: str, knowledge: str | None) -> list[str]:

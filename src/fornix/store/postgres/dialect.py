@@ -44,7 +44,7 @@ _NUMBERS_AMONG = re.compile(r"IN\s+\(SELECT value FROM carray\((\$\d+)\)\)")
 _SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
 _WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
 _GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
-_FUNCTION = re.compile(r" (granted|is_meant)\(")
+_FUNCTION = re.compile(r" (granted|is_meant|is_shared)\(")
 _OWN = re.compile(r"\bfornix\.")
 _HINT = re.compile(r"\bINDEXED BY \w+")
 

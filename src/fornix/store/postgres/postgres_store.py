@@ -21,21 +21,22 @@ from fornix.store import (
     SetRef,
     StoredOutput,
     StoreStats,
+    UnreachableCopy,
 )
-from fornix.store.postgres import access, large_sets, schema, vacuuming
+from fornix.store.postgres import access, health, large_sets, schema, vacuuming
 from fornix.store.postgres.access import RoleGrants
-from fornix.store.postgres.database import FLUSH, PostgresDatabase
+from fornix.store.postgres.database import FLUSH, POOL, PostgresDatabase
+from fornix.store.postgres.health import HealthCheck
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.search_views import LastView, read_view
-from fornix.store.sql import erased_runs, figures, receipts, retention
+from fornix.store.sql import erased_runs, figures, receipts, retention, sweeping
+from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.connection import Connection, first, query
-from fornix.store.sql.database import explaining, reads
+from fornix.store.sql.database import explaining, reads, writes
+from fornix.store.sql.erasing import Eraser
 from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SNAPSHOTS, SqlReads
 from fornix.store.sql.writes import SqlWrites
-
-NEVER = 1 << 62
-"""More commits than there are."""
 
 _SIZE = """
     SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_catalog.pg_class
@@ -101,6 +102,10 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         except psycopg.ProgrammingError as error:
             raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
         self._pool.open()
+
+    @property
+    def _eraser(self) -> type[Eraser]:
+        return Eraser if self._is_owner else access.GuestEraser
 
     # --- who may use it ------------------------------------------------------------------------
 
@@ -246,6 +251,12 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         return [key for (key,) in query(db, _KEYS, space, after or "", limit)]
 
     @reads
+    def health(self, db: Connection) -> list[HealthCheck]:
+        """Return what an operator of the server wants to know."""
+        schema = self._place.schema
+        return list(health.health(db, schema, is_owner=self._is_owner, pool=POOL))
+
+    @reads
     def stats(self, db: Connection) -> StoreStats:
         return replace(
             figures.stats(db),
@@ -257,14 +268,20 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             },
         )
 
-    def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        """See `Ledger.sweep`; names of ops are let go of for all spaces together, by the owner."""
-        return super().sweep(now=now, ops_kept=ops_kept if self._is_owner else NEVER)
+    @writes
+    def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+        self._cache = WriterCache()
+        return sweeping.sweep(db, now=now, ops_kept=ops_kept, sees_all=self._is_owner)
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
         """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""
         self.check_open()
         return 0
+
+    @reads
+    def copies(self, db: Connection, *, scrubbed: int | None) -> list[UnreachableCopy]:
+        """Return what keeps what was erased, and was *scrubbed* then, outside the tables."""
+        return list(vacuuming.copies(db, scrubbed))
 
     @explaining
     def scrub(self, *, now: int) -> list[str]:
@@ -273,7 +290,10 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             unfinished = receipts.tidy(db, now=now)
         if not unfinished:
             return []
-        with self._lend() as db:
-            hindrances = vacuuming.vacuum(db, self._place.schema)
+        if self._is_owner:
+            with self._lend() as db:
+                hindrances = vacuuming.vacuum(db, self._place.schema)
+        else:
+            hindrances = ["only the owner of the tables may vacuum them: have it run fornix scrub"]
         with self.writing() as db:
             return receipts.finish(db, erased_runs.unfinished(db), hindrances, now=now)

@@ -20,7 +20,7 @@ from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.sql.connection import first
 
-SCHEMA = 2
+SCHEMA = 3
 """The newest schema this code knows, and the one it needs."""
 
 _OWNER = """

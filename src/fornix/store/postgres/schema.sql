@@ -568,3 +568,29 @@ ALTER TABLE fornix.step ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fornix.durable_call ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fornix.owner ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fornix.space_grant ENABLE ROW LEVEL SECURITY;
+
+-- Whether somebody may use a knowledge without the space of its name: what came of its items may lie
+-- where nobody but the owner of the tables sees all of it.
+
+CREATE FUNCTION fornix.is_shared(knowledge text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN EXISTS (SELECT FROM fornix.space_grant AS alone WHERE alone.home = 'knowledge ' || knowledge
+    AND NOT EXISTS (SELECT FROM fornix.space_grant AS whole
+        WHERE whole.role = alone.role AND whole.home = 'space ' || knowledge));
+
+-- The server keeps no samples of texts and bytes for its planner: they would outlive the rows.
+
+DO $$
+DECLARE
+    sampled record;
+BEGIN
+    FOR sampled IN SELECT attrelid::regclass AS relation, attname FROM pg_attribute
+        JOIN pg_class ON pg_class.oid = attrelid AND relkind = 'r'
+        WHERE relnamespace = (SELECT relnamespace FROM pg_class
+            WHERE oid = 'fornix.ledger'::regclass)
+        AND atttypid IN ('text'::regtype, 'bytea'::regtype) AND attnum > 0 AND NOT attisdropped
+    LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0',
+            sampled.relation, sampled.attname);
+    END LOOP;
+END $$;

@@ -1,31 +1,40 @@
-"""Removing from the tables what was erased: PostgreSQL's VACUUM, and who is in its way.
+"""Removing from the tables what was erased, who is in its way, and what is out of reach.
 
 A deleted row stays in its page until VACUUM, which leaves what some open transaction may still
-see. What is out of its reach is on the page docs/postgres.md: the write-ahead log, replicas,
-backups.
+see; and VACUUM leaves the bytes in the free part of the page. So the tables that may hold something
+are written anew, one after the other, and the old files removed: VACUUM FULL.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from psycopg import errors
 
+from fornix.store.erasures import UnreachableCopy
 from fornix.store.postgres import large_sets
 from fornix.store.postgres.connection import PostgresConnection
-from fornix.store.sql.connection import first, query
+from fornix.store.sql.connection import Connection, first, query
 
 READERS_S = 0.5
 """How long transactions are waited for that may still see what was erased."""
 
+LOCK_S = 2.0
+"""How long a table is waited for; everybody else who comes to use it waits behind."""
+
 POLL_S = 0.02
+
+WITHOUT_CONTENT = frozenset({"access", "change", "ledger", "link", "owner", "setback"})
+"""Tables of numbers, and of names of processes."""
 
 _HORIZON = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
 
 _HOLDERS = """
     SELECT format('session %s of %s (%s) has an old transaction open', pid, usename, coalesce(
         nullif(application_name, ''), 'no name')) FROM pg_stat_activity
-    WHERE pid != pg_backend_pid() AND backend_type IN ('client backend', 'walsender')
+    WHERE pid != pg_backend_pid()
+        AND coalesce(backend_type, 'hidden') IN ('client backend', 'walsender', 'hidden')
         AND age(backend_xmin) > age(?1::text::xid)
     UNION ALL
     SELECT format('replication slot %s holds old rows', slot_name) FROM pg_replication_slots
@@ -33,6 +42,28 @@ _HOLDERS = """
     UNION ALL
     SELECT format('prepared transaction %s was never ended', gid) FROM pg_prepared_xacts
     WHERE age(transaction) > age(?1::text::xid)
+"""
+
+_SEGMENTS = """
+    SELECT count(*), pg_size_pretty(coalesce(sum(size), 0)) FROM pg_ls_waldir()
+    WHERE modification <= to_timestamp(?1 / 1e6) OR ?1 IS NULL
+"""
+
+_ARCHIVE = """
+    SELECT last_archived_wal, to_char(last_archived_time AT TIME ZONE 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM pg_stat_archiver
+    WHERE current_setting('archive_mode') != 'off'
+"""
+
+_REPLICAS = """
+    SELECT coalesce(nullif(application_name, ''), 'no name'), coalesce(client_addr::text, 'local'),
+        pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint, pg_current_wal_lsn()::text
+    FROM pg_stat_replication
+"""
+
+_SLOTS = """
+    SELECT slot_name, restart_lsn::text, active FROM pg_replication_slots
+    WHERE restart_lsn IS NOT NULL
 """
 
 
@@ -43,7 +74,11 @@ _TABLES = """
 
 
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
-    """Vacuum every table of *schema*; return who hinders that what was erased goes, in words."""
+    """Write every table of *schema* anew; return who hinders that what was erased goes, in words.
+
+    Only the owner of the tables may. What serves large sets, vectors and hashes of words, is
+    vacuumed in place: its indexes would take too long to make.
+    """
     if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
         for statement in large_sets.STRAYS:
             db.execute(statement)
@@ -52,13 +87,62 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
     deadline = time.monotonic() + READERS_S
     while (holders := _holders(db, horizon)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    db.script(f"SET lock_timeout = {round(LOCK_S * 1000)}")
     try:
-        for (table,) in query(db, _TABLES, schema):
-            db.script(f"VACUUM {schema}.{table}")
-    except errors.InsufficientPrivilege:
-        holders.append("this user may not vacuum; let the owner of the tables scrub")
+        tables = [name for (name,) in query(db, _TABLES, schema) if name not in WITHOUT_CONTENT]
+        whole = [f"{schema}.{name}" for name in tables if not name.startswith("large_")]
+        db.script(f"VACUUM (FULL) {', '.join(whole)}")
+        for name in set(tables).difference(one.rpartition(".")[2] for one in whole):
+            db.script(f"VACUUM {schema}.{name}")
+    except errors.LockNotAvailable:
+        holders.append(f"a table was in use for {LOCK_S:g} s")
+    finally:
+        db.script("RESET lock_timeout")
     return holders
 
 
 def _holders(db: PostgresConnection, horizon: str) -> list[str]:
     return [words for (words,) in query(db, _HOLDERS, horizon)]
+
+
+def copies(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
+    """Yield what keeps what was erased outside the tables, as far as this user may look."""
+    yield from _log(db, scrubbed)
+    for name, when in query(db, _ARCHIVE):
+        yield UnreachableCopy(
+            "archive of the write-ahead log",
+            f"its last segment is {name or 'none'}, archived {when or 'never'}; expire what was "
+            "archived before",
+        )
+    for name, address, behind, here in query(db, _REPLICAS):
+        if behind is None:
+            yield UnreachableCopy("replica", f"{name} at {address}; this user may not see how far")
+        else:
+            yield UnreachableCopy(
+                "replica",
+                f"{name} at {address}, {behind:,} bytes behind; its own write-ahead log too",
+                f"it has replayed {here}",
+            )
+    for name, position, active in query(db, _SLOTS):
+        yield UnreachableCopy(
+            "replication slot",
+            f"{name} keeps the write-ahead log from {position} on"
+            + ("" if active else ", and nobody reads it"),
+            "it was read, or is dropped",
+        )
+
+
+def _log(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
+    what = "write-ahead log"
+    try:
+        ((count, size),) = query(db, _SEGMENTS, scrubbed)
+    except errors.InsufficientPrivilege:
+        note = "of the server; this user may not look at it: GRANT pg_monitor"
+        yield UnreachableCopy(what, note, "its segments from before are overwritten")
+        return
+    if count:
+        yield UnreachableCopy(
+            what,
+            f"{count:,} segments ({size}) on the server were written before",
+            "checkpoints have removed or overwritten them",
+        )

@@ -34,6 +34,12 @@ _INSERT_ACCESS = """
     ON CONFLICT (first) DO UPDATE SET time = excluded.time
 """
 
+INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
+"""A version comes from what an earlier one came from."""
+
+_INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
+
 _COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
     WHERE id = ?1
@@ -104,6 +110,8 @@ class Gathered:
         ops: Names of the ops in it.
         grown: Scopes of the nodes in it.
         accesses: When items among them were last read.
+        heirs: Versions among them, and the version before each.
+        links: Versions among them, and the rows that they come from.
         ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
         over: Runs that ended, which stay cached until they are written.
@@ -121,6 +129,8 @@ class Gathered:
         self.over: list[Row] = []
         self.sensory_ends: list[Row] = []
         self.accesses: list[Row] = []
+        self.heirs: list[Row] = []
+        self.links: list[Row] = []
         self._items: list[Row] = []
         self._features: list[Row] = []
         self._journal: list[Row] = []
@@ -228,10 +238,20 @@ class Gathered:
             )
         self._db.executemany(_LOG_ADDED, lines)
         self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
+        self._flush_of_items()
+        self._items, self._features = [], []
+        self.names.clear()
+
+    def _flush_of_items(self) -> None:
+        """Insert what refers to items, which are there by now."""
+        if self.heirs:
+            self._db.executemany(INHERIT_LINKS, self.heirs)
+            self._db.executemany(INHERIT_STUBS, self.heirs)
+        if self.links:
+            self._db.executemany(_INSERT_LINK, self.links)
         if self.accesses:
             self._db.executemany(_INSERT_ACCESS, self.accesses)
-        self._items, self._features, self.accesses = [], [], []
-        self.names.clear()
+        self.heirs, self.links, self.accesses = [], [], []
 
 
 _SET_AND_COMMIT = itemgetter(1, 5)

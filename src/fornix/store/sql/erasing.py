@@ -208,7 +208,7 @@ class Eraser:
                 if begun in firsts and not set(ids).isdisjoint(wire.decode_plain(sources)):
                     yield row
 
-    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], _Sources]:
+    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], ErasedSources]:
         """Find all that goes; return what is derived of it, and what else that came from."""
         gone = {*asked, *made}
         derived, new = sorted(gone.difference(asked)), list(gone)
@@ -255,7 +255,7 @@ class Eraser:
 
     # --- what comes back
 
-    def _sources(self, derived: Sequence[int]) -> _Sources:
+    def _sources(self, derived: Sequence[int]) -> ErasedSources:
         sql = "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?))"
         pairs = [
             p for p in query(self._db, sql, self._db.numbers(derived)) if p[1] not in self._rows
@@ -264,7 +264,7 @@ class Eraser:
         found = {row[0]: Version(*row) for row in query(self._db, _ROWS, self._db.numbers(others))}
         firsts = {self._rows[row].first for row in derived}
         lost = sum(self._is_of_purged(row) for row in firsts)
-        return _Sources([v for v in found.values() if self._may_return(v)], lost)
+        return ErasedSources([v for v in found.values() if self._may_return(v)], lost)
 
     def _is_of_purged(self, row: int) -> bool:
         """Whether a compaction added it of which what it retired is no longer kept."""
@@ -279,7 +279,7 @@ class Eraser:
         retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
         return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
 
-    def _restore(self, sources: _Sources) -> list[SetRef]:
+    def _restore(self, sources: ErasedSources) -> list[SetRef]:
         back = sorted(sources.back)
         refs = row_values.set_refs(self._db, sorted({v.set_id for v in back}))
         if back:
@@ -355,7 +355,7 @@ class Eraser:
         self,
         scope: int,
         derived: Sequence[int],
-        sources: _Sources,
+        sources: ErasedSources,
         restored: list[SetRef],
         gone: erased_runs.Gone,
         *,
@@ -387,7 +387,7 @@ class Eraser:
         return erased
 
 
-class _Sources(NamedTuple):
+class ErasedSources(NamedTuple):
     """What derived items that go came from besides."""
 
     back: list[Version]

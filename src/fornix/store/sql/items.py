@@ -38,6 +38,7 @@ from fornix.store import (
 )
 from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from fornix.store.sql import journal
+from fornix.store.sql.batched_inserts import INHERIT_LINKS, INHERIT_STUBS
 from fornix.store.sql.connection import Row, first, query
 from fornix.store.sql.row_values import scope_id
 from fornix.store.sql.staged_vectors import apply_past
@@ -102,9 +103,6 @@ _REVIVE_FEATURE = """
         terms, tokens, temporal, vectors
     FROM feature WHERE set_id = ?3 AND ended = ?4 AND row = ?5
 """
-
-_INHERIT = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
-_INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
 
 _OLDEST = """
     SELECT row, tokens, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
@@ -289,15 +287,12 @@ class Changes:
         sources = self._sources(links) if links else ()
         self._end(number, row)
         new = self._insert(number, record, version=version + 1, first=earliest, created=created)
-        self._inherit(new, row)
+        self._gathered.heirs.append((new, row))
         self._link(new, sources)
         return new
 
     def _link(self, row: int, sources: Iterable[int]) -> None:
-        if pairs := [(row, source) for source in sources]:
-            self._db.executemany(
-                "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING", pairs
-            )
+        self._gathered.links.extend((row, source) for source in sources)
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
         """Return the rows of what an item is derived from."""
@@ -364,13 +359,9 @@ class Changes:
         new, commit = self._take_row(), self._number
         self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
         self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
-        self._inherit(new, row)
+        self._db.execute(INHERIT_LINKS, (new, row))
+        self._db.execute(INHERIT_STUBS, (new, row))
         self._gathered.count(number, new, row)
-
-    def _inherit(self, row: int, before: int) -> None:
-        """Have a version come from what an earlier one came from."""
-        self._db.execute(_INHERIT, (row, before))
-        self._db.execute(_INHERIT_STUBS, (row, before))
 
     def _ids_taken(self) -> set[tuple[int, str]] | None:
         """Return which ids have a version: asked for many together, which is far quicker.

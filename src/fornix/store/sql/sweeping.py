@@ -19,12 +19,16 @@ OPS_SWEPT = "ops swept"
 """The note that says up to which commit names of ops were let go."""
 
 
-def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-    """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
+def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool = True) -> int:
+    """Remove expired nodes, what sets keep no longer, names of old ops and old changes.
+
+    Args:
+        sees_all: Whether this user sees all spaces, and so may note how far it came.
+    """
     done = retention.expire(db, now=now - SWEEP_AFTER_US) + retention.purge(db, now=now)
     last = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
     old = journal.commit_at(db, now - OP_RETENTION_US)
-    done += _forget_ops(db, until=min(old, last - ops_kept))
+    done += _forget_ops(db, until=min(old, last - ops_kept), sees_all=sees_all)
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
     return done
 
@@ -43,9 +47,10 @@ def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int
     return sweep(db, now=min(last, corroborated))
 
 
-def _forget_ops(db: Connection, *, until: int) -> int:
+def _forget_ops(db: Connection, *, until: int, sees_all: bool) -> int:
     """Let go of the names of ops up to a commit, and return how many; see `OPS_SWEPT`."""
-    since = first(db, "SELECT text FROM note WHERE name IS ?", OPS_SWEPT)
+    noted = "SELECT text FROM note WHERE name IS ?"
+    since = first(db, noted, OPS_SWEPT) if sees_all else None
     if until <= int(since or 0):
         return 0
     query(
@@ -55,5 +60,6 @@ def _forget_ops(db: Connection, *, until: int) -> int:
         until,
     )
     done = db.changes()
-    put_note(db, OPS_SWEPT, str(until), since)
+    if sees_all:
+        put_note(db, OPS_SWEPT, str(until), since)
     return done

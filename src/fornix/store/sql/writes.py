@@ -98,10 +98,14 @@ class SqlWrites(SqlDatabase):
         except Rehearsed as rehearsed:
             return replace(rehearsed.erased, commit=None)
 
+    @property
+    def _eraser(self) -> type[Eraser]:
+        return Eraser
+
     @writes
     def _erase(self, db: Connection, erasure: Erasure, salt: bytes) -> Erased:
         self._cache = WriterCache()
-        erased = Eraser(self._transaction(db, WriterCache()), erasure, salt).run()
+        erased = self._eraser(self._transaction(db, WriterCache()), erasure, salt).run()
         if erasure.dry_run:
             raise Rehearsed(erased)
         return erased
