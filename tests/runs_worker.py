@@ -280,11 +280,11 @@ POINTS: dict[str, tuple[type, str]] = {
     "apply": (Transaction, "apply"),
     "accept": (SqliteStore, "accept"),
     "insert": (Intake, "insert"),
-    "lease": (SqliteStore, "lease"),
+    "lease": (SqliteStore, "acquire_lease"),
     "queue": (SqliteStore, "queue"),
     "steps": (SqliteStore, "steps"),
     "calls": (SqliteStore, "calls"),
-    "advance": (SqliteStore, "advance"),
+    "advance": (SqliteStore, "advance_consumer"),
     "call": (World, "call"),
     "look": (World, "is_broken"),
 }

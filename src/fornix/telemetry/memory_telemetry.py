@@ -180,7 +180,7 @@ class StoreCalls:
         self._commit, store.commit = store.commit, self.commit
         self._commit_many, store.commit_many = store.commit_many, self.commit_many
         self._accept, store.accept = store.accept, self.accept
-        self._lease, store.acquire_lease = store.acquire_lease, self.lease
+        self._acquire_lease, store.acquire_lease = store.acquire_lease, self.acquire_lease
         if isinstance(store, SqlDatabase):
             queue = store.commit_queue
             self._commit_group, queue.commit_group = queue.commit_group, self.commit_group
@@ -269,9 +269,9 @@ class StoreCalls:
             self._leased(answer.lease)
         return answers
 
-    def lease(self, scope: Scope, owner: str) -> Lease | None:
-        """See `Ledger.lease`."""
-        lease = self._lease(scope, owner)
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """See `Ledger.acquire_lease`."""
+        lease = self._acquire_lease(scope, owner)
         self._leased(lease)
         return lease
 
