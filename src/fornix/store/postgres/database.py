@@ -263,8 +263,9 @@ class PostgresDatabase(SqlDatabase):
         outcome: str | None = "in progress"
         while outcome == "in progress" and time.monotonic() < deadline:
             with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
-                outcome = db.execute(_OUTCOME, (transaction,)).get
-                db.execute(FLUSH)
+                found = db.execute(_OUTCOME, (transaction,)).get
+                db.execute(FLUSH)  # whoever is told that it was committed may rely on it
+                outcome = found
             if outcome == "in progress":
                 time.sleep(POLL_S)
         if outcome not in {"committed", "aborted"}:
