@@ -34,9 +34,10 @@ from fornix.errors import (
     Unavailable,
 )
 from fornix.store.postgres import PostgresStore
-from fornix.store.postgres.connection import PostgresConnection
+from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.dialect import original, storable, translated
 from fornix.store.postgres.location import ServerLocation
+from fornix.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
 from fornix.testing import ADA, NOTES, NOW, add, write
 from pages import ROOT, blocks
 from postgres_server import OwnServer, server, url_for
@@ -473,3 +474,42 @@ def test_searches_say_the_same_on_every_store(tmp_path):
             )
     for memory in memories:
         memory.close()
+
+
+# --- statements that are sent together ------------------------------------------------------------
+
+
+@pytest.fixture
+def pipelined():
+    with PipelinedConnection.connect(server(), autocommit=True) as connection:
+        yield connection
+
+
+def test_more_is_sent_and_answered_at_once_than_a_socket_holds(pipelined):
+    """Neither side waits for the other to read first; rows come in the order of statements."""
+    texts = [f"{number}" * 50_000 for number in range(200)]
+    found = pipelined.run_together([("SELECT $1::text, 7", (text,)) for text in texts])
+    assert [rows.get for rows in found] == [(text, 7) for text in texts]
+
+
+def test_a_refused_statement_leaves_a_connection_of_use(pipelined):
+    """What was to be prepared after it was not; a later call does not rely on it."""
+    for _ in range(2 * PREPARE_AFTER):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            pipelined.run_together([("SELECT 1 / $1::int", (0,)), ("SELECT $1::int", (1,))])
+    for number in range(2 * PREPARE_AFTER):
+        one, two = pipelined.run_together(
+            [("SELECT 1 / $1::int", (1,)), ("SELECT $1::int", (number,))]
+        )
+        assert (one.get, two.get, two.get) == (1, number, None)
+    named = [name for (name,) in pipelined.execute("SELECT name FROM pg_prepared_statements")]
+    assert len([name for name in named if name.startswith("fornix_")]) >= 2
+
+
+def test_a_connection_that_the_server_ends_counts_as_lost(pipelined):
+    """The statements after it are not answered, and the connection is closed."""
+    end = "SELECT pg_terminate_backend(pg_backend_pid())"
+    with pytest.raises(psycopg.OperationalError) as caught:
+        pipelined.run_together([("SELECT 1", ()), (end, ()), ("SELECT 2", ())])
+    assert is_lost(caught.value)
+    assert pipelined.closed

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import psycopg
 from psycopg import errors
-from psycopg.rows import TupleRow
 
 from fornix.errors import (
     AccessDenied,
@@ -22,30 +21,8 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.store.postgres.dialect import NumberArray, TextArray, translated
+from fornix.store.postgres.pipeline import PipelinedConnection, StatementRows
 from fornix.store.sql.connection import Row
-
-
-class PostgresRows:
-    """What a statement gave."""
-
-    __slots__ = ("_cursor",)
-
-    def __init__(self, cursor: psycopg.Cursor[TupleRow]) -> None:
-        self._cursor = cursor
-
-    @property
-    def get(self) -> Any:  # noqa: ANN401 - as the query says
-        """The first row, or its only column; None: no row."""
-        row = self._cursor.fetchone()
-        return row[0] if row is not None and len(row) == 1 else row
-
-    def fetchall(self) -> list[Row]:
-        """Return all rows."""
-        return self._cursor.fetchall()
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield the rows."""
-        return iter(self._cursor)
 
 
 class _NeverRaised(Exception):
@@ -79,7 +56,7 @@ class PostgresConnection:
         together: Whether `settle` leaves what waits to the COMMIT, which `finish` sends.
     """
 
-    def __init__(self, connection: psycopg.Connection[TupleRow], schema: str) -> None:
+    def __init__(self, connection: PipelinedConnection, schema: str) -> None:
         self._connection, self._schema = connection, schema
         self._waiting: list[tuple[str, Sequence[object]]] = []
         self._changed = 0
@@ -90,11 +67,11 @@ class PostgresConnection:
         """See `Connection.taken`; where all goes `together`, there is no going on after that."""
         return _NeverRaised if self.together else errors.UniqueViolation
 
-    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> PostgresRows | NoRows:
+    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> StatementRows | NoRows:
         """Run one statement of the shared ones, now or with the next that gives rows."""
         sql = translated(statement, self._schema)
         self._waiting.append((sql, bindings))
-        return PostgresRows(self._send()) if gives_rows(sql) else _NO_ROWS
+        return self._send() if gives_rows(sql) else _NO_ROWS
 
     def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
         """Run a statement for each of several bindings, with the next one that gives rows."""
@@ -106,12 +83,8 @@ class PostgresConnection:
         if len(queries) == 1:
             return [self.execute(*queries[0]).fetchall()]
         self.finish()
-        cursors: list[psycopg.Cursor[TupleRow]] = []
-        with self._connection.pipeline():
-            for sql, bindings in queries:
-                cursors.append(psycopg.RawCursor(self._connection))
-                self._run(cursors[-1], translated(sql, self._schema), bindings)
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        asked = [(translated(sql, self._schema), bindings) for sql, bindings in queries]
+        return [rows.fetchall() for rows in self._connection.run_together(asked)]
 
     def settle(self) -> None:
         """Have all statements done that wait, unless they are to go `together`.
@@ -127,22 +100,12 @@ class PostgresConnection:
         if self._waiting:
             self._send()
 
-    def _send(self) -> psycopg.Cursor[TupleRow]:
-        """Send what waits; return the cursor of the last statement."""
+    def _send(self) -> StatementRows:
+        """Send what waits; return what the last statement gave."""
         statements, self._waiting = self._waiting, []
-        cursor = psycopg.RawCursor(self._connection)
-        if len(statements) == 1:
-            self._run(cursor, *statements[0])
-        else:
-            with self._connection.pipeline():
-                for sql, bindings in statements:
-                    cursor = psycopg.RawCursor(self._connection)
-                    self._run(cursor, sql, bindings)
-        self._changed = cursor.rowcount
-        return cursor
-
-    def _run(self, cursor: psycopg.Cursor[TupleRow], sql: str, bindings: Sequence[object]) -> None:
-        cursor.execute(cast("Any", sql), bindings, binary=True)
+        rows = self._connection.run_together(statements)[-1]
+        self._changed = rows.affected
+        return rows
 
     def script(self, text: str) -> None:
         """Run statements of PostgreSQL's own, without bindings."""

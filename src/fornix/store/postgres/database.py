@@ -20,7 +20,6 @@ from typing import Literal, NamedTuple, cast
 
 import psycopg
 from psycopg import errors
-from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from fornix.errors import (
@@ -37,6 +36,7 @@ from fornix.store.postgres.dialect import adapt
 from fornix.store.postgres.large_set_builder import LargeSetBuilder
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
+from fornix.store.postgres.pipeline import PipelinedConnection
 from fornix.store.postgres.schema import check_least
 from fornix.store.sql.apply import Transaction, WriterCache
 from fornix.store.sql.connection import Connection
@@ -108,8 +108,9 @@ class PostgresDatabase(SqlDatabase):
         self._seen = _Seen(None, None)
         self._process = os.getpid()
         self._closed = False
-        self._pool: ConnectionPool[psycopg.Connection[TupleRow]] = ConnectionPool(
+        self._pool: ConnectionPool[PipelinedConnection] = ConnectionPool(
             place.conninfo,
+            connection_class=PipelinedConnection,
             min_size=1,
             max_size=POOL,
             timeout=max(wait_s, 1.0),
@@ -373,7 +374,7 @@ class PostgresDatabase(SqlDatabase):
         self._collected()
 
 
-def _configure(raw: psycopg.Connection[TupleRow]) -> None:
+def _configure(raw: PipelinedConnection) -> None:
     adapt(raw.adapters)
 
 
@@ -382,5 +383,5 @@ def _roll_back(db: PostgresConnection) -> None:
         db.roll_back("ROLLBACK")
 
 
-def _close(pool: ConnectionPool[psycopg.Connection[TupleRow]]) -> None:
+def _close(pool: ConnectionPool[PipelinedConnection]) -> None:
     pool.close(timeout=1.0)
