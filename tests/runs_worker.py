@@ -35,7 +35,7 @@ from fornix import (
 from fornix.errors import StoreBusy
 from fornix.runs.run import RunRecorder
 from fornix.store.sql.apply import Transaction
-from fornix.store.sql.inputs import Intake
+from fornix.store.sql.inputs import InputWriter
 from fornix.store.sqlite import SqliteStore
 from waiting import LIMIT_S, wait_until
 
@@ -279,11 +279,11 @@ POINTS: dict[str, tuple[type, str]] = {
     "put": (SqliteStore, "commit"),
     "apply": (Transaction, "apply"),
     "accept": (SqliteStore, "accept"),
-    "insert": (Intake, "insert"),
+    "insert": (InputWriter, "insert"),
     "lease": (SqliteStore, "acquire_lease"),
-    "queue": (SqliteStore, "queue"),
+    "queue": (SqliteStore, "queued_runs"),
     "steps": (SqliteStore, "steps"),
-    "calls": (SqliteStore, "calls"),
+    "calls": (SqliteStore, "durable_calls"),
     "advance": (SqliteStore, "advance_consumer"),
     "call": (World, "call"),
     "look": (World, "is_broken"),

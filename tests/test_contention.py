@@ -168,7 +168,8 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
     group = [
-        CommitTicket(lambda tx, b=b: tx.apply(b), lambda tx, b=b: tx.gather(b)) for b in batches
+        CommitTicket(lambda tx, b=b: tx.apply(b), lambda tx, b=b: tx.apply_unflushed(b))
+        for b in batches
     ]
     store._commit_group(group)
     return [ticket.error or ticket.answer for ticket in group]

@@ -52,13 +52,15 @@ class RoleGrants:
 class GuestEraser(Eraser):
     """Erases for a user that does not see all spaces."""
 
-    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], ErasedSources]:
+    def _find(
+        self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
+    ) -> tuple[list[int], ErasedSources]:
         """See `Eraser._find`.
 
         Raises:
             AccessDenied: It reaches a knowledge that others share: they may have used it.
         """
-        found = super()._find(asked, made)
+        found = super()._find(asked_rows, derived_from_purged)
         sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
         for (name,) in query(self._db, _SHARED, sets):
             raise AccessDenied(

@@ -236,7 +236,7 @@ class PostgresDatabase(SqlDatabase):
         check_least(self._place, *schemas)
         if version != seen.version:
             same = structure == seen.structure
-            self._cache = self._cache.rebuilt() if same else WriterCache()
+            self._cache = self._cache.without_versions() if same else WriterCache()
             self._cache.number, self._cache.time = number, time
         return transaction, _Seen(version + 1, structure)
 
@@ -365,7 +365,7 @@ class PostgresDatabase(SqlDatabase):
         """Flush touches, close every connection, and let owners count as dead; twice is fine."""
         if self._closed or self._process != os.getpid():
             return
-        if self._touched and not self._read_only:
+        if self._touch_times and not self._read_only:
             with suppress(FornixError, psycopg.Error, ConnectionLost), self.writing() as db:
                 self._flush_touches(db)
         self._builder.stop()

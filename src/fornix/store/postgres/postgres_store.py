@@ -296,4 +296,4 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         else:
             hindrances = ["only the owner of the tables may vacuum them: have it run fornix scrub"]
         with self.writing() as db:
-            return receipts.finish(db, erased_runs.unfinished(db), hindrances, now=now)
+            return receipts.finish(db, erased_runs.unfinished_receipts(db), hindrances, now=now)

@@ -24,7 +24,7 @@ from fornix.store import (
 from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
 from fornix.store.sql import retention
-from fornix.store.sql.batched_inserts import Gathered, RunRow
+from fornix.store.sql.batched_inserts import PendingRows, RunRow
 from fornix.store.sql.connection import Connection, OwnerRegistry, first
 from fornix.store.sql.items import Changes
 from fornix.store.sql.journal import adopted
@@ -39,13 +39,13 @@ _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT
 
 _LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
 
-NODES = 64
+MAX_NODES_PER_TREE = 64
 """Live nodes of one tree that are cached at most."""
 
-TREES = 4096
+MAX_CACHED_TREES = 4096
 """Trees of which nodes are cached at most."""
 
-SCOPES = 16_384
+MAX_CACHED_SCOPES = 16_384
 """Keys, sets and notes that are cached at most."""
 
 
@@ -74,46 +74,46 @@ class WriterCache:
     )
     runs: RunCache = field(default_factory=RunCache)
 
-    def rebuilt(self) -> WriterCache:
+    def without_versions(self) -> WriterCache:
         """Return a cache with the numbers of keys and sets, and notes, but nothing else."""
         return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes)
 
     def trim(self, scope: int) -> None:
         """Drop the nodes of a scope, or of all, where there are too many."""
-        if len(self.nodes[scope]) > NODES:
+        if len(self.nodes[scope]) > MAX_NODES_PER_TREE:
             del self.nodes[scope]
-        if len(self.nodes) > TREES:
+        if len(self.nodes) > MAX_CACHED_TREES:
             self.nodes.clear()
 
-    def bound(self) -> None:
+    def limit_size(self) -> None:
         """Clear what has grown too large; between transactions, when nothing is gathered."""
         for each in (self.scopes, self.heads, self.sets, self.notes):
-            if len(each) > SCOPES:
+            if len(each) > MAX_CACHED_SCOPES:
                 each.clear()
 
 
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
-    `cache` is updated as it goes; whoever rolls back must drop it, or `forget`. Nothing is certain
+    `cache` is updated as it goes; whoever rolls back must drop it, or `reset`. Nothing is certain
     to have been refused or written before `flush`.
     """
 
     def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
         self.connection = self._db = connection
         self.cache, self.owners = cache, owners
-        cache.bound()
+        cache.limit_size()
         self._begin()
 
     def _begin(self) -> None:
         cache = self.cache
-        self.gathered = Gathered(self._db, cache.runs.runs)
-        self.runs = RunWriter(self._db, cache.runs, self.gathered, self.owners)
+        self.pending_rows = PendingRows(self._db, cache.runs.runs)
+        self.runs = RunWriter(self._db, cache.runs, self.pending_rows, self.owners)
         if cache.number is None:
             row = self._db.execute(_LAST_COMMIT).get
             cache.number, cache.time = row or (0, 0)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop what is cached and gathered: a part was rolled back."""
         self.cache.__init__(version=self.cache.version)
         self._begin()
@@ -122,47 +122,47 @@ class Transaction:
         """Apply one batch, whole, or adopt the commit that its op names."""
         before = self.cache.number or 0
         try:
-            answer = self.gather(batch)
-            self.gathered.flush()
+            answer = self.apply_unflushed(batch)
+            self.pending_rows.flush()
             self._db.settle()
         except self._db.taken as error:
             self._db.recover()
-            raise self._duplicate(batch, before) from error
+            raise self._duplicate_error(batch, before) from error
         return answer
 
-    def gather(self, batch: Batch) -> Commit:
+    def apply_unflushed(self, batch: Batch) -> Commit:
         """Do what `apply` does, but for what is inserted: that is gathered.
 
         Raises:
             `Connection.taken`: What was gathered is in the way of itself, or of what is there.
         """
         number = (self.cache.number or 0) + 1
-        earlier = self._earlier(batch, number)
-        if earlier is not None:
-            return earlier
+        repeated = self._repeated_commit(batch, number)
+        if repeated is not None:
+            return repeated
         time = self._time(batch, number)
-        scope = self.scope(batch.scope)
+        scope = self.scope_row_of(batch.scope)
         if batch.expects:
             expect(self._db, batch.expects, self.cache.notes)
-        run = self._guard(batch, scope, number)
-        ended: dict[str, list[int]] = {}
-        marks: Sequence[SetRef] = ()
+        run = self._check(batch, scope, number)
+        ended_rows: dict[str, list[int]] = {}
+        sets_to_compact: Sequence[SetRef] = ()
         if batch.state:
             live = self.cache.nodes.setdefault(scope, {})
-            ended["nodes"] = apply_tree(
-                self._db, self.gathered, scope, batch.state, number=number, live=live
+            ended_rows["nodes"] = apply_tree(
+                self._db, self.pending_rows, scope, batch.state, number=number, live=live
             )
             self.cache.trim(scope)
         if batch.items or batch.define:
             changes = Changes(self, batch, number, time)
-            ended["items"], marks = changes.run(), tuple(changes.marks)
+            ended_rows["items"], sets_to_compact = changes.run(), tuple(changes.sets_to_compact)
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
         if batch.history_start != (0, 0):
-            retention.raise_floor(self._db, scope, batch.history_start)
+            retention.raise_history_start(self._db, scope, batch.history_start)
         if batch.release and batch.epoch is not None:
-            self.runs.release(batch.scope, batch.epoch)
-        self.gathered.add_commit(
+            self.runs.release_lease(batch.scope, batch.epoch)
+        self.pending_rows.add_commit(
             (
                 number,
                 time,
@@ -170,11 +170,13 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else packed(wire.encode(batch.result)),
-                _ended(ended) if ended else None,
+                _ended(ended_rows) if ended_rows else None,
             ),
         )
         self.cache.number, self.cache.time = number, time
-        return Commit(number, time, adopted=False, result=batch.result, sets_to_compact=marks)
+        return Commit(
+            number, time, adopted=False, result=batch.result, sets_to_compact=sets_to_compact
+        )
 
     def _time(self, batch: Batch, number: int) -> int:
         """Return the time of a commit; note where times go back."""
@@ -186,21 +188,21 @@ class Transaction:
             self._db.execute("INSERT INTO setback (n, time) VALUES (?, ?)", (number, time))
         return time
 
-    def _earlier(self, batch: Batch, number: int) -> Commit | None:
+    def _repeated_commit(self, batch: Batch, number: int) -> Commit | None:
         """Return the commit that was made under the batch's name before; else take that name."""
         if batch.op is not None:
-            if batch.op in self.gathered.ops:
-                self.gathered.flush()
+            if batch.op in self.pending_rows.ops:
+                self.pending_rows.flush()
             return adopted(self._db, batch.op, request=batch.request, label=batch.label)
         if batch.run is not None:
-            return self.runs.earlier(batch.run, number)
+            return self.runs.repeated_commit(batch.run, number)
         return None
 
-    def _guard(self, batch: Batch, scope: int, number: int) -> RunRow | None:
+    def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
         check_batch(batch, number - 1)
         check_leases(batch, self.runs.holder, self.owners.is_alive)
-        run = self.runs.guard(batch)
+        run = self.runs.check(batch)
         if batch.base is None:
             return run
         head = self.cache.heads.get(scope)
@@ -209,21 +211,21 @@ class Transaction:
             self.cache.heads[scope] = head
         check_base(batch, head)
         if batch.state:
-            self.cache.heads[scope] = self.gathered.heads[scope] = number
+            self.cache.heads[scope] = self.pending_rows.heads[scope] = number
         return run
 
-    def scope(self, scope: Scope) -> int:
+    def scope_row_of(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""
         if scope in self.cache.scopes:
             return self.cache.scopes[scope]
-        found = scope_id(self._db, scope) or found_again(self._db, scope)
-        if found is None:
-            found = self._db.execute(
+        scope_row = scope_id(self._db, scope) or found_again(self._db, scope)
+        if scope_row is None:
+            scope_row = self._db.execute(
                 "INSERT INTO scope (space, key) VALUES (?, ?) RETURNING id",
                 (scope.space, scope.key or ""),
             ).get
-        self.cache.scopes[scope] = found
-        return found
+        self.cache.scopes[scope] = scope_row
+        return scope_row
 
     def set_row(self, ref: SetRef) -> tuple[int, Definition] | None:
         """Return the number and definition of a set; None: there is none."""
@@ -231,7 +233,7 @@ class Transaction:
             return self.cache.sets[ref]
         row = self._db.execute(
             "SELECT id, definition FROM memory_set WHERE scope = ? AND name IS ?",
-            (self.scope(ref.scope), ref.name),
+            (self.scope_row_of(ref.scope), ref.name),
         ).get
         if row is None:
             return None
@@ -240,45 +242,45 @@ class Transaction:
 
     def define(self, define: Define) -> None:
         """Make a set, or with *replace* change its definition."""
-        known = self.set_row(define.set)
-        if known is not None and not define.replace:
-            if known[1] != define.definition:
+        set_row = self.set_row(define.set)
+        if set_row is not None and not define.replace:
+            if set_row[1] != define.definition:
                 raise SetDefinitionConflict(
-                    define.set.name, asked=define.definition, found=known[1]
+                    define.set.name, asked=define.definition, found=set_row[1]
                 )
             return
         text = json.dumps(define.definition.to_json())
-        if known is None:
+        if set_row is None:
             number = self._db.execute(
                 "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) "
                 "RETURNING id",
                 (
-                    self.scope(define.set.scope),
+                    self.scope_row_of(define.set.scope),
                     define.set.name,
                     text,
                     define.definition.retention_us,
                 ),
             ).get
         else:
-            number = known[0]
+            number = set_row[0]
             self._db.execute(
                 "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
                 (text, define.definition.retention_us, number),
             )
         self.cache.sets[define.set] = (number, define.definition)
 
-    def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
+    def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
         """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
         seen: set[tuple[SetRef, str]] = set()
         for change in batch.items:
             if not isinstance(change, Add):
                 continue
             item_id = change.record.id
-            known = self.set_row(change.set)
+            set_row = self.set_row(change.set)
             if (change.set, item_id) in seen or (
                 change.fresh
-                and known is not None
-                and first(self._db, _EARLIER, known[0], item_id, before)
+                and set_row is not None
+                and first(self._db, _EARLIER, set_row[0], item_id, before)
             ):
                 return DuplicateItem(item_id, set_name=change.set.name)
             seen.add((change.set, item_id))

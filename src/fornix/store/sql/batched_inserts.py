@@ -88,53 +88,53 @@ class RunRow:
     """A run that has not ended.
 
     Attributes:
-        sensory: Whether a step of it may hold sensory memory.
-        next: Past the ordinals of its steps.
+        has_sensory: Whether a step of it may hold sensory memory.
+        next_ordinal: Past the ordinals of its steps.
     """
 
     agent: int
     scope: Scope
     status: RunStatus
-    begun: bool
-    sensory: bool
-    next: int
+    has_begun: bool
+    has_sensory: bool
+    next_ordinal: int
 
 
-class Gathered:
+class PendingRows:
     """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
 
     Whoever is going to read one of them, or to end it, has it flushed first.
 
     Attributes:
-        names: The (set, id) of every item in it.
+        item_ids: The (set, id) of every item in it.
         ops: Names of the ops in it.
-        grown: Scopes of the nodes in it.
-        accesses: When items among them were last read.
+        node_scopes: Scopes of the nodes in it.
+        access_times: When items among them were last read.
         heirs: Versions among them, and the version before each.
         links: Versions among them, and the rows that they come from.
-        ends: The commit that ended it, and the id, of nodes.
+        node_ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
-        over: Runs that ended, which stay cached until they are written.
+        run_ends: Runs that ended, which stay cached until they are written.
     """
 
     def __init__(self, connection: Connection, runs: dict[int, RunRow]) -> None:
         self._db, self._runs = connection, runs
-        self.grown: set[int] = set()
-        self.ends: list[Row] = []
+        self.node_scopes: set[int] = set()
+        self.node_ends: list[Row] = []
         self.nodes: list[Row] = []
         self.heads: dict[int, int] = {}
-        self.begun: list[Row] = []
+        self.run_begins: list[Row] = []
         self.steps: list[Row] = []
         self.outputs: list[Row] = []
-        self.over: list[Row] = []
+        self.run_ends: list[Row] = []
         self.sensory_ends: list[Row] = []
-        self.accesses: list[Row] = []
+        self.access_times: list[Row] = []
         self.heirs: list[Row] = []
         self.links: list[Row] = []
         self._items: list[Row] = []
         self._features: list[Row] = []
         self._journal: list[Row] = []
-        self.names: set[tuple[int, str]] = set()
+        self.item_ids: set[tuple[int, str]] = set()
         self.ops: set[bytes] = set()
 
     def add_item(
@@ -160,12 +160,12 @@ class Gathered:
             r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
         ))
         # fmt: on
-        self.names.add((number, r.id))
+        self.item_ids.add((number, r.id))
 
-    def count(self, number: int, row: int, twin: int) -> None:
+    def count_copy(self, number: int, row: int, original: int) -> None:
         """Count an item that was inserted as the twin of an earlier version, and log it."""
         self._db.execute(_LOG_ADDED, (number, row, 1))
-        size, tokens = self._db.execute(_TWIN, (twin,)).get
+        size, tokens = self._db.execute(_TWIN, (original,)).get
         self._db.execute(_COUNT, (number, 1, size, tokens))
 
     def add_commit(self, row: Row) -> None:
@@ -182,22 +182,22 @@ class Gathered:
         """
         if self._items:
             self._flush_items()
-        if self.ends or self.nodes:
+        if self.node_ends or self.nodes:
             self.flush_nodes()
         if self.heads:
             self._db.executemany(_MOVE_HEAD, list(self.heads.items()))
             self.heads = {}
-        if self.begun:
-            self._db.executemany(_BEGIN_RUN, self.begun)
-            self.begun = []
+        if self.run_begins:
+            self._db.executemany(_BEGIN_RUN, self.run_begins)
+            self.run_begins = []
         if self.steps:
             self._db.executemany(_INSERT_STEP, self.steps)
             self.steps = []
         if self.outputs:
             self._db.executemany(_INSERT_OUTPUT, self.outputs)
             self.outputs = []
-        if self.over:
-            self._flush_over()
+        if self.run_ends:
+            self._flush_run_ends()
         if self._journal:
             self._db.executemany(_INSERT_JOURNAL, self._journal)
             self._journal = []
@@ -205,21 +205,21 @@ class Gathered:
 
     def flush_nodes(self) -> None:
         """Insert the nodes; ends first, as a name has one live version."""
-        if self.ends:
-            self._db.executemany(_END_NODE, self.ends)
+        if self.node_ends:
+            self._db.executemany(_END_NODE, self.node_ends)
         if self.nodes:
             self._db.executemany(_INSERT_NODE, self.nodes)
-        self.ends, self.nodes = [], []
-        self.grown.clear()
+        self.node_ends, self.nodes = [], []
+        self.node_scopes.clear()
 
-    def _flush_over(self) -> None:
+    def _flush_run_ends(self) -> None:
         """End runs, whose steps are there by now."""
-        self._db.executemany(_END_RUN, self.over)
+        self._db.executemany(_END_RUN, self.run_ends)
         if self.sensory_ends:
             self._db.executemany(_END_SENSORY, self.sensory_ends)
-        for row in self.over:
+        for row in self.run_ends:
             self._runs.pop(row[-1], None)
-        self.over, self.sensory_ends = [], []
+        self.run_ends, self.sensory_ends = [], []
 
     def _flush_items(self) -> None:
         """Insert items and features, count them, and say so in the change log."""
@@ -240,7 +240,7 @@ class Gathered:
         self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
         self._flush_of_items()
         self._items, self._features = [], []
-        self.names.clear()
+        self.item_ids.clear()
 
     def _flush_of_items(self) -> None:
         """Insert what refers to items, which are there by now."""
@@ -249,9 +249,9 @@ class Gathered:
             self._db.executemany(INHERIT_STUBS, self.heirs)
         if self.links:
             self._db.executemany(_INSERT_LINK, self.links)
-        if self.accesses:
-            self._db.executemany(_INSERT_ACCESS, self.accesses)
-        self.heirs, self.links, self.accesses = [], [], []
+        if self.access_times:
+            self._db.executemany(_INSERT_ACCESS, self.access_times)
+        self.heirs, self.links, self.access_times = [], [], []
 
 
 _SET_AND_COMMIT = itemgetter(1, 5)

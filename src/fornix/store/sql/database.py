@@ -55,7 +55,7 @@ class SqlDatabase(ABC):
         self._read_only = read_only
         self._cache = WriterCache()
         self._snapshots: dict[object, SetSnapshot] = {}
-        self._touched: dict[int, int] = {}
+        self._touch_times: dict[int, int] = {}
         self._salt: bytes | None = None
         self.commit_queue = CommitQueue(self._commit_group)
 
@@ -119,15 +119,15 @@ class SqlDatabase(ABC):
 
     def _flush_touches(self, db: Connection) -> dict[int, int]:
         """Write access times; return them, for `_drop_touches` once they are committed."""
-        rows = dict(list(self._touched.items())[:TOUCHES])
+        rows = dict(list(self._touch_times.items())[:TOUCHES])
         if rows:
             db.executemany(_TOUCH, list(rows.items()))
         return rows
 
     def _drop_touches(self, rows: dict[int, int]) -> None:
         for row, time in rows.items():
-            if self._touched.get(row) == time:
-                self._touched.pop(row, None)
+            if self._touch_times.get(row) == time:
+                self._touch_times.pop(row, None)
 
 
 def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:

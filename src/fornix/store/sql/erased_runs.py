@@ -12,7 +12,7 @@ from fornix.store.erasures import STATES, Erased, StoredReceipt, has_read
 from fornix.store.sql import row_values
 from fornix.store.sql.connection import Connection, first, query
 from fornix.store.sql.row_values import rows_of
-from fornix.store.sql.runs import STATUSES, places
+from fornix.store.sql.runs import STATUSES, task_rows
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 
@@ -35,7 +35,7 @@ _FORGET = """
 """
 
 
-FEW = 32
+MAX_SEARCHED_IDS = 32
 """Ids up to which a text is looked through for each before it is decoded."""
 
 
@@ -53,29 +53,29 @@ class Erasable(Protocol):
         ...
 
     @property
-    def begun(self) -> int:
+    def begin_commit(self) -> int:
         """The commit that began it."""
         ...
 
 
 @dataclass(slots=True)
-class Gone:
+class ErasedRuns:
     """Runs whose records go, and what is told of them.
 
     Attributes:
-        open: Runs whose records are to go once they have ended.
-        puts: Commits of theirs that left values in an exact tree that stays.
+        open_runs: Runs whose records are to go once they have ended.
+        tree_commits: Commits of theirs that left values in an exact tree that stays.
     """
 
     runs: Sequence[int] = ()
-    open: Sequence[int] = ()
-    puts: Sequence[int] = ()
+    open_runs: Sequence[int] = ()
+    tree_commits: Sequence[int] = ()
     unread: int = 0
     delivered: int = 0
     outputs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
-def of_scope(db: Connection, scope: int) -> Gone:
+def runs_of_scope(db: Connection, scope: int) -> ErasedRuns:
     """Return all runs of a key; those that were erased before are not among them."""
     sql = (
         "SELECT run.id FROM run JOIN lane ON lane.id = run.lane "
@@ -84,12 +84,12 @@ def of_scope(db: Connection, scope: int) -> Gone:
     return _gone(db, [number for (number,) in query(db, sql, scope)])
 
 
-def of_items(db: Connection, versions: Iterable[Erasable]) -> Gone:
+def runs_of_items(db: Connection, versions: Iterable[Erasable]) -> ErasedRuns:
     """Return the runs that wrote or read one of *versions*."""
     begun: set[int] = set()
     ids: dict[int, set[str]] = {}
     for version in versions:
-        begun.add(version.begun)
+        begun.add(version.begin_commit)
         ids.setdefault(version.set_id, set()).add(version.id)
     refs = row_values.set_refs(db, sorted(ids))
     named = {refs[number]: some for number, some in ids.items()}
@@ -105,16 +105,16 @@ def of_items(db: Connection, versions: Iterable[Erasable]) -> Gone:
     sql = "SELECT id, ended FROM run WHERE id IN (SELECT value FROM carray(?)) AND erased IS NULL"
     ended = dict(query(db, sql, db.numbers(runs)))
     gone = _gone(db, [run for run in ended if ended[run] is not None])
-    gone.open = [run for run in ended if ended[run] is None]
+    gone.open_runs = [run for run in ended if ended[run] is None]
     commits = [n for run in gone.runs for n, _ in _steps(db, run)]
-    gone.puts = [n for n in commits if first(db, _PUTS, *rows_of(n))]
+    gone.tree_commits = [n for n in commits if first(db, _PUTS, *rows_of(n))]
     return gone
 
 
 def _few_forms(named: Mapping[SetRef, Collection[str]]) -> list[str] | None:
     """Return ids as they stand in wire form, so that most texts need no reading; None: too many."""
     ids = {item_id for some in named.values() for item_id in some}
-    return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= FEW else None
+    return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= MAX_SEARCHED_IDS else None
 
 
 def _with_heirs(db: Connection, runs: Collection[int]) -> set[int]:
@@ -136,13 +136,13 @@ def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
     sql = (
         "SELECT step.n, run.agent FROM step JOIN run ON run.id = ?1 WHERE step.id BETWEEN ?2 AND ?3"
     )
-    return [(n, agent) for n, agent in query(db, sql, run, *places(run))]
+    return [(n, agent) for n, agent in query(db, sql, run, *task_rows(run))]
 
 
-def _gone(db: Connection, runs: Sequence[int]) -> Gone:
+def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
     """Return what goes with *runs*."""
     read: dict[int, int | None] = {}
-    gone = Gone(runs)
+    gone = ErasedRuns(runs)
     for run in runs:
         for commit, agent in _steps(db, run):
             if agent not in read:
@@ -156,14 +156,14 @@ def _gone(db: Connection, runs: Sequence[int]) -> Gone:
     return gone
 
 
-def forget(db: Connection, gone: Gone, *, number: int, time: int) -> dict[str, int]:
+def forget(db: Connection, gone: ErasedRuns, *, number: int, time: int) -> dict[str, int]:
     """Erase the records of runs, end those that have not ended; return how much went, by kind."""
     counts = {"outputs": len(gone.outputs), "runs": len(gone.runs), "steps": 0, "calls": 0}
     db.executemany("DELETE FROM output WHERE agent = ? AND id = ?", gone.outputs)
     for run in gone.runs:
-        query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *places(run))
+        query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *task_rows(run))
         counts["steps"] += db.changes()
-        query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *places(run))
+        query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *task_rows(run))
         counts["calls"] += db.changes()
         query(db, _FORGET, run, number, STATUSES.index("discarded"), time)
     return counts
@@ -182,7 +182,7 @@ def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int)
 _ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receipt"
 
 
-def insert(db: Connection, receipt: str, owner: str, asked: str, erased: Erased) -> None:
+def insert_receipt(db: Connection, receipt: str, owner: str, asked: str, erased: Erased) -> None:
     """Keep a new receipt."""
     query(
         db,
@@ -211,16 +211,20 @@ def receipts(db: Connection, where: str, *bindings: object) -> list[StoredReceip
     ]
 
 
-def unfinished(db: Connection) -> list[StoredReceipt]:
+def unfinished_receipts(db: Connection) -> list[StoredReceipt]:
     """Return the receipts of what is still in files, or in records of runs, the first first."""
     return receipts(db, "scrubbed IS NULL ORDER BY n")
 
 
-def update(db: Connection, kept: StoredReceipt) -> None:
+def update_receipt(db: Connection, receipt: StoredReceipt) -> None:
     """Note how far a receipt is."""
     query(
         db,
         "UPDATE receipt SET state = ?, open = ?, held = ?, scrubbed = ? WHERE id = ?",
-        *(STATES.index(kept.state), json.dumps([*kept.open_runs]), json.dumps([*kept.blocked_by])),
-        *(kept.scrubbed, kept.id),
+        *(
+            STATES.index(receipt.state),
+            json.dumps([*receipt.open_runs]),
+            json.dumps([*receipt.blocked_by]),
+        ),
+        *(receipt.scrubbed, receipt.id),
     )

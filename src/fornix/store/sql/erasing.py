@@ -101,49 +101,52 @@ _WRITTEN = "SELECT row, id FROM item WHERE row BETWEEN ? AND ?"
 _OWNERS = "SELECT memory_set.id, scope, key FROM memory_set JOIN scope ON scope.id = scope"
 
 
-class Version(NamedTuple):
+class VersionRow(NamedTuple):
     """What is looked at of a version that is to be erased, or to come back."""
 
     row: int
     set_id: int
     id: str
     first: int
-    begun: int
-    ended: int | None
+    begin_commit: int
+    end_commit: int | None
 
 
 class Eraser:
     """One erasure: what it finds, and its deletion."""
 
     def __init__(self, tx: Transaction, erasure: Erasure, salt: bytes) -> None:
-        self._tx, self._db, self._asked, self._salt = tx, tx.connection, erasure, salt
+        self._tx, self._db, self._erasure, self._salt = tx, tx.connection, erasure, salt
         self._number = (tx.cache.number or 0) + 1
         self._time = max(erasure.time, tx.cache.time)
         self._counts: dict[str, int] = {}
-        self._rows: dict[int, Version] = {}
+        self._rows: dict[int, VersionRow] = {}
         self._compactions: dict[int, Row] = {}
 
     def run(self) -> Erased:
         """Erase; if there is something to erase, write a line of the journal and a receipt."""
-        earlier = next(iter(erased_runs.receipts(self._db, "id = ?", self._asked.receipt)), None)
+        earlier = next(iter(erased_runs.receipts(self._db, "id = ?", self._erasure.receipt)), None)
         if earlier is not None:
             return earlier.erased
-        return self._whole() if self._asked.whole_key else self._some()
+        return self._erase_key() if self._erasure.whole_key else self._erase_items()
 
     # --- what is asked
 
-    def _whole(self) -> Erased:
-        scope, db = self._asked.scope, self._db
-        there = scope_id(db, scope)
-        if there is None and not self._tx.runs.holder(scope)[1]:
+    def _erase_key(self) -> Erased:
+        scope, db = self._erasure.scope, self._db
+        existing_scope = scope_id(db, scope)
+        if existing_scope is None and not self._tx.runs.holder(scope)[1]:
             return Erased(None, self._time)
-        self._take_turn()
-        number = there or self._tx.scope(scope)
-        asked = [row for (row,) in query(db, _OF_SCOPE, number)]
-        made = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
-        derived, sources = self._find(asked, made)
-        gone, answers = erased_runs.of_scope(db, number), self._answers()
-        self._forget_runs(gone)
+        self._check_not_running()
+        number = existing_scope or self._tx.scope_row_of(scope)
+        asked_rows = [row for (row,) in query(db, _OF_SCOPE, number)]
+        derived_from_purged = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
+        derived, sources = self._find(asked_rows, derived_from_purged)
+        erased_runs_of_key, answers = (
+            erased_runs.runs_of_scope(db, number),
+            self._commits_to_erase(),
+        )
+        self._forget_runs(erased_runs_of_key)
         self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
         self._delete_items()
         shared = first(db, _SHARED, number)
@@ -165,37 +168,41 @@ class Eraser:
             scope.key,
         )
         rename(db, scope, hidden_scope(scope, self._salt))
-        return self._done(number, derived, sources, restored, gone, shared=shared)
+        return self._finish(number, derived, sources, restored, erased_runs_of_key, shared=shared)
 
-    def _some(self) -> Erased:
-        items = self._asked.items
-        asked = [row for ref, ids in items for row in self._named(ref, ids)]
-        made = [row for ref, ids in items for row in self._made_of(ref, ids)]
-        if not asked and not made:
+    def _erase_items(self) -> Erased:
+        items = self._erasure.items
+        asked_rows = [row for ref, ids in items for row in self._rows_of_ids(ref, ids)]
+        derived_from_purged = [
+            row for ref, ids in items for row in self._derived_from_purged(ref, ids)
+        ]
+        if not asked_rows and not derived_from_purged:
             return Erased(None, self._time)
-        self._take_turn()
-        derived, sources = self._find(asked, made)
-        gone = erased_runs.of_items(self._db, self._rows.values())
-        self._count("commits", _FORGET_RESULTS, self._db.numbers(self._answers()), self._number)
-        self._forget_runs(gone)
+        self._check_not_running()
+        derived, sources = self._find(asked_rows, derived_from_purged)
+        runs_to_erase = erased_runs.runs_of_items(self._db, self._rows.values())
+        self._count(
+            "commits", _FORGET_RESULTS, self._db.numbers(self._commits_to_erase()), self._number
+        )
+        self._forget_runs(runs_to_erase)
         self._delete_items()
         restored = self._restore(sources)
-        number = self._tx.scope(self._asked.scope)
-        return self._done(number, derived, sources, restored, gone)
+        number = self._tx.scope_row_of(self._erasure.scope)
+        return self._finish(number, derived, sources, restored, runs_to_erase)
 
-    def _take_turn(self) -> None:
+    def _check_not_running(self) -> None:
         """Refuse while somebody runs the key: an action may hold what it has read of it."""
-        scope = self._asked.scope
+        scope = self._erasure.scope
         owner, _ = self._tx.runs.holder(scope)
         if owner is not None and self._tx.owners.is_alive(owner):
             raise KeyBusy(scope.owner, wait_s=0)
 
-    def _named(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
+    def _rows_of_ids(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
         place = ref.scope.space, ref.scope.key or ""
         for item_id in dict.fromkeys(ids):
             yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
 
-    def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
+    def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
         """Yield what was made of items that were purged since, and left no links."""
         place = ref.scope.space, ref.scope.key or "", ref.name
         for item_id in dict.fromkeys(ids):
@@ -208,46 +215,53 @@ class Eraser:
                 if begun in firsts and not set(ids).isdisjoint(wire.decode_plain(sources)):
                     yield row
 
-    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], ErasedSources]:
+    def _find(
+        self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
+    ) -> tuple[list[int], ErasedSources]:
         """Find all that goes; return what is derived of it, and what else that came from."""
-        gone = {*asked, *made}
-        derived, new = sorted(gone.difference(asked)), list(gone)
-        while new:
-            found = (row for (row,) in query(self._db, _DERIVED, self._db.numbers(new)))
-            new = [row for row in found if row not in gone]
-            gone.update(new)
-            derived.extend(new)
+        erased_rows = {*asked_rows, *derived_from_purged}
+        derived, unvisited = sorted(erased_rows.difference(asked_rows)), list(erased_rows)
+        while unvisited:
+            derived_rows = (
+                row for (row,) in query(self._db, _DERIVED, self._db.numbers(unvisited))
+            )
+            unvisited = [row for row in derived_rows if row not in erased_rows]
+            erased_rows.update(unvisited)
+            derived.extend(unvisited)
         self._rows = {
-            r[0]: Version(*r) for r in query(self._db, _ROWS, self._db.numbers(sorted(gone)))
+            r[0]: VersionRow(*r)
+            for r in query(self._db, _ROWS, self._db.numbers(sorted(erased_rows)))
         }
-        self._look_for_compactions()
+        self._find_compactions()
         return derived, self._sources(derived)
 
-    def _answers(self) -> list[int]:
+    def _commits_to_erase(self) -> list[int]:
         """Return the commits that wrote what goes, or that answered with an id of it."""
-        named: dict[int | None, set[str]] = {}
+        ids_by_scope: dict[int | None, set[str]] = {}
         owners = {s: scope if key else None for s, scope, key in query(self._db, _OWNERS)}
         for version in self._rows.values():
-            named.setdefault(owners[version.set_id], set()).add(version.id)
-        found = {version.begun for version in self._rows.values()}
-        everywhere = named.get(None, set())
+            ids_by_scope.setdefault(owners[version.set_id], set()).add(version.id)
+        commits = {version.begin_commit for version in self._rows.values()}
+        everywhere = ids_by_scope.get(None, set())
         for commit, scope, result in self._db.execute(_ANSWERS):
-            gone = everywhere | named.get(scope, set()) if scope in named else everywhere
+            erased_ids = (
+                everywhere | ids_by_scope.get(scope, set()) if scope in ids_by_scope else everywhere
+            )
             if (
-                gone
-                and commit not in found
-                and mentions_erased(wire.decode(restored(result)), gone, ())
+                erased_ids
+                and commit not in commits
+                and mentions_erased(wire.decode(restored(result)), erased_ids, ())
             ):
                 written = query(self._db, _WRITTEN, *rows_of(commit))
-                kept = {item_id for row, item_id in written if row not in self._rows}
-                if mentions_erased(wire.decode(restored(result)), gone, kept):
-                    found.add(commit)
-        return sorted(found)
+                written_ids = {item_id for row, item_id in written if row not in self._rows}
+                if mentions_erased(wire.decode(restored(result)), erased_ids, written_ids):
+                    commits.add(commit)
+        return sorted(commits)
 
-    def _look_for_compactions(self) -> None:
+    def _find_compactions(self) -> None:
         """Find the compactions that retired or added something of what goes."""
-        commits = {v.begun for v in self._rows.values()}
-        commits.update(v.ended for v in self._rows.values() if v.ended is not None)
+        commits = {v.begin_commit for v in self._rows.values()}
+        commits.update(v.end_commit for v in self._rows.values() if v.end_commit is not None)
         for (commit,) in query(self._db, _COMPACTED):
             if commit in commits:
                 rows = query(self._db, _COMPACTIONS, *rows_of(commit))
@@ -261,36 +275,40 @@ class Eraser:
             p for p in query(self._db, sql, self._db.numbers(derived)) if p[1] not in self._rows
         ]
         others = sorted({source for _, source in pairs})
-        found = {row[0]: Version(*row) for row in query(self._db, _ROWS, self._db.numbers(others))}
+        source_versions = {
+            row[0]: VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(others))
+        }
         firsts = {self._rows[row].first for row in derived}
-        lost = sum(self._is_of_purged(row) for row in firsts)
-        return ErasedSources([v for v in found.values() if self._may_return(v)], lost)
+        lost = sum(self._came_from_purged(row) for row in firsts)
+        return ErasedSources(
+            [v for v in source_versions.values() if self._can_be_restored(v)], lost
+        )
 
-    def _is_of_purged(self, row: int) -> bool:
+    def _came_from_purged(self, row: int) -> bool:
         """Whether a compaction added it of which what it retired is no longer kept."""
         found = query(self._db, _PURGED, *rows_of(row >> ROW_BITS))
         return any(row in wire.decode_plain(added) for (added,) in found)
 
-    def _may_return(self, version: Version) -> bool:
+    def _can_be_restored(self, version: VersionRow) -> bool:
         """Whether a compaction alone retired it, and nothing became of it since."""
-        if version.ended is None:
+        if version.end_commit is None:
             return False
-        rows = query(self._db, _COMPACTIONS, *rows_of(version.ended))
+        rows = query(self._db, _COMPACTIONS, *rows_of(version.end_commit))
         retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
         return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
 
     def _restore(self, sources: ErasedSources) -> list[SetRef]:
-        back = sorted(sources.back)
-        refs = row_values.set_refs(self._db, sorted({v.set_id for v in back}))
-        if back:
-            changes = [Revive(refs[version.set_id], version.row) for version in back]
-            batch = Batch(scope=self._asked.scope, time=self._time, items=changes)
+        restored = sorted(sources.restorable)
+        refs = row_values.set_refs(self._db, sorted({v.set_id for v in restored}))
+        if restored:
+            changes = [Revive(refs[version.set_id], version.row) for version in restored]
+            batch = Batch(scope=self._erasure.scope, time=self._time, items=changes)
             Changes(self._tx, batch, self._number, self._time).run()
-            self._tx.gathered.flush()
-        self._mend({version.row for version in back})
-        return list(dict.fromkeys(refs[v.set_id] for v in back))
+            self._tx.pending_rows.flush()
+        self._update_compactions({version.row for version in restored})
+        return list(dict.fromkeys(refs[v.set_id] for v in restored))
 
-    def _mend(self, back: set[int]) -> None:
+    def _update_compactions(self, restored_rows: set[int]) -> None:
         """Have compactions say nothing of what is erased, and not undo what came back."""
         for number, _, retired, added in self._compactions.values():
             lists: tuple[list[int], list[int]] = (
@@ -300,16 +318,16 @@ class Eraser:
             if self._rows.keys().isdisjoint((*lists[0], *lists[1])):
                 continue
             lost = not self._rows.keys().isdisjoint(lists[1])
-            nothing = lost and not any(self._is_there(row) for row in lists[1])
+            nothing = lost and not any(self._row_exists(row) for row in lists[1])
             query(
                 self._db,
                 "UPDATE compaction SET how = ?, retired = ?, "
                 "undone = CASE WHEN ? THEN coalesce(undone, ?) ELSE undone END WHERE id = ?",
-                *(ERASED_HOW, json.dumps([row for row in lists[0] if row not in back])),
+                *(ERASED_HOW, json.dumps([row for row in lists[0] if row not in restored_rows])),
                 *(nothing, self._number, number),
             )
 
-    def _is_there(self, row: int) -> bool:
+    def _row_exists(self, row: int) -> bool:
         return first(self._db, "SELECT 1 FROM item WHERE row = ?", row) is not None
 
     # --- what goes
@@ -322,8 +340,8 @@ class Eraser:
         if count:
             self._counts[kind] = self._counts.get(kind, 0) + count
 
-    def _forget_runs(self, gone: erased_runs.Gone) -> None:
-        counts = erased_runs.forget(self._db, gone, number=self._number, time=self._time)
+    def _forget_runs(self, runs_to_erase: erased_runs.ErasedRuns) -> None:
+        counts = erased_runs.forget(self._db, runs_to_erase, number=self._number, time=self._time)
         for kind, count in counts.items():
             self._add(kind, count)
 
@@ -332,7 +350,7 @@ class Eraser:
         listed = self._db.numbers(rows)
         for table in ("staged", "stub"):
             query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
-        places = [(v.set_id, v.ended or 0, v.row) for v in self._rows.values()]
+        places = [(v.set_id, v.end_commit or 0, v.row) for v in self._rows.values()]
         db.executemany("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places)
         self._count(
             "links",
@@ -351,50 +369,52 @@ class Eraser:
             "versions", "DELETE FROM item WHERE row IN (SELECT value FROM carray(?))", listed
         )
 
-    def _done(
+    def _finish(
         self,
         scope: int,
         derived: Sequence[int],
         sources: ErasedSources,
         restored: list[SetRef],
-        gone: erased_runs.Gone,
+        runs_to_erase: erased_runs.ErasedRuns,
         *,
         shared: int = 0,
     ) -> Erased:
-        asked = self._asked
+        erasure = self._erasure
         erased = Erased(
             commit=self._number,
             time=self._time,
             counts=dict(sorted(self._counts.items())),
             derived=len({(self._rows[r].set_id, self._rows[r].id) for r in derived}),
-            restored=len(sources.back),
-            lost=sources.lost,
-            unread=gone.unread,
-            delivered=gone.delivered,
+            restored=len(sources.restorable),
+            lost=sources.lost_count,
+            unread=runs_to_erase.unread,
+            delivered=runs_to_erase.delivered,
             shared=shared,
             sets=tuple(sorted({version.set_id for version in self._rows.values()})),
-            puts=tuple(gone.puts),
-            open=tuple(gone.open),
-            unsure=tuple(asked.uncertain_runs),
+            puts=tuple(runs_to_erase.tree_commits),
+            open=tuple(runs_to_erase.open_runs),
+            unsure=tuple(erasure.uncertain_runs),
             marks=tuple(restored),
         )
         query(
             self._db,
             "INSERT INTO journal (n, time, scope, op) VALUES (?, ?, ?, ?)",
-            *(self._number, self._time, scope, op_of_erasure(asked.receipt, self._salt)),
+            *(self._number, self._time, scope, op_of_erasure(erasure.receipt, self._salt)),
         )
-        erased_runs.insert(self._db, asked.receipt, owner_of(asked.scope), asked.request, erased)
+        erased_runs.insert_receipt(
+            self._db, erasure.receipt, owner_of(erasure.scope), erasure.request, erased
+        )
         return erased
 
 
 class ErasedSources(NamedTuple):
     """What derived items that go came from besides."""
 
-    back: list[Version]
-    lost: int
+    restorable: list[VersionRow]
+    lost_count: int
 
 
-class Rehearsed(Exception):
+class DryRunDone(Exception):
     """Ends a transaction that was only to tell what it would do."""
 
     def __init__(self, erased: Erased) -> None:

@@ -82,7 +82,7 @@ class CommitQueue:
 
         Args:
             gather: Does the same, but leaves what can be done together with the rest of a group
-                to `Transaction.gathered`.
+                to `Transaction.pending_rows`.
         """
         ticket = CommitTicket(work, gather)
         if self.caller is not None:
@@ -150,33 +150,33 @@ def answers_of(tx: Transaction, group: list[CommitTicket]) -> Sequence[object]:
     def together(ticket: CommitTicket) -> object:
         if ticket.gather is not None:
             return ticket.gather(tx)
-        tx.gathered.flush()
+        tx.pending_rows.flush()
         return ticket.work(tx)
 
-    answers = _gathered(tx, [partial(together, ticket) for ticket in group])
+    answers = _apply_all(tx, [partial(together, ticket) for ticket in group])
     return [_alone(tx, ticket.work) for ticket in group] if answers is None else answers
 
 
 def apply_each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | FornixError]:
     """Apply batches with few statements, or, if one is refused, each in a savepoint."""
-    answers = _gathered(tx, [partial(tx.gather, batch) for batch in batches])
+    answers = _apply_all(tx, [partial(tx.apply_unflushed, batch) for batch in batches])
     if answers is None:
         return [_alone(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
     return [*answers]
 
 
-def _gathered(tx: Transaction, work: Sequence[Callable[[], R]]) -> list[R] | None:
+def _apply_all(tx: Transaction, work: Sequence[Callable[[], R]]) -> list[R] | None:
     """Do pieces of work with few statements; None, and nothing done: one of them is refused."""
     db = tx.connection
     db.execute("SAVEPOINT together")
     try:
         answers = [piece() for piece in work]
-        tx.gathered.flush()
+        tx.pending_rows.flush()
         db.settle()
     except (FornixError, db.taken):
         db.roll_back("ROLLBACK TO together")
         db.execute("RELEASE together")
-        tx.forget()
+        tx.reset()
         return None
     db.execute("RELEASE together")
     return answers
@@ -191,7 +191,7 @@ def _alone(tx: Transaction, work: Callable[[Transaction], R]) -> R | FornixError
     except FornixError as error:
         db.roll_back("ROLLBACK TO batch")
         db.execute("RELEASE batch")
-        tx.forget()
+        tx.reset()
         return error
     db.execute("RELEASE batch")
     return answer

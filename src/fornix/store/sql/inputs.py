@@ -25,7 +25,7 @@ _OPEN_BEFORE = """
 """
 
 
-class Intake:
+class InputWriter:
     """Puts inputs of one agent into their lanes, inside a transaction."""
 
     def __init__(self, tx: Transaction, agent: str, space: str) -> None:
@@ -37,7 +37,7 @@ class Intake:
     def accept(self, inputs: Sequence[QueuedInput], owner: str | None) -> list[Accepted]:
         """Keep inputs of one space; see `Lanes.accept`."""
         self._cache.trim()
-        answers = [self._accept(given, owner) for given in inputs]
+        answers = [self._accept(queued, owner) for queued in inputs]
         self._flush()
         return answers
 
@@ -47,28 +47,30 @@ class Intake:
         self._db.executemany("UPDATE lane SET next = ?2 WHERE id = ?1", list(self._lanes.items()))
         self._runs, self._lanes = [], {}
 
-    def _accept(self, given: QueuedInput, owner: str | None) -> Accepted:
-        lane = self._lane(given.scope)
+    def _accept(self, queued: QueuedInput, owner: str | None) -> Accepted:
+        lane = self._lane(queued.scope)
         run = self._cache.next_run(self._db)
-        if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
-            self._cache.last = run - 1  # no run took it
-            return self._repeated(given, given.event_id, owner)
-        number, is_first = lane.next, lane.open == 0
-        self.insert(run, lane, given)
-        lease = None if owner is None else self._tx.runs.lease(given.scope, owner)
+        if queued.event_id is not None and not self._claim_event_id(
+            queued, queued.event_id, run, lane
+        ):
+            self._cache.last_run = run - 1  # no run took it
+            return self._repeated(queued, queued.event_id, owner)
+        number, is_first = lane.next_number, lane.open_runs == 0
+        self.insert(run, lane, queued)
+        lease = None if owner is None else self._tx.runs.acquire_lease(queued.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
     def insert(
-        self, run: int, lane: LaneRow, given: QueuedInput, *, origin: int | None = None
+        self, run: int, lane: LaneRow, queued: QueuedInput, *, origin: int | None = None
     ) -> None:
         """Put a run at the end of a lane."""
-        event = packed(given.event)
-        self._runs.append((run, self._agent, lane.id, lane.next, event, given.time, origin))
-        lane.next += 1
-        lane.open += 1
-        self._lanes[lane.id] = lane.next
+        event = packed(queued.event)
+        self._runs.append((run, self._agent, lane.id, lane.next_number, event, queued.time, origin))
+        lane.next_number += 1
+        lane.open_runs += 1
+        self._lanes[lane.id] = lane.next_number
         self._cache.runs[run] = RunRow(
-            self._agent, given.scope, "waiting", begun=False, sensory=False, next=0
+            self._agent, queued.scope, "waiting", has_begun=False, has_sensory=False, next_ordinal=0
         )
 
     def take_over(self, run: int, scope: Scope, time: int) -> int:
@@ -80,9 +82,9 @@ class Intake:
         return heir
 
     def _lane(self, scope: Scope) -> LaneRow:
-        found = self._cache.lanes.get((self._agent, scope))
-        if found is None:
-            scope_row = self._tx.scope(scope)
+        lane_row = self._cache.lanes.get((self._agent, scope))
+        if lane_row is None:
+            scope_row = self._tx.scope_row_of(scope)
             self._db.execute(
                 "INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
                 (self._agent, scope_row),
@@ -94,31 +96,33 @@ class Intake:
                 "SELECT count(*) FROM run WHERE agent = ? AND lane = ? AND ended IS NULL",
                 (self._agent, lane),
             ).get
-            found = self._cache.lanes[self._agent, scope] = LaneRow(lane, number, unfinished)
-        return found
+            lane_row = self._cache.lanes[self._agent, scope] = LaneRow(lane, number, unfinished)
+        return lane_row
 
-    def _claim(self, given: QueuedInput, event_id: bytes, run: int, lane: LaneRow) -> bool:
+    def _claim_event_id(
+        self, queued: QueuedInput, event_id: bytes, run: int, lane: LaneRow
+    ) -> bool:
         """Note an event id; return whether it was not used before."""
         self._db.execute(
             "INSERT INTO event_id (agent, digest, run, number, request, time) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (self._agent, event_id, run, lane.next, given.request, given.time),
+            (self._agent, event_id, run, lane.next_number, queued.request, queued.time),
         )
         return self._db.changes() > 0
 
-    def _repeated(self, given: QueuedInput, event_id: bytes, owner: str | None) -> Accepted:
+    def _repeated(self, queued: QueuedInput, event_id: bytes, owner: str | None) -> Accepted:
         run, number, request = self._db.execute(
             "SELECT run, number, request FROM event_id WHERE agent = ? AND digest = ?",
             (self._agent, event_id),
         ).get
-        if request != given.request:
-            raise IdempotencyConflict(given.label, what="event id")
+        if request != queued.request:
+            raise IdempotencyConflict(queued.label, what="event id")
         self._flush()
         status = self._db.execute("SELECT status FROM run WHERE id = ?", (run,)).get
         waits = status is not None and STATUSES[int(status)] == "waiting"
         lease = None
         if waits and owner is not None:
-            lease = self._tx.runs.lease(self._tx.runs.get(run).scope, owner)
+            lease = self._tx.runs.acquire_lease(self._tx.runs.get(run).scope, owner)
         return Accepted(
             run=None if status is None else run,
             number=number,

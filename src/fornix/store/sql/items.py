@@ -56,14 +56,14 @@ _EXPIRED = """
     WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
 """
 
-_EARLIER = """
+_LIVE_FROM_BEFORE = """
     SELECT 1 FROM item
     WHERE set_id = ? AND ended IS NULL AND begun < ? AND (expires IS NULL OR expires > ?) LIMIT 1
 """
 
 _LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id IS ?2 ORDER BY version DESC LIMIT 1"
 
-_KEPT = """
+_EXISTING = """
     SELECT row, id, ended, EXISTS (SELECT 1 FROM item AS other
         WHERE other.set_id = ?1 AND other.id IS item.id AND other.ended IS NULL)
     FROM item WHERE set_id = ?1 AND row = ?2
@@ -75,7 +75,7 @@ _LAST_OF = """
     WHERE one.row = ?2 GROUP BY one.row, one.id, one.ended
 """
 
-_SAME = """
+_SAME_CONTENTS = """
     SELECT other.row FROM item AS one JOIN item AS other
         ON other.set_id = one.set_id AND other.id IS one.id AND other.ended IS NULL
     WHERE one.row = ?1 AND (other.first, other.updated, other.value, other.text, other.metadata,
@@ -111,7 +111,7 @@ _OLDEST = """
     ORDER BY time, first LIMIT ?
 """
 
-_HELD = """
+_USAGE = """
     SELECT items - count(gone.row), memory_set.tokens - coalesce(sum(gone.tokens), 0),
         bytes - coalesce(sum(coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
             + octet_length(metadata)), 0)
@@ -120,17 +120,17 @@ _HELD = """
     WHERE memory_set.id = ?1 GROUP BY memory_set.id
 """
 
-_TAKEN = """
+_TAKEN_IDS = """
     SELECT id FROM item
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) GROUP BY id
 """
 
-_PAST = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
+_LIVE_AFTER = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
 
-FEW = 8
+MIN_BULK_IDS = 8
 """Ids fewer than these are looked up one by one."""
 
-TRIMMED = 256
+TRIM_BATCH = 256
 """How many of the oldest items are looked at together."""
 
 
@@ -144,70 +144,77 @@ class Changes:
     def __init__(self, tx: Transaction, batch: Batch, number: int, time: int) -> None:
         self._tx, self._db, self._batch = tx, tx.connection, batch
         self._number, self._time = number, time
-        self._next = number << ROW_BITS
-        self._gathered = tx.gathered
-        self._last: SetRef | None = None
+        self._next_row = number << ROW_BITS
+        self._gathered = tx.pending_rows
+        self._last_set: SetRef | None = None
         self._last_number = 0
-        self._grown: dict[int, SetRef] = {}
-        self._ended: list[int] = []
-        self._taken: set[tuple[int, str]] | None = None
-        self._compacted = 0
-        self._landed: set[tuple[int, str]] = set()
-        self._stayed: set[tuple[int, str]] = set()
-        self.marks: list[SetRef] = []
+        self._sets_added_to: dict[int, SetRef] = {}
+        self._ended_rows: list[int] = []
+        self._taken_ids: set[tuple[int, str]] | None = None
+        self._compaction_count = 0
+        self._replaced_ids: set[tuple[int, str]] = set()
+        self._unchanged_ids: set[tuple[int, str]] = set()
+        self.sets_to_compact: list[SetRef] = []
 
     def run(self) -> list[int]:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""
-        renewed = [found for define in self._batch.define if (found := self._define(define))]
-        self._hold_screens()
-        if len(self._batch.items) >= FEW:
-            self._taken = self._ids_taken()
+        redefined = [found for define in self._batch.define if (found := self._define(define))]
+        self._check_admission()
+        if len(self._batch.items) >= MIN_BULK_IDS:
+            self._taken_ids = self._find_taken_ids()
         for change in self._batch.items:
             self._change(change)
-        self._check_redefined(renewed)
-        for number, ref in self._grown.items():
+        self._check_redefined(redefined)
+        for number, ref in self._sets_added_to.items():
             self._enforce_capacity(ref, number)
-        if self._grown and self._batch.limits is not None:
-            self._hold_limits()
-        return self._ended
+        if self._sets_added_to and self._batch.limits is not None:
+            self._check_limits()
+        return self._ended_rows
 
     def _define(self, define: Define) -> _Redefined | None:
         """Make or change a set; return it if that is right only where the set is empty."""
-        known = self._tx.set_row(define.set)
-        other = known is not None and known[1] != define.definition
-        if known is None or define.replace or not other or not adds_to(self._batch, define.set):
+        set_row = self._tx.set_row(define.set)
+        is_different = set_row is not None and set_row[1] != define.definition
+        if (
+            set_row is None
+            or define.replace
+            or not is_different
+            or not adds_to(self._batch, define.set)
+        ):
             self._tx.define(define)
             return None
         self._tx.define(Define(define.set, define.definition, replace=True))
-        return known[0], define, known[1]
+        return set_row[0], define, set_row[1]
 
-    def _check_redefined(self, renewed: Sequence[_Redefined]) -> None:
+    def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
         """Refuse another definition for a set that holds items from before."""
         until = expiry_cutoff(self._batch, self._time)
-        for number, define, found in renewed:
-            if first(self._db, _EARLIER, number, self._number, until):
-                raise SetDefinitionConflict(define.set.name, asked=define.definition, found=found)
+        for number, define, old_definition in redefined:
+            if first(self._db, _LIVE_FROM_BEFORE, number, self._number, until):
+                raise SetDefinitionConflict(
+                    define.set.name, asked=define.definition, found=old_definition
+                )
 
-    def _hold_screens(self) -> None:
+    def _check_admission(self) -> None:
         """Refuse what was checked by other rules than its set has, or against other items."""
-        for screened in self._batch.admission_checks or ():
-            known = self._tx.set_row(screened.set)
-            check_rules(screened, None if known is None else known[1])
-            if known is None or screened.last_row is None:
+        for check in self._batch.admission_checks or ():
+            set_row = self._tx.set_row(check.set)
+            check_rules(check, None if set_row is None else set_row[1])
+            if set_row is None or check.last_row is None:
                 continue
             self._gathered.flush()
-            if first(self._db, _PAST, known[0], screened.last_row):
-                raise SetMoved(screened.set.name)
+            if first(self._db, _LIVE_AFTER, set_row[0], check.last_row):
+                raise SetMoved(check.set.name)
 
     def _change(self, change: ItemChange) -> None:
-        if change.set is not self._last:  # finding its number takes as long as the rest
-            self._last_number, self._last = self._set(change), change.set
+        if change.set is not self._last_set:  # finding its number takes as long as the rest
+            self._last_number, self._last_set = self._set_number(change), change.set
         number = self._last_number
         match change:
             case Add():
                 self._add(number, change)
             case Replace():
-                self._take_place(number, change)
+                self._replace_or_upsert(number, change)
             case Retire(id=item_id, version=version):
                 self._end(number, self._live(number, item_id, version)[0])
             case Compact():
@@ -215,18 +222,18 @@ class Changes:
             case Undo():
                 self._undo(number, change)
             case Past():
-                self._ended.extend(
+                self._ended_rows.extend(
                     apply_past(self._db, self._gathered, number, change, self._number)
                 )
             case Revive():
-                self._bring_back(number, change)
+                self._revive_row(number, change)
 
-    def _set(self, change: ItemChange) -> int:
-        known = self._tx.set_row(change.set)
-        if known is not None:
-            if known[1].admission is not None and change.set in unchecked_sets(self._batch):
+    def _set_number(self, change: ItemChange) -> int:
+        set_row = self._tx.set_row(change.set)
+        if set_row is not None:
+            if set_row[1].admission is not None and change.set in unchecked_sets(self._batch):
                 raise SetMoved(change.set.name, what="rules")
-            return known[0]
+            return set_row[0]
         match change:
             case Add() | Past() | Replace(upsert=True):
                 self._tx.define(Define(change.set, Definition()))
@@ -236,28 +243,28 @@ class Changes:
                 raise StaleItem(item_id, expected=version, found=None)
             case _:
                 raise NotFound(f"there is no set {change.set.name!r}")
-        return self._set(change)
+        return self._set_number(change)
 
     def _add(self, number: int, add: Add) -> int:
         version, item_id = 1, add.record.id
-        if (number, item_id) in self._gathered.names:
+        if (number, item_id) in self._gathered.item_ids:
             self._gathered.flush()
-        if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
+        if not add.fresh and (self._taken_ids is None or (number, item_id) in self._taken_ids):
             last, live, row, expires = first(self._db, _LAST, number, item_id) or (0, 0, 0, None)
             if live and (expires is None or expires > self._time):
-                return self._meet(number, add, row)
+                return self._add_existing(number, add, row)
             if live:
                 self._end(number, row)
             version = last + 1
-        self._grown[number] = add.set
+        self._sets_added_to[number] = add.set
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
         self._link(row, sources)
         if add.accessed is not None:
-            self._gathered.accesses.append((row, add.accessed))
+            self._gathered.access_times.append((row, add.accessed))
         return row
 
-    def _take_place(self, number: int, change: Replace) -> None:
+    def _replace_or_upsert(self, number: int, change: Replace) -> None:
         """Begin the next version of an item, or add the item where it is to be there anyway."""
         if change.upsert:
             self._add(number, upserted(change))
@@ -265,18 +272,20 @@ class Changes:
         row = self._live(number, change.record.id, change.version)[0]
         self._replace(number, row, change.record, change.links)
 
-    def _meet(self, number: int, add: Add, row: int) -> int:
+    def _add_existing(self, number: int, add: Add, row: int) -> int:
         """Do what is to be done where a live item has the id of one that is added."""
         item_id = add.record.id
         if add.existing == "error":
             raise DuplicateItem(item_id, set_name=add.set.name)
         if add.existing == "keep":
-            self._stayed.add((number, item_id))
+            self._unchanged_ids.add((number, item_id))
             return row
-        self._stayed.discard((number, item_id))
-        self._landed.add((number, item_id))
-        had = first(self._db, "SELECT sources FROM item WHERE row = ?", row)
-        names = dict.fromkeys((*(json.loads(had) if had else ()), *add.record.sources))
+        self._unchanged_ids.discard((number, item_id))
+        self._replaced_ids.add((number, item_id))
+        old_sources = first(self._db, "SELECT sources FROM item WHERE row = ?", row)
+        names = dict.fromkeys(
+            (*(json.loads(old_sources) if old_sources else ()), *add.record.sources)
+        )
         return self._replace(number, row, replace(add.record, sources=tuple(names)), add.links)
 
     def _replace(self, number: int, row: int, record: ItemRecord, links: Sequence[Link]) -> int:
@@ -297,18 +306,18 @@ class Changes:
     def _sources(self, links: Sequence[Link]) -> set[int]:
         """Return the rows of what an item is derived from."""
         self._gathered.flush()
-        found: set[int] = set()
+        source_rows: set[int] = set()
         for link in links:
-            known = self._tx.set_row(link.set)
-            row = None if known is None else first(self._db, _LAST_ROW, known[0], link.id)
+            set_row = self._tx.set_row(link.set)
+            row = None if set_row is None else first(self._db, _LAST_ROW, set_row[0], link.id)
             if row is None:
                 raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
-            found.add(row)
-        return found
+            source_rows.add(row)
+        return source_rows
 
-    def _bring_back(self, number: int, change: Revive) -> None:
+    def _revive_row(self, number: int, change: Revive) -> None:
         self._gathered.flush()
-        if not self._kept(number, [change.row]):
+        if not self._existing_rows(number, [change.row]):
             raise NotFound(f"set {change.set.name!r} has no version of row {change.row}")
         self._revive(number, change.set, change.row)
 
@@ -323,34 +332,36 @@ class Changes:
         self._db.execute(
             "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
             (
-                (self._number << ROW_BITS) + self._compacted,
+                (self._number << ROW_BITS) + self._compaction_count,
                 number,
                 change.how,
                 json.dumps(retired),
                 json.dumps(added),
             ),
         )
-        self._compacted += 1
+        self._compaction_count += 1
 
     def _undo(self, number: int, change: Undo) -> None:
         self._gathered.flush()
         done = check_undo(change, journal.compaction(self._db, change.compaction))
-        for row, item_id, _, _ in self._kept(number, done.added):
-            same = first(self._db, _SAME, row)  # it may have been compacted, and brought back
+        for row, item_id, _, _ in self._existing_rows(number, done.added):
+            same = first(
+                self._db, _SAME_CONTENTS, row
+            )  # it may have been compacted, and brought back
             if same is None:
                 raise CompactionChanged(done.id, f"item {item_id!r} has changed since")
             self._end(number, same)
-        for _, item_id, _, live in self._kept(number, done.retired):
+        for _, item_id, _, live in self._existing_rows(number, done.retired):
             if live:
                 raise CompactionChanged(done.id, f"an item {item_id!r} is live again")
         for row in done.retired:
             self._revive(number, change.set, row)
         self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))
 
-    def _kept(self, number: int, rows: Sequence[int]) -> list[Row]:
+    def _existing_rows(self, number: int, rows: Sequence[int]) -> list[Row]:
         """Return (row, id, ended, whether the id is live) of those of *rows* that are there."""
-        found = (first(self._db, _KEPT, number, row) for row in rows)
-        return [row for row in found if row is not None]
+        rows_or_none = (first(self._db, _EXISTING, number, row) for row in rows)
+        return [row for row in rows_or_none if row is not None]
 
     def _revive(self, number: int, ref: SetRef, row: int) -> None:
         item_id, ended, last, live = first(self._db, _LAST_OF, number, row)
@@ -361,32 +372,32 @@ class Changes:
         self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
         self._db.execute(INHERIT_LINKS, (new, row))
         self._db.execute(INHERIT_STUBS, (new, row))
-        self._gathered.count(number, new, row)
+        self._gathered.count_copy(number, new, row)
 
-    def _ids_taken(self) -> set[tuple[int, str]] | None:
+    def _find_taken_ids(self) -> set[tuple[int, str]] | None:
         """Return which ids have a version: asked for many together, which is far quicker.
 
         None: nobody knows; there are few, or not only adds.
         """
-        asked: dict[SetRef, list[str]] = {}
+        ids_by_set: dict[SetRef, list[str]] = {}
         for change in self._batch.items:
             if not isinstance(change, Add):
                 return None
             if not change.fresh:
-                asked.setdefault(change.set, []).append(change.record.id)
+                ids_by_set.setdefault(change.set, []).append(change.record.id)
         taken: set[tuple[int, str]] = set()
         self._gathered.flush()
-        for ref, ids in asked.items():
-            if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
+        for ref, ids in ids_by_set.items():
+            if len(set(ids)) < len(ids) or len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):
                 return None  # a carray ends its texts at a NUL
-            known = self._tx.set_row(ref)
-            if known is not None:
-                rows = query(self._db, _TAKEN, known[0], self._db.texts(ids))
-                taken.update((known[0], item_id) for (item_id,) in rows)
+            set_row = self._tx.set_row(ref)
+            if set_row is not None:
+                rows = query(self._db, _TAKEN_IDS, set_row[0], self._db.texts(ids))
+                taken.update((set_row[0], item_id) for (item_id,) in rows)
         return taken
 
     def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
-        if (number, item_id) in self._gathered.names:
+        if (number, item_id) in self._gathered.item_ids:
             self._gathered.flush()
         live = first(
             self._db,
@@ -397,15 +408,15 @@ class Changes:
         )
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
-        landed = (number, item_id) in self._landed
-        if (live[0] != version and not landed) or (number, item_id) in self._stayed:
+        was_replaced = (number, item_id) in self._replaced_ids
+        if (live[0] != version and not was_replaced) or (number, item_id) in self._unchanged_ids:
             raise StaleItem(item_id, expected=version, found=live[0])
         return live[1], live[2], live[3]
 
     def _take_row(self) -> int:
-        row = self._next
-        self._next += 1
-        if self._next >> ROW_BITS != self._number:
+        row = self._next_row
+        self._next_row += 1
+        if self._next_row >> ROW_BITS != self._number:
             raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
         return row
 
@@ -430,39 +441,39 @@ class Changes:
             "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
             (self._number, number, row),
         )
-        self._ended.append(row)
+        self._ended_rows.append(row)
 
     def _enforce_capacity(self, ref: SetRef, number: int) -> None:
-        known = self._tx.set_row(ref)
-        if known is None or not known[1].bounded:
+        set_row = self._tx.set_row(ref)
+        if set_row is None or not set_row[1].bounded:
             return
-        definition = known[1]
+        definition = set_row[1]
         self._gathered.flush()
         for (row,) in query(self._db, _EXPIRED, number, expiry_cutoff(self._batch, self._time)):
             self._end(number, row)
-        held = self._db.execute(_HELD, (number, self._time)).get
-        if definition.needs_compaction(*held):
-            self.marks.append(ref)
-        if needs_trimming(ref, definition, held):
-            self._trim(number, definition, held)
+        usage = self._db.execute(_USAGE, (number, self._time)).get
+        if definition.needs_compaction(*usage):
+            self.sets_to_compact.append(ref)
+        if needs_trimming(ref, definition, usage):
+            self._trim(number, definition, usage)
 
-    def _trim(self, number: int, definition: Definition, held: tuple[int, int, int]) -> None:
+    def _trim(self, number: int, definition: Definition, usage: tuple[int, int, int]) -> None:
         """Retire the oldest until the set is within its capacity."""
-        items, tokens, size = held
+        items, tokens, size = usage
         while definition.exceeded_capacity(items, tokens, size):
-            some = query(self._db, _OLDEST, number, self._time, TRIMMED)
-            for row, row_tokens, row_size in some:
+            oldest = query(self._db, _OLDEST, number, self._time, TRIM_BATCH)
+            for row, row_tokens, row_size in oldest:
                 if not definition.exceeded_capacity(items, tokens, size):
                     return
                 self._end(number, row)
                 items, tokens, size = items - 1, tokens - row_tokens, size - row_size
 
-    def _hold_limits(self) -> None:
+    def _check_limits(self) -> None:
         limits, key = self._batch.limits, self._batch.scope.key
         if (
             limits is None
             or key is None
-            or all(ref.scope.key is None for ref in self._grown.values())
+            or all(ref.scope.key is None for ref in self._sets_added_to.values())
         ):
             return
         self._gathered.flush()

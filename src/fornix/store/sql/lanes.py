@@ -23,9 +23,9 @@ from fornix.store.progress import space_of
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.database import SqlDatabase, queued, reads
-from fornix.store.sql.inputs import Intake
+from fornix.store.sql.inputs import InputWriter
 from fornix.store.sql.row_values import rows_of
-from fornix.store.sql.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, place_of, places
+from fornix.store.sql.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, task_row, task_rows
 from fornix.values import wire
 
 # The order of joins is given: what narrows most comes first, and sorting is by its key.
@@ -100,12 +100,12 @@ class SqlLanes(SqlDatabase):
 
     @queued
     def acquire_lease(self, tx: Transaction, scope: Scope, owner: str) -> Lease | None:
-        return tx.runs.lease(scope, owner)
+        return tx.runs.acquire_lease(scope, owner)
 
     @queued
     def release_lease(self, tx: Transaction, lease: Lease) -> None:
         if tx.runs.holder(lease.scope) == (lease.owner, lease.epoch):
-            tx.runs.release(lease.scope, lease.epoch)
+            tx.runs.release_lease(lease.scope, lease.epoch)
 
     # --- runs ---------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class SqlLanes(SqlDatabase):
         if not inputs:
             return []
         return self.commit_queue.do(
-            lambda tx: Intake(tx, agent, space_of(inputs)).accept(inputs, owner)
+            lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner)
         )
 
     @reads
@@ -144,13 +144,13 @@ class SqlLanes(SqlDatabase):
             ("run.status = ?", None if status is None else STATUSES.index(status)),
             ("run.id < ?", before),
         ]
-        given = [(sql, value) for sql, value in conditions if value is not None]
-        where = " AND ".join(sql for sql, _ in given)
+        bound = [(sql, value) for sql, value in conditions if value is not None]
+        where = " AND ".join(sql for sql, _ in bound)
         table = "run"
         if status in {"waiting", "parked"}:  # few, and found without the many that ended
             table, where = "run INDEXED BY run_open", f"run.ended IS NULL AND {where}"
         sql = f"{_COLUMNS} FROM {table} {_JOINED} WHERE {where} ORDER BY run.id DESC LIMIT ?"
-        return [_run(row) for row in query(db, sql, *(value for _, value in given), limit)]
+        return [_run(row) for row in query(db, sql, *(value for _, value in bound), limit)]
 
     @reads
     def queued_runs(
@@ -190,12 +190,12 @@ class SqlLanes(SqlDatabase):
     def steps(self, db: Connection, run: int) -> list[StepDone]:
         return [
             StepDone(run, place & ORDINALS, action, n, restored(sent), restored(sensory), *rest)
-            for place, action, n, sent, sensory, *rest in query(db, _STEPS, *places(run))
+            for place, action, n, sent, sensory, *rest in query(db, _STEPS, *task_rows(run))
         ]
 
     @reads
     def durable_calls(self, db: Connection, run: int, ordinal: int) -> list[DurableCall]:
-        rows = query(db, _CALLS, place_of(run, ordinal))
+        rows = query(db, _CALLS, task_row(run, ordinal))
         # fmt: off
         return [
             DurableCall(
@@ -210,12 +210,12 @@ class SqlLanes(SqlDatabase):
     def retry_run(self, tx: Transaction, run: int, *, last: bool, time: int) -> int:
         parked = tx.runs.get(run)
         check_status(run, parked.scope, parked.status, "parked")
-        tx.runs.turn(parked, run, "retried" if last else "waiting", time=time)
-        tx.gathered.flush()
+        tx.runs.change_status(parked, run, "retried" if last else "waiting", time=time)
+        tx.pending_rows.flush()
         if not last:
             return run
         agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
-        return Intake(tx, agent, parked.scope.space).take_over(run, parked.scope, time)
+        return InputWriter(tx, agent, parked.scope.space).take_over(run, parked.scope, time)
 
     # --- outputs ------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class SqlLanes(SqlDatabase):
 
     @reads
     def run_outputs(self, db: Connection, run: int) -> list[StoredOutput]:
-        return _outputs(query(db, _OUTPUTS_OF, run, *places(run)))
+        return _outputs(query(db, _OUTPUTS_OF, run, *task_rows(run)))
 
     def consumer_position(self, agent: str, space: str, name: str) -> int:
         """See `Lanes.consumer_position`."""
@@ -276,7 +276,7 @@ class SqlLanes(SqlDatabase):
     ) -> int:
         """See `Lanes.prune_runs`."""
         pruning = self._pruning(agent, space, retain, now=now, limit=limit)
-        return self.commit_queue.do(pruning.run) if pruning.needed else 0
+        return self.commit_queue.do(pruning.run) if pruning.is_needed else 0
 
     @reads
     def _pruning(
@@ -332,7 +332,7 @@ class Pruning:
         return self._agent, self._ids_until, self._last_id
 
     @property
-    def needed(self) -> bool:
+    def is_needed(self) -> bool:
         """Whether there is anything to remove."""
         return self._ids or bool(self._runs)
 
@@ -352,23 +352,23 @@ class Pruning:
     def run(self, tx: Transaction) -> int:
         """Remove what was chosen, as far as every consumer has read; return how many runs."""
         db = tx.connection
-        read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
-        floor, gone = 0, list[int]()
+        last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
+        floor, removed = 0, list[int]()
         for number in self._runs:
             if first(db, "SELECT 1 FROM run WHERE id = ?", number) is None:
                 continue
-            commits = [n for (n,) in query(db, _COMMITS, *places(number))]
+            commits = [n for (n,) in query(db, _COMMITS, *task_rows(number))]
             last = self._last_output(db, commits)
-            if read is not None and last > read:
+            if last_read is not None and last > last_read:
                 break
             self._drop(db, number, commits if last else ())
             floor = max(floor, last)
-            gone.append(number)
-        if gone:
+            removed.append(number)
+        if removed:
             sql = "UPDATE agent SET floor = max(floor, ?), pruned = max(pruned, ?) WHERE id = ?"
-            query(db, sql, floor, max(gone), self._agent)
+            query(db, sql, floor, max(removed), self._agent)
         query(db, _FORGET_IDS, *self._old_ids, self._limit)
-        return len(gone)
+        return len(removed)
 
     def _last_output(self, db: Connection, commits: Sequence[int]) -> int:
         sql = "SELECT max(id) FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
@@ -379,6 +379,6 @@ class Pruning:
         for commit in commits:
             sql = "DELETE FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
             query(db, sql, self._agent, *rows_of(commit))
-        query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *places(number))
-        query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *places(number))
+        query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *task_rows(number))
+        query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *task_rows(number))
         query(db, "DELETE FROM run WHERE id = ?", number)

@@ -257,15 +257,15 @@ class SqlReads(WholeSets, SqlDatabase):
 
         Another process may have forgotten the set since, and somebody added to a new one.
         """
-        known = self._cache.sets.get(ref)
-        if known is not None:
-            yield known[0]
+        cached = self._cache.sets.get(ref)
+        if cached is not None:
+            yield cached[0]
         number = row_values.set_number(db, ref)
-        if number is not None and (known is None or number != known[0]):
+        if number is not None and (cached is None or number != cached[0]):
             yield number
 
     def _stored(self, row: Row, ref: SetRef) -> StoredItem:
-        return row_values.stored(row, ref, self._touched.get(row[1]))
+        return row_values.stored(row, ref, self._touch_times.get(row[1]))
 
     @reads
     def items_by_row(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
@@ -276,9 +276,9 @@ class SqlReads(WholeSets, SqlDatabase):
             return []
         numbers = (db.numbers(rows),)
         versions, sets = db.query_all((row_values.BY_ROW, numbers), (row_values.REFS, numbers))
-        there = {row[0]: row for row in versions}
+        by_row = {row[0]: row for row in versions}
         refs = {number: row_values.ref_of(*names) for number, *names in sets}
-        wanted = [there[row] for row in rows if row in there]
+        wanted = [by_row[row] for row in rows if row in by_row]
         return [self._stored(row, refs[row[19]]) for row in wanted]
 
     @reads
@@ -332,21 +332,21 @@ class SqlReads(WholeSets, SqlDatabase):
         # While nobody commits, a connection answers from what it read before.
         name = sets if isinstance(sets, Scope) else tuple(sets)
         key = self._snapshot_key(db)
-        last = self._snapshots.get(key)
-        infos = None if last is None else last.sets.get(name)
-        if infos is not None and last is not None and self._version(db) == last.version:
-            return last.seq, infos
+        snapshot = self._snapshots.get(key)
+        infos = None if snapshot is None else snapshot.sets.get(name)
+        if infos is not None and snapshot is not None and self._version(db) == snapshot.version:
+            return snapshot.seq, infos
         with self._snapshot(db):
             version = self._version(db)
-            if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
+            if snapshot is None or snapshot.version != version or len(snapshot.sets) >= SNAPSHOTS:
                 seq = first(db, "SELECT max(seq) FROM change") or 0
-                last = self._snapshots[key] = SetSnapshot(version, seq, {})
+                snapshot = self._snapshots[key] = SetSnapshot(version, seq, {})
             if isinstance(name, Scope):
                 infos = row_values.sets_of(db, name)
             else:
                 infos = [i for ref in name for i in row_values.sets_of(db, ref.scope, ref.name)]
-        last.sets[name] = infos
-        return last.seq, infos
+        snapshot.sets[name] = infos
+        return snapshot.seq, infos
 
     def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - all is near
         """See `Finder.search_view`."""
@@ -405,12 +405,12 @@ class SqlReads(WholeSets, SqlDatabase):
 
     @reads
     def access_times(self, db: Connection, set_number: int) -> list[tuple[int, int]]:
-        lately = self._touched
-        found = [
-            (row, max(time or 0, lately.get(item, 0)))
+        touched = self._touch_times
+        rows = [
+            (row, max(time or 0, touched.get(item, 0)))
             for row, item, time in query(db, row_values.ACCESSED, set_number)
         ]
-        return [(row, time) for row, time in found if time]
+        return [(row, time) for row, time in rows if time]
 
     @reads
     def pending_vectors(

@@ -70,7 +70,7 @@ _HAND_ON = """
 """
 
 
-def needed(db: Connection) -> int:
+def oldest_needed_commit(db: Connection) -> int:
     """Return the first commit of a run that has not ended: what was there then is kept."""
     found = db.execute(_NEEDED).get
     return ALL if found is None else found
@@ -78,60 +78,62 @@ def needed(db: Connection) -> int:
 
 def purge(db: Connection, *, now: int) -> int:
     """Remove ended versions of items that their sets no longer keep; return how many."""
-    done, spared = 0, None
-    for number, kept in query(db, _RETAINED):
-        spared = needed(db) if spared is None else spared
-        until = min(journal.commit_at(db, now - kept), spared - 1)
+    removed, oldest_needed = 0, None
+    for number, retention_us in query(db, _RETAINED):
+        oldest_needed = oldest_needed_commit(db) if oldest_needed is None else oldest_needed
+        until = min(journal.commit_at(db, now - retention_us), oldest_needed - 1)
         rows = query(db, _ENDED, number, until, MAX_SWEPT_VERSIONS)
         if rows:
-            _purge(db, number, [row for row, _ in rows], floor=rows[-1][1])
-            done += len(rows)
-    return done
+            _purge(db, number, [row for row, _ in rows], last_commit=rows[-1][1])
+            removed += len(rows)
+    return removed
 
 
 def overdue(db: Connection) -> int:
     """Return how many versions of items their sets keep no longer, as of the last commit."""
     now = first(db, _LAST_TIME) or 0
-    found, until = 0, dict[int, int]()
-    for number, kept in query(db, _RETAINED):
-        if kept not in until:
-            until[kept] = min(journal.commit_at(db, now - kept), needed(db) - 1)
-        found += first(db, _OVERDUE, number, until[kept])
-    return found
+    count, until = 0, dict[int, int]()
+    for number, retention_us in query(db, _RETAINED):
+        if retention_us not in until:
+            until[retention_us] = min(
+                journal.commit_at(db, now - retention_us), oldest_needed_commit(db) - 1
+            )
+        count += first(db, _OVERDUE, number, until[retention_us])
+    return count
 
 
-def _purge(db: Connection, number: int, rows: list[int], *, floor: int) -> None:
+def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) -> None:
     """Remove ended versions of one set, with all that hangs on them."""
-    here = db.numbers(rows)
-    query(db, _MARK, number, here, (floor + 1) << ROW_BITS)
-    firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", here)  # noqa: S608 - ours
+    row_numbers = db.numbers(rows)
+    query(db, _MARK, number, row_numbers, (last_commit + 1) << ROW_BITS)
+    firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
     db.executemany(
         "DELETE FROM feature WHERE set_id = ?1 AND row = ?2 "
         "AND ended = (SELECT ended FROM item WHERE row = ?2)",
         [(number, row) for row in rows],
     )
-    _keep_stubs(db, number, here)
-    _unlist(db, here)
+    _keep_stubs(db, number, row_numbers)
+    _drop_from_journal(db, row_numbers)
     for table, column in _OF_ROW:
-        query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", here)  # noqa: S608 - ours
+        query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
     db.executemany(
         "DELETE FROM access WHERE first = ?1 "
         "AND NOT EXISTS (SELECT 1 FROM item WHERE set_id = ?2 AND item.first = ?1)",
         [(one, number) for (one,) in firsts],
     )
-    query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, floor)
+    query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, last_commit)
 
 
-def _unlist(db: Connection, rows: object) -> None:
+def _drop_from_journal(db: Connection, rows: object) -> None:
     """Have the journal no longer say that commits ended versions which are gone."""
-    gone: dict[int, set[int]] = {}
+    rows_by_commit: dict[int, set[int]] = {}
     for row, ended in query(db, _COMMITS, rows):
-        gone.setdefault(ended, set()).add(row)
-    for number, text in query(db, _LISTS, db.numbers([*gone])):
+        rows_by_commit.setdefault(ended, set()).add(row)
+    for number, text in query(db, _LISTS, db.numbers([*rows_by_commit])):
         listed: dict[str, list[int]] = wire.decode_plain(text)
-        listed["items"] = [r for r in listed.get("items", []) if r not in gone[number]]
-        left = {what: ids for what, ids in listed.items() if ids}
-        query(db, _RELIST, number, json.dumps(left) if left else None)
+        listed["items"] = [r for r in listed.get("items", []) if r not in rows_by_commit[number]]
+        remaining = {what: ids for what, ids in listed.items() if ids}
+        query(db, _RELIST, number, json.dumps(remaining) if remaining else None)
 
 
 def _keep_stubs(db: Connection, number: int, rows: object) -> None:
@@ -160,7 +162,7 @@ def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, 
     """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
     last = first(db, _LAST_TIME) or 0
     until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
-    until = min(until, needed(db) - 1)
+    until = min(until, oldest_needed_commit(db) - 1)
     top = first(db, "SELECT id FROM node WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?", after, limit)
     here = (after, top or ALL, until)
     span = "id > ?1 AND id <= ?2 AND ended <= ?3"
@@ -178,7 +180,7 @@ def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, 
     return removed, top if more else None
 
 
-def raise_floor(db: Connection, scope: int, floor: tuple[int, int]) -> None:
+def raise_history_start(db: Connection, scope: int, start: tuple[int, int]) -> None:
     """Note from which commit and time on the past of a tree is whole."""
     sql = "UPDATE scope SET floor = max(floor, ?2), since = max(since, ?3) WHERE id = ?1"
-    db.execute(sql, (scope, *floor))
+    db.execute(sql, (scope, *start))

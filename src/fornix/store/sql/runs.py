@@ -15,7 +15,7 @@ from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
 from fornix.store.scope import Scope
-from fornix.store.sql.batched_inserts import Gathered, RunRow
+from fornix.store.sql.batched_inserts import PendingRows, RunRow
 from fornix.store.sql.connection import Connection, OwnerRegistry, first, query
 from fornix.store.sql.row_values import found_again
 from fornix.values import wire
@@ -57,14 +57,14 @@ _INSERT_CALL = """
 """
 
 
-def place_of(run: int, ordinal: int) -> int:
+def task_row(run: int, ordinal: int) -> int:
     """Return the row of a task."""
     return run << ROW_BITS | ordinal
 
 
-def places(run: int) -> tuple[int, int]:
+def task_rows(run: int) -> tuple[int, int]:
     """Return the first and the last row that a task of a run can have."""
-    return place_of(run, 0), place_of(run, ORDINALS)
+    return task_row(run, 0), task_row(run, ORDINALS)
 
 
 @dataclass(slots=True)
@@ -72,15 +72,15 @@ class LaneRow:
     """A lane: the number of its next run, and how many have not ended."""
 
     id: int
-    next: int
-    open: int
+    next_number: int
+    open_runs: int
 
 
 @dataclass
 class RunCache:
     """Part of a writer's cache: dropped with all of it."""
 
-    last: int = -1
+    last_run: int = -1
     agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     lanes: dict[tuple[int, Scope], LaneRow] = field(
         default_factory=dict[tuple[int, Scope], LaneRow]
@@ -98,10 +98,10 @@ class RunCache:
 
     def next_run(self, db: Connection) -> int:
         """Return the id of a new run; none is used twice, pruned or not."""
-        if self.last < 0:
-            self.last = first(db, LAST_RUN)
-        self.last += 1
-        return self.last
+        if self.last_run < 0:
+            self.last_run = first(db, LAST_RUN)
+        self.last_run += 1
+        return self.last_run
 
     def agent(self, db: Connection, space: str, name: str) -> int:
         """Return the row of an agent, which is made if there is none."""
@@ -121,7 +121,7 @@ class RunWriter:
     """
 
     def __init__(
-        self, db: Connection, cache: RunCache, gathered: Gathered, owners: OwnerRegistry
+        self, db: Connection, cache: RunCache, gathered: PendingRows, owners: OwnerRegistry
     ) -> None:
         self._db, self._cache, self._gathered, self._owners = db, cache, gathered, owners
 
@@ -136,7 +136,7 @@ class RunWriter:
             self._cache.leases[scope] = lease
         return lease
 
-    def lease(self, scope: Scope, owner: str) -> Lease | None:
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """Give *owner* the lease, or None while somebody alive has it."""
         last, epoch = self.holder(scope)
         if not epoch and found_again(self._db, scope) is not None:
@@ -153,7 +153,7 @@ class RunWriter:
             self._cache.leases[scope] = (owner, epoch)
         return Lease(scope, owner, epoch, taken_over=last not in (None, owner))
 
-    def release(self, scope: Scope, epoch: int) -> None:
+    def release_lease(self, scope: Scope, epoch: int) -> None:
         """Make nobody have the lease that holds."""
         sql = "UPDATE lease SET owner = NULL WHERE space IS ? AND key IS ?"
         query(self._db, sql, scope.space, scope.key or "")
@@ -179,20 +179,22 @@ class RunWriter:
             if row is None:
                 return None
             agent, space, key, status, now = row
-            last = first(self._db, _LAST_STEP, *places(number))
-            after = 0 if last is None else last - place_of(number, 0) + 1
+            last = first(self._db, _LAST_STEP, *task_rows(number))
+            after = 0 if last is None else last - task_row(number, 0) + 1
             name, begun = STATUSES[int(status)], now is not None
-            run = RunRow(agent, Scope(space, key), name, begun, sensory=True, next=after)
+            run = RunRow(
+                agent, Scope(space, key), name, begun, has_sensory=True, next_ordinal=after
+            )
             if run.status not in ENDED:
                 self._cache.runs[number] = run
         return run
 
-    def earlier(self, progress: Progress, number: int) -> Commit | None:
+    def repeated_commit(self, progress: Progress, number: int) -> Commit | None:
         """Return the commit that kept a step, or completed a call, before; else keep the step."""
         if isinstance(progress, Step):
-            commit = self._keep_step(progress, number)
+            commit = self._add_step(progress, number)
         elif isinstance(progress, DurableCall) and not progress.truncate:
-            step = place_of(progress.run, progress.ordinal)
+            step = task_row(progress.run, progress.ordinal)
             commit = first(self._db, _COMPLETED, step, progress.position)
         else:
             return None
@@ -203,54 +205,64 @@ class RunWriter:
         stored = None if result is None else wire.decode(restored(result))
         return Commit(commit, time, adopted=True, result=stored)
 
-    def _keep_step(self, step: Step, number: int) -> int | None:
+    def _add_step(self, step: Step, number: int) -> int | None:
         """Keep a step, or return the number of the commit that kept it."""
-        place, gathered = place_of(step.run, step.ordinal), self._gathered
+        task_row_id, gathered = task_row(step.run, step.ordinal), self._gathered
         run = self._find(step.run)
         if run is None:
             return None
-        if step.ordinal < run.next:
+        if step.ordinal < run.next_ordinal:
             gathered.flush()
-            commit = first(self._db, "SELECT n FROM step WHERE id = ?", place)
+            commit = first(self._db, "SELECT n FROM step WHERE id = ?", task_row_id)
             if commit is not None:
                 return commit
-        run.next = max(run.next, step.ordinal + 1)
+        run.next_ordinal = max(run.next_ordinal, step.ordinal + 1)
         sensory = None if step.done else packed(step.sensory)
         gathered.steps.append(
-            (place, number, step.action, packed(step.sent), sensory, step.read_set, step.skipped)
+            (
+                task_row_id,
+                number,
+                step.action,
+                packed(step.sent),
+                sensory,
+                step.read_set,
+                step.skipped,
+            )
         )
         return None
 
-    def guard(self, batch: Batch) -> RunRow | None:
+    def check(self, batch: Batch) -> RunRow | None:
         """Return the run that a batch is about, checked by `check_run`; None: about none."""
         if batch.run is None:
             return None
         run = self.get(batch.run.run)
-        check_run(batch, batch.run, status=run.status, scope=run.scope, has_begun=run.begun)
+        check_run(batch, batch.run, status=run.status, scope=run.scope, has_begun=run.has_begun)
         return run
 
     def apply(self, run: RunRow, progress: Progress, *, number: int, time: int) -> None:
         """Keep what a batch says of a run, which was guarded, and whose step was kept."""
         gathered = self._gathered
-        if progress.begin is not None and not run.begun:
+        if progress.begin is not None and not run.has_begun:
             begin = progress.begin
-            gathered.begun.append((begin.now, _names(tuple(begin.actions)), progress.run))
-            run.begun = True
+            gathered.run_begins.append((begin.now, _names(tuple(begin.actions)), progress.run))
+            run.has_begun = True
         if isinstance(progress, Step):
-            run.sensory = run.sensory or (progress.sensory is not None and not progress.done)
+            run.has_sensory = run.has_sensory or (
+                progress.sensory is not None and not progress.done
+            )
             if progress.outputs:
-                place, start = place_of(progress.run, progress.ordinal), number << ROW_BITS
+                place, start = task_row(progress.run, progress.ordinal), number << ROW_BITS
                 events = enumerate(map(packed, progress.outputs))
                 gathered.outputs.extend((run.agent, start + i, place, event) for i, event in events)
             if progress.done:
-                self.turn(run, progress.run, "done", time=time)
+                self.change_status(run, progress.run, "done", time=time)
         elif isinstance(progress, DurableCall):
             self._insert_call(progress, number)
         else:
-            self.turn(run, progress.run, progress.status, error=progress.error, time=time)
+            self.change_status(run, progress.run, progress.status, error=progress.error, time=time)
 
     def _insert_call(self, call: DurableCall, number: int) -> None:
-        step = place_of(call.run, call.ordinal)
+        step = task_row(call.run, call.ordinal)
         if call.truncate:
             sql = "DELETE FROM durable_call WHERE step = ? AND position >= ?"
             query(self._db, sql, step, call.position)
@@ -258,7 +270,7 @@ class RunWriter:
         row = (step, call.position, number, call.name, call.digest, status, outcome, call.attempts)
         self._db.execute(_INSERT_CALL, row)
 
-    def turn(
+    def change_status(
         self, run: RunRow, number: int, status: RunStatus, *, time: int, error: str | None = None
     ) -> None:
         """Change the status of a run that has not ended."""
@@ -268,12 +280,12 @@ class RunWriter:
             sql = "UPDATE run SET status = ?, error = coalesce(?, error) WHERE id = ?"
             query(self._db, sql, code, error, number)
             return
-        gathered.over.append((code, time, status == "done", error, number))
-        if run.sensory:
-            gathered.sensory_ends.append(places(number))
+        gathered.run_ends.append((code, time, status == "done", error, number))
+        if run.has_sensory:
+            gathered.sensory_ends.append(task_rows(number))
         lane = self._cache.lanes.get((run.agent, run.scope))
         if lane is not None:
-            lane.open -= 1
+            lane.open_runs -= 1
 
 
 @lru_cache

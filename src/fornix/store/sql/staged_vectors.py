@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fornix.errors import NotFound
 from fornix.store import Compaction, Past, PendingVectors
 from fornix.store.checks import check_next, check_note, check_past
-from fornix.store.sql.batched_inserts import Gathered
+from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, first, query
 
 _PENDING = """
@@ -123,7 +123,7 @@ _LINK = """
 
 
 def apply_past(
-    db: Connection, gathered: Gathered, number: int, past: Past, commit: int
+    db: Connection, gathered: PendingRows, number: int, past: Past, commit: int
 ) -> list[int]:
     """Do to set *number* what *past* says; return the rows that ended."""
     check_past(past, commit)
@@ -136,7 +136,7 @@ def apply_past(
         if item.row != following:  # the change log names rows without a gap
             gathered.flush()
         following = item.row + 1
-        if (number, item.record.id) in gathered.names:
+        if (number, item.record.id) in gathered.item_ids:
             gathered.flush()
         check_next(item, first(db, _LAST, number, item.record.id))
         version = (item.row, item.first, item.version, item.created, item.updated)

@@ -11,12 +11,12 @@ from typing import TypeAlias
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.store.packed_values import packed, restored
-from fornix.store.sql.batched_inserts import Gathered
+from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.values import wire
 from fornix.values.storable import Path
 
-MOST = 1 << 20
+MAX_NODES = 1 << 20
 """Nodes one batch may make: their ids lie between two commit numbers."""
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -82,7 +82,7 @@ LiveNodes: TypeAlias = "dict[Path, _Live | None]"
 
 def apply_tree(
     db: Connection,
-    gathered: Gathered,
+    pending_rows: PendingRows,
     scope: int,
     deltas: Sequence[TreeDelta],
     *,
@@ -104,31 +104,32 @@ def apply_tree(
     """
     if not deltas:
         return []
-    if scope in gathered.grown:
-        gathered.flush_nodes()
-    gathered.grown.add(scope)
-    return _Writer(db, gathered, scope, number, live).run(deltas)
+    if scope in pending_rows.node_scopes:
+        pending_rows.flush_nodes()
+    pending_rows.node_scopes.add(scope)
+    return TreeWriter(db, pending_rows, scope, number, live).run(deltas)
 
 
-class _Writer:
+class TreeWriter:
     """Rows are looked up, ended and inserted many at a time."""
 
     def __init__(
         self,
         db: Connection,
-        gathered: Gathered,
+        pending_rows: PendingRows,
         scope: int,
         number: int,
         live: LiveNodes,
     ) -> None:
-        self._db, self._gathered, self._scope, self._number = db, gathered, scope, number
-        self._next = number << 20
+        self._db, self._gathered, self._scope, self._number = db, pending_rows, scope, number
+        self._next_row = number << 20
         self._objects: set[Path] = {()}
-        self._removed: list[int] = []
-        self._replaced: dict[int, int] = {}
-        self._known = live
+        self._removed_rows: list[int] = []
+        self._replaced_rows: dict[int, int] = {}
+        self._live_nodes = live
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
+        """Apply deltas in order; return the rows that they removed."""
         if len(deltas) >= FEW:
             self._look_up(deltas)
         for delta in deltas:
@@ -140,127 +141,132 @@ class _Writer:
                 self._clear(delta.path)
             else:
                 self._refresh(delta)
-        return self._removed
+        return self._removed_rows
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
         """Look up what the deltas reach, a query for each object that many lie in."""
-        asked: dict[Path, set[str]] = {}
+        names_by_parent: dict[Path, set[str]] = {}
         for delta in deltas:
             if delta.path:
-                asked.setdefault(delta.path[:-1], set()).add(delta.path[-1])
-        for above, names in asked.items():
+                names_by_parent.setdefault(delta.path[:-1], set()).add(delta.path[-1])
+        for above, names in names_by_parent.items():
             if len(names) < FEW or "\0" in "".join(names):
                 continue  # a carray ends its texts at a NUL
-            self._known.update(dict.fromkeys([(*above, name) for name in names]))
-            found = query(
+            self._live_nodes.update(dict.fromkeys([(*above, name) for name in names]))
+            nodes = query(
                 self._db,
                 _LATEST_OF,
                 self._scope,
                 joined(above),
                 self._db.texts([*map(escaped, names)]),
             )
-            for name, row, place, is_object, begun in found:
-                self._known[(*above, unescaped(name))] = (row, place, is_object, begun)
+            for name, row, position, is_object, begin_commit in nodes:
+                self._live_nodes[(*above, unescaped(name))] = (
+                    row,
+                    position,
+                    is_object,
+                    begin_commit,
+                )
 
     def _latest(self, path: Path) -> _Live | None:
-        if path not in self._known:
-            self._known[path] = first(
+        if path not in self._live_nodes:
+            self._live_nodes[path] = first(
                 self._db, _LATEST, self._scope, joined(path[:-1]), escaped(path[-1])
             )
-        return self._known[path]
+        return self._live_nodes[path]
 
     def _put(self, delta: Put | Create) -> None:
         path = delta.path
-        self._need_object(path[:-1])
-        found = self._latest(path)
-        place = None
-        if found is not None:
-            row, place, is_object, begun = found
+        self._check_object(path[:-1])
+        node = self._latest(path)
+        position = None
+        if node is not None:
+            row, position, is_object, begin_commit = node
             if not is_object:
-                self._replace(row, begun, place)
+                self._replace(row, begin_commit, position)
             elif isinstance(delta, Put):
                 raise ObjectInTheWay(joined(path), "an object is here; delete it first")
             else:
                 return
-        self._insert(delta, place)
+        self._insert(delta, position)
 
-    def _insert(self, delta: Put | Create, place: int | None) -> None:
-        row = self._next
-        self._next += 1
-        if self._next >> 20 != self._number:
-            raise TooLarge(f"a batch may change at most {MOST:,} nodes; commit in parts")
+    def _insert(self, delta: Put | Create, position: int | None) -> None:
+        row = self._next_row
+        self._next_row += 1
+        if self._next_row >> 20 != self._number:
+            raise TooLarge(f"a batch may change at most {MAX_NODES:,} nodes; commit in parts")
         path = delta.path
         value = packed(wire.encode(delta.value)) if isinstance(delta, Put) else None
-        place = row if place is None else place
+        position = row if position is None else position
         above, name = joined(path[:-1]), escaped(path[-1])
         self._gathered.nodes.append(
-            (row, self._scope, above, name, place, value, delta.expires, self._number)
+            (row, self._scope, above, name, position, value, delta.expires, self._number)
         )
-        self._known[path] = (row, place, value is None, self._number)
+        self._live_nodes[path] = (row, position, value is None, self._number)
         if value is None:
             self._objects.add(path)
 
     def _flush(self) -> None:
         """Write what was gathered, here and by others before."""
         self._gathered.flush_nodes()
-        self._gathered.grown.add(self._scope)
+        self._gathered.node_scopes.add(self._scope)
 
-    def _need_object(self, path: Path) -> None:
+    def _check_object(self, path: Path) -> None:
         if path in self._objects:
             return
-        self._need_object(path[:-1])
-        found = self._latest(path)
-        if found is None or not found[2]:
-            what = "nothing" if found is None else "a value"
+        self._check_object(path[:-1])
+        node = self._latest(path)
+        if node is None or not node[2]:
+            what = "nothing" if node is None else "a value"
             raise NotAnObject(joined(path), f"an object was needed, but {what} is here")
         self._objects.add(path)
 
     def _delete(self, path: Path) -> None:
-        found = self._latest(path)
-        if found is None:
+        node = self._latest(path)
+        if node is None:
             return
-        row, place, is_object, begun = found
+        row, position, is_object, begin_commit = node
         if is_object:
             self._clear(path)
             self._objects.discard(path)
-        self._remove(row, begun, place)
-        self._known[path] = None
+        self._remove(row, begin_commit, position)
+        self._live_nodes[path] = None
 
     def _clear(self, path: Path) -> None:
         self._flush()
         below = query(self._db, _BELOW, self._scope, joined(path))
         self._objects = {p for p in self._objects if p[: len(path)] != path or p == path}
-        for known in [p for p in self._known if p[: len(path)] == path and p != path]:
-            del self._known[known]
-        for row, begun, place in below:
-            self._remove(row, begun, place)
+        for node_path in [p for p in self._live_nodes if p[: len(path)] == path and p != path]:
+            del self._live_nodes[node_path]
+        for row, begin_commit, position in below:
+            self._remove(row, begin_commit, position)
         self._flush()
 
-    def _replace(self, row: int, begun: int, place: int) -> None:
+    def _replace(self, row: int, begin_commit: int, position: int) -> None:
         """End a version whose place the next one takes."""
-        if begun == self._number:  # made by this very commit: it never existed
+        if begin_commit == self._number:  # made by this very commit: it never existed
             self._flush()
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         else:
-            self._gathered.ends.append((self._number, row))
-            self._replaced[place] = row
+            self._gathered.node_ends.append((self._number, row))
+            self._replaced_rows[position] = row
 
-    def _remove(self, row: int, begun: int, place: int) -> None:
+    def _remove(self, row: int, begin_commit: int, position: int) -> None:
         """End a node; of what this very commit replaced, the version before it is the one."""
-        if begun != self._number:
-            self._gathered.ends.append((self._number, row))
-            self._removed.append(row)
+        if begin_commit != self._number:
+            self._gathered.node_ends.append((self._number, row))
+            self._removed_rows.append(row)
             return
         self._flush()
         self._db.execute("DELETE FROM node WHERE id = ?", (row,))
-        if place in self._replaced:
-            self._removed.append(self._replaced.pop(place))
+        if position in self._replaced_rows:
+            self._removed_rows.append(self._replaced_rows.pop(position))
 
     def _refresh(self, delta: Refresh) -> None:
-        found = self._latest(delta.path)
-        if found is not None:
+        node = self._latest(delta.path)
+        if node is not None:
             self._flush()
-            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found[0]))
+            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, node[0]))
 
 
 def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: int) -> Node | None:

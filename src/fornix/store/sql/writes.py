@@ -12,7 +12,7 @@ from fornix.store.sql import retention, staged_vectors, sweeping
 from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.database import SqlDatabase, writes
-from fornix.store.sql.erasing import Eraser, Rehearsed
+from fornix.store.sql.erasing import DryRunDone, Eraser
 from fornix.store.sql.group_commit import apply_each
 
 
@@ -22,7 +22,9 @@ class SqlWrites(SqlDatabase):
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self.check_open()
-        return self.commit_queue.do(lambda tx: tx.apply(batch), lambda tx: tx.gather(batch))
+        return self.commit_queue.do(
+            lambda tx: tx.apply(batch), lambda tx: tx.apply_unflushed(batch)
+        )
 
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
         """See `Ledger.commit_many`."""
@@ -30,14 +32,15 @@ class SqlWrites(SqlDatabase):
         if not batches:
             return []
         return self.commit_queue.do(
-            lambda tx: apply_each(tx, batches), lambda tx: [tx.gather(batch) for batch in batches]
+            lambda tx: apply_each(tx, batches),
+            lambda tx: [tx.apply_unflushed(batch) for batch in batches],
         )
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """See `Ledger.touch`."""
         self.check_open()
         if not self._read_only:
-            self._touched.update(dict.fromkeys(rows, time))
+            self._touch_times.update(dict.fromkeys(rows, time))
 
     # --- vectors and notes --------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ class SqlWrites(SqlDatabase):
         """See `Ledger.erase`."""
         try:
             return self._erase(erasure, self.salt())
-        except Rehearsed as rehearsed:
+        except DryRunDone as rehearsed:
             return replace(rehearsed.erased, commit=None)
 
     @property
@@ -107,5 +110,5 @@ class SqlWrites(SqlDatabase):
         self._cache = WriterCache()
         erased = self._eraser(self._transaction(db, WriterCache()), erasure, salt).run()
         if erasure.dry_run:
-            raise Rehearsed(erased)
+            raise DryRunDone(erased)
         return erased

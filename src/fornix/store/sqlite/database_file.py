@@ -423,7 +423,7 @@ class SqliteFile(SqlDatabase):
         """Flush touches, close every connection and drop every lock; twice is fine."""
         if self._state != "open":
             return
-        if self._writer is not None and self._touched:
+        if self._writer is not None and self._touch_times:
             with suppress(FornixError, apsw.Error), self.writing() as db:
                 self._flush_touches(db)
         self._state = "closed"

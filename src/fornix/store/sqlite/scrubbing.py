@@ -50,7 +50,7 @@ def rewrite(db: SqliteConnection, unfinished: Sequence[StoredReceipt]) -> list[S
     done = [replace(kept, state="rewritten") for kept in unfinished]
     with db:
         for kept in done:
-            erased_runs.update(db, kept)
+            erased_runs.update_receipt(db, kept)
     return done
 
 

@@ -33,7 +33,7 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
         if not unfinished:
             return []
         with self._between_commits() as db:
-            unfinished = scrubbing.rewrite(db, erased_runs.unfinished(db))
+            unfinished = scrubbing.rewrite(db, erased_runs.unfinished_receipts(db))
             hindrances = scrubbing.empty_log(db, self._path)
             hindrances += scrubbing.clear_side_files(self.folder, unfinished)
             remaining: list[str] = []
