@@ -38,6 +38,12 @@ from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SNAPSHOTS, SqlReads
 from fornix.store.sql.writes import SqlWrites
 
+_TOUCH = """
+    INSERT INTO access (first, time) SELECT ?1, ?2
+    WHERE EXISTS (SELECT 1 FROM item WHERE first = ?1)  -- else a policy refuses the row
+    ON CONFLICT (first) DO UPDATE SET time = max(access.time, excluded.time)
+"""
+
 _SIZE = """
     SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_catalog.pg_class
     WHERE relnamespace = ?::text::regnamespace AND relkind = 'r'
@@ -51,6 +57,8 @@ _KEYS = """
 
 class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     """See `fornix.store.Store`; opened by `PostgresStore.open`."""
+
+    touch_sql = _TOUCH
 
     _last_view: LastView | None = None
     _has_large_sets = False

@@ -51,6 +51,9 @@ class SetSnapshot(NamedTuple):
 class SqlDatabase(ABC):
     """An open database: what every engine does in the same way, and what each does in its own."""
 
+    touch_sql = _TOUCH
+    """Writes when an item was last read, which may be gone by then."""
+
     def __init__(self, *, read_only: bool) -> None:
         self._read_only = read_only
         self._cache = WriterCache()
@@ -121,7 +124,7 @@ class SqlDatabase(ABC):
         """Write access times; return them, for `_drop_touches` once they are committed."""
         rows = dict(list(self._touch_times.items())[:TOUCHES])
         if rows:
-            db.executemany(_TOUCH, list(rows.items()))
+            db.executemany(self.touch_sql, list(rows.items()))
         return rows
 
     def _drop_touches(self, rows: dict[int, int]) -> None:
