@@ -707,12 +707,15 @@ USES = {
     "grant": ["ada"],
     "grants": [],
     "revoke": ["ada"],
+    "migrate": ["none.db", "copy.db"],
 }
 MAKE = {"add", "set", "run", "chat", "import", "restore", "demo"}
 NO_MEMORY = {"version", "completion"}
 ON_SERVER = {"grant", "grants", "revoke"}
 """Commands that refuse a file; tests/test_postgres_roles.py tries them on a server."""
-ON_FILE = [command for command in COMMANDS if command not in ON_SERVER]
+NAMES_BOTH = {"migrate"}
+"""Commands that take no --db; tests/test_migrate.py tries them."""
+ON_FILE = [command for command in COMMANDS if command not in ON_SERVER | NAMES_BOTH]
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,7 @@ COMMANDS = (
     Listed("keys", "listing", "List the keys of the space."),
     Listed("lineage", "compaction", "Draw what an item was derived from, as a tree."),
     Listed("list", "items", "List the items of a set by time."),
+    Listed("migrate", "maintenance", "Copy a memory, with its history, into an empty one."),
     Listed("prune-history", "history", "Remove what exact memory was before a time, for good."),
     Listed("quarantine", "quarantine", "Review the items that rules of admission held back."),
     Listed("receipts", "forgetting", "List what was forgotten, or show one receipt."),

@@ -1,4 +1,4 @@
-"""Care of a memory: doctor, backup, restore, reindex."""
+"""Care of a memory: doctor, backup, restore, migrate, reindex."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from fornix.memory.maintenance import SPARE
 from fornix.memory.memory import Memory
 from fornix.store import Store, StoreStats
 from fornix.store.scope import Scope, is_hidden
-from fornix.transfer import LAST
+from fornix.transfer import LAST, migrate
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import microseconds, moment
+from fornix.values.storable import DEFAULT_SPACE, microseconds, moment
 from fornix.values.times import format_time
+from fornix.values.urls import without_password
 
 TESTED = ("Linux",)
 """Platforms that the tests run on."""
@@ -400,6 +401,44 @@ def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
     session.name_file("using" if existed else "made")
     says = f"{file} now holds the {kept.items:,} items of {backup_file}"
     session.done(says, {"file": str(file), "items": kept.items})
+
+
+@options.command("migrate")
+@click.argument("source", metavar="SRC", type=options.FileName())
+@click.argument("target", metavar="DST", type=options.FileName())
+def migrate_command(session: Session, *, source: str, target: str) -> None:
+    """Copy a memory, with its history, into an empty one.
+
+    SRC and DST are files or URLs of PostgreSQL. All spaces and knowledge are copied; numbers of
+    commits, versions, times, runs and receipts stay what they are. SRC is not changed; stop its
+    programs before, since what they write meanwhile is not copied. At the end both are compared,
+    row by row. If the command is interrupted, repeat it: it continues where it was, and copies
+    nothing twice. With --json: {"source": …, "target": …, "commits": …, "rows": …,
+    "checksums": …}.
+
+    Example: fornix migrate fornix.db postgresql://db.example.com/memories
+    """
+    if session.space != DEFAULT_SPACE:
+        raise click.UsageError(
+            "a memory is migrated with all its spaces, since they share the numbers of its "
+            "commits; leave --space out, or use fornix export and import for one space"
+        )
+    with session.progress("copying and comparing") as advance:
+        result = migrate(source, target, progress=advance)
+    rows: dict[str, output.Json] = dict(result.rows)
+    checksums: dict[str, output.Json] = dict(result.checksums)
+    names = without_password(source), without_password(target)
+    session.done(
+        f"{names[1]} holds what {names[0]} does: {result.commits:,} commits, "
+        f"{sum(result.rows.values()):,} rows, the same on both sides",
+        {
+            "source": names[0],
+            "target": names[1],
+            "commits": result.commits,
+            "rows": rows,
+            "checksums": checksums,
+        },
+    )
 
 
 @options.command("reindex")

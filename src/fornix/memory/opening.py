@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from fornix.embed import Embedder, open_embedder
-from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
 from fornix.errors.shown import shown
 from fornix.llm import ChatModel
 from fornix.memory.reindexing import (
@@ -24,7 +24,7 @@ from fornix.memory.reindexing import (
 )
 from fornix.sets.writer import Engine
 from fornix.state import Ttl
-from fornix.store import Limits, Store
+from fornix.store import UNFINISHED_NOTE, Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
 from fornix.text import Summariser
 from fornix.values.storable import counted, microseconds
@@ -134,7 +134,13 @@ def check_access(store: Store, space: str, knowledge: str) -> None:
 
     Raises:
         AccessDenied: The owner of the tables did not grant it.
+        Unusable: Not everything was copied into the store yet that is migrated into it.
     """
+    if store.note(UNFINISHED_NOTE) is not None:
+        raise Unusable(
+            f"{store.location} is a migration that was not finished; run the same "
+            "fornix migrate again"
+        )
     if is_server(store.location):
         _of_server(store).check_access(space, knowledge)
 

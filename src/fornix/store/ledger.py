@@ -33,6 +33,9 @@ CLOCK_STEP_US = 60 * 1_000_000
 CORROBORATED_TIME_NOTE = "corroborated time"
 """The note that says which time a sweep may go by that nobody asked for."""
 
+UNFINISHED_NOTE = "unfinished migration"
+"""The note of a store into which not everything was copied yet: the salt of the source."""
+
 
 def commit_time(reading: int, last: int | None) -> int:
     """Return the time of a commit that a clock read *reading* for, after one of the time *last*.

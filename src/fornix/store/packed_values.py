@@ -94,6 +94,18 @@ def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
         raise StoreDamaged(None, "a packed value cannot be read") from error
 
 
+def as_stored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
+    """Return what an engine gave of a value as every engine takes it: a text, or bytes if packed.
+
+    Where an engine's column holds bytes alone, a text is kept as its UTF-8.
+    """
+    if stored is None or isinstance(stored, Packed):
+        return stored
+    if isinstance(stored, bytes):
+        return stored if stored.startswith(_FORMS) else Packed(str(stored, "utf-8"))
+    return Packed(stored)
+
+
 def _unpacked(stored: bytes) -> str:
     if stored and not stored.startswith(_FORMS):
         return str(stored, "utf-8")

@@ -27,6 +27,7 @@ from fornix.transfer.importing import (
     survey,
     survey_file,
 )
+from fornix.transfer.migration import migrate
 
 __all__ = [
     "CHUNK",
@@ -47,6 +48,7 @@ __all__ = [
     "history_lines",
     "import_file",
     "layout_of",
+    "migrate",
     "opened",
     "survey",
     "survey_file",

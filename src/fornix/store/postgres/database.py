@@ -23,23 +23,26 @@ from psycopg import errors
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from fornix.errors import (
+    AccessDenied,
     ForkedStore,
     FornixError,
     StoreBusy,
     StoreClosed,
     StoreReadOnly,
     Unavailable,
+    Unusable,
 )
 from fornix.store.postgres import connection
+from fornix.store.postgres.access import is_owner
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.dialect import adapt
 from fornix.store.postgres.large_set_builder import LargeSetBuilder
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
 from fornix.store.postgres.pipeline import PipelinedConnection
-from fornix.store.postgres.schema import check_least
+from fornix.store.postgres.schema import SCHEMA, check_least
 from fornix.store.sql.apply import Transaction, WriterCache
-from fornix.store.sql.connection import Connection
+from fornix.store.sql.connection import Connection, first
 from fornix.store.sql.database import TRIES, SqlDatabase, explaining
 from fornix.store.sql.group_commit import CommitTicket, answers_of
 
@@ -331,6 +334,34 @@ class PostgresDatabase(SqlDatabase):
             yield
         finally:
             self._owners.dismiss(what)
+
+    # --- what a copy of all rows needs --------------------------------------------------------
+
+    identity_override = "OVERRIDING SYSTEM VALUE"
+
+    def check_whole(self, db: Connection) -> None:
+        """See `SqlDatabase.check_whole`."""
+        if not is_owner(db, self._place.schema):
+            raise AccessDenied(
+                f"{self.location}: only the owner of the tables sees every row; give its user in "
+                "the URL"
+            )
+        found = first(db, "SELECT schema FROM ledger")
+        if found != SCHEMA:
+            raise Unusable(f"{self.location} has schema {found}, this fornix knows {SCHEMA}")
+
+    def last_set(self, db: Connection) -> int:
+        """See `SqlDatabase.last_set`."""
+        return first(db, "SELECT last_value FROM fornix.memory_set_id_seq")
+
+    def number_after(self, db: Connection, last_set: int) -> None:
+        """See `SqlDatabase.number_after`."""
+        for table in ("scope", "memory_set", "agent", "lane"):
+            last = first(db, f"SELECT coalesce(max(id), 1) FROM {table}")  # noqa: S608 - ours
+            if table == "memory_set":
+                last = max(last, last_set)
+            sequence = f"{self._place.schema}.{table}_id_seq"
+            first(db, "SELECT setval(?::text::regclass, ?)", sequence, last)
 
     # --- what reads need ----------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from fornix.errors import FornixError, StoreDamaged
@@ -111,6 +111,37 @@ class SqlDatabase(ABC):
     @abstractmethod
     def _snapshot_key(self, db: Connection) -> object:
         """Return what `_version` is compared within: a connection, or the whole database."""
+
+    # --- what a copy of all rows needs (store/sql/copying.py) ---------------------------------
+
+    identity_override = ""
+    """The words of an INSERT that gives numbers which the engine would give by itself."""
+
+    own_notes: frozenset[str] = frozenset()
+    """Names of notes that are about this database alone."""
+
+    @contextmanager
+    def snapshot_reader(self) -> Generator[Connection]:
+        """Lend a connection that reads one state of the database for a block."""
+        with self.reader() as db, self._snapshot(db):
+            yield db
+
+    @abstractmethod
+    def check_whole(self, db: Connection) -> None:
+        """Refuse a database of which not all can be seen.
+
+        Raises:
+            AccessDenied: This user does not own the tables.
+            Unusable: The schema is not the newest that this program knows.
+        """
+
+    @abstractmethod
+    def last_set(self, db: Connection) -> int:
+        """Return the highest number that a set has, or had."""
+
+    @abstractmethod
+    def number_after(self, db: Connection, last_set: int) -> None:
+        """Give the next set a number above *last_set*, and other rows one that is free."""
 
     def salt(self) -> bytes:
         """See `Ledger.salt`."""

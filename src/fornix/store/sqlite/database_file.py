@@ -32,6 +32,7 @@ from fornix.store.sql.group_commit import CommitTicket, answers_of
 from fornix.store.sqlite import checking, checksums, connection, free_pages, guards
 from fornix.store.sqlite.connection import (
     BUSY_MS,
+    SCHEMA,
     CallSubject,
     SqliteConnection,
     check,
@@ -63,6 +64,8 @@ SWEEPS = 8
 _SYNCED = """
     INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
 """
+
+_LAST_SET = "SELECT seq FROM sqlite_sequence WHERE name = 'memory_set'"
 
 
 class Connections:
@@ -463,6 +466,27 @@ class SqliteFile(SqlDatabase):
             self._lock.abandon()
         if self._owners is not None:
             self._owners.abandon()
+
+    # --- what a copy of all rows needs --------------------------------------------------------
+
+    own_notes = frozenset({checksums.MARK, "synced"})
+
+    def check_whole(self, db: Connection) -> None:
+        """See `SqlDatabase.check_whole`."""
+        found = db.execute("PRAGMA user_version").get
+        if found != SCHEMA:
+            raise Unusable(
+                f"{self._path} has schema {found}, this fornix needs {SCHEMA}; run: fornix upgrade"
+            )
+
+    def last_set(self, db: Connection) -> int:
+        """See `SqlDatabase.last_set`."""
+        return db.execute(_LAST_SET).get or 0
+
+    def number_after(self, db: Connection, last_set: int) -> None:
+        """See `SqlDatabase.number_after`."""
+        db.execute("DELETE FROM sqlite_sequence WHERE name = 'memory_set'")
+        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('memory_set', ?)", (last_set,))
 
     def _version(self, db: Connection) -> object:
         return db.execute(VERSION).get
