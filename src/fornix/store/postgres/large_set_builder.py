@@ -21,6 +21,7 @@ from fornix.errors import FornixError
 from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.dialect import for_schema
 from fornix.store.postgres.large_sets import IS_THERE, LARGE, STRAYS, keyed
+from fornix.store.postgres.vacuuming import MEMORY
 from fornix.store.sql.connection import Row, first, query
 from fornix.values import words
 
@@ -88,9 +89,6 @@ _MAKE_INDEX = """
 _DROP_INDEX = "DROP INDEX CONCURRENTLY fornix.large_vector_DIMENSIONS"
 
 _ANALYZE = "ANALYZE fornix.feature, fornix.large_vector, fornix.large_text"
-
-MEMORY = "512MB"
-"""What the server may use to make the index of vectors: less takes it many times as long."""
 
 _STRAYS_PAST = [
     f"{stray} AND set_id = ?1 AND row > (SELECT upto FROM fornix.large_set WHERE set_id = ?1)"  # noqa: S608 - ours

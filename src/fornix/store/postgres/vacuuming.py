@@ -25,6 +25,9 @@ LOCK_S = 2.0
 
 POLL_S = 0.02
 
+MEMORY = "512MB"
+"""What the server may use to make an index: less takes it many times as long."""
+
 WITHOUT_CONTENT = frozenset({"access", "change", "ledger", "link", "owner", "setback"})
 """Tables of numbers, and of names of processes."""
 
@@ -76,8 +79,8 @@ _TABLES = """
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
     """Write every table of *schema* anew; return who hinders that what was erased goes, in words.
 
-    Only the owner of the tables may. What serves large sets, vectors and hashes of words, is
-    vacuumed in place: its indexes would take too long to make.
+    Only the owner of the tables may. For a set of a million items that makes its index of vectors
+    again, which takes minutes.
     """
     if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
         for statement in large_sets.STRAYS:
@@ -88,16 +91,15 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
     while (holders := _holders(db, horizon)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     db.script(f"SET lock_timeout = {round(LOCK_S * 1000)}")
+    db.script(f"SET maintenance_work_mem = '{MEMORY}'")
     try:
         tables = [name for (name,) in query(db, _TABLES, schema) if name not in WITHOUT_CONTENT]
-        whole = [f"{schema}.{name}" for name in tables if not name.startswith("large_")]
-        db.script(f"VACUUM (FULL) {', '.join(whole)}")
-        for name in set(tables).difference(one.rpartition(".")[2] for one in whole):
-            db.script(f"VACUUM {schema}.{name}")
+        db.script(f"VACUUM (FULL) {', '.join(f'{schema}.{name}' for name in tables)}")
     except errors.LockNotAvailable:
         holders.append(f"a table was in use for {LOCK_S:g} s")
     finally:
         db.script("RESET lock_timeout")
+        db.script("RESET maintenance_work_mem")
     return holders
 
 
