@@ -11,9 +11,10 @@ import pytest
 from psycopg import errors
 
 from fornix import Memory
-from fornix.store.postgres import PostgresStore
+from fornix.store.postgres import PostgresStore, large_set_builder
 from fornix.store.postgres.connection import PostgresConnection
 from postgres_server import url_for
+from waiting import wait_until
 
 pytestmark = pytest.mark.server
 
@@ -261,6 +262,22 @@ def test_a_builder_that_is_stopped_between_its_steps_goes_on(tmp_path, monkeypat
     grown(memory)
     assert len(checked(memory)) == ITEMS - 50
     memory.close()
+
+
+def test_closing_breaks_off_the_making_of_an_index(tmp_path, monkeypatch):
+    """Which takes minutes for a million items; the next process makes it."""
+    monkeypatch.setattr(large_set_builder, "_ANALYZE", "SELECT pg_sleep(3600)")
+    place = url_for(tmp_path / "memory")
+    memory = filled(place)
+    builder = store_of(memory)._builder
+    builder.large = 1_000
+    assert scores(memory, "Who likes tea?")  # wakes the builder
+    sleeps = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(3600)'"
+    wait_until(lambda: raw(memory, f"{sleeps} AND state = 'active'"))
+    memory.close()
+    monkeypatch.undo()
+    with grown(Memory.open(place, embedder="static", clock=lambda: TODAY)) as again:
+        assert len(checked(again)) == ITEMS
 
 
 def test_a_server_without_the_extension_has_its_sets_read_whole(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import psycopg
@@ -23,6 +24,9 @@ from fornix.errors import (
 from fornix.store.postgres.dialect import NumberArray, TextArray, translated
 from fornix.store.postgres.pipeline import PipelinedConnection, StatementRows
 from fornix.store.sql.connection import Row
+
+CANCEL_S = 5.0
+"""How long the server is waited for that is told to cancel a statement."""
 
 
 class _NeverRaised(Exception):
@@ -111,6 +115,11 @@ class PostgresConnection:
         """Run statements of PostgreSQL's own, without bindings."""
         self.finish()
         self._connection.execute(cast("Any", text))
+
+    def cancel(self) -> None:
+        """Have the server stop the statement that another thread waits for, if there is one."""
+        with suppress(psycopg.Error):  # the connection broke: nobody waits any longer
+            self._connection.cancel_safe(timeout=CANCEL_S)
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, changed or deleted."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from importlib import resources
 
@@ -27,6 +27,9 @@ from fornix.values import words
 
 STEP = 500
 """Items that are taken in at a time."""
+
+STOP_S = 0.1
+"""Pause between two tries to cancel the making of an index."""
 
 REST_S = 0.05
 """Pause between two steps, so that others get on."""
@@ -119,6 +122,7 @@ class LargeSetBuilder:
         self.large = LARGE
         self._stopped = threading.Event()
         self._impossible = False
+        self._indexing: PostgresConnection | None = None
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -134,11 +138,16 @@ class LargeSetBuilder:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its step."""
+        """Stop the thread: its step ends, but the making of an index is broken off."""
         self._stopped.set()
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if thread is None or thread is threading.current_thread():
+            return
+        while thread.is_alive():
+            indexing = self._indexing
+            if indexing is not None:
+                indexing.cancel()
+            thread.join(STOP_S)
 
     def _run(self, dimensions: int) -> None:
         with contextlib.suppress(FornixError, psycopg.Error):  # the next search asks again
@@ -219,13 +228,22 @@ class LargeSetBuilder:
             db.execute(_EMBEDDED_MEANWHILE, (number, waited))
         return True
 
+    @contextlib.contextmanager
+    def _breakable(self, db: PostgresConnection) -> Generator[None]:
+        """Let `stop` cancel what is done in a block."""
+        self._indexing = db
+        try:
+            yield
+        finally:
+            self._indexing = None
+
     def _finish(self, number: int, dimensions: int) -> None:
         """Make the index of the vectors, which is quicker once most are there."""
 
         def script(text: str) -> str:
             return for_schema(text, self._schema).replace("DIMENSIONS", str(dimensions))
 
-        with self._lend() as db:
+        with self._lend() as db, self._breakable(db):
             usable = first(db, _USABLE, script("fornix.large_vector_DIMENSIONS"))
             if usable is False:  # whoever made it was stopped
                 db.script(script(_DROP_INDEX))
