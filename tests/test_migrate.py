@@ -145,7 +145,7 @@ def test_every_column_of_every_table_is_copied(source):
         tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         found = {
             name: {column[1] for column in db.execute(f"PRAGMA table_info({name})")}
-            for (name,) in tables
+            for name in [str(name) for (name,) in tables]
             if not name.startswith("sqlite_") and name != "note"
         }
     assert {table.name: set(table.columns) for table in TABLES} == found
@@ -267,6 +267,7 @@ def test_a_difference_is_named(tmp_path, source):
     migrate(source, url)
     schema = url.rpartition("schema=")[2]
     with psycopg.connect(server(), autocommit=True) as raw:
-        raw.execute(f"UPDATE {schema}.item SET text = 'other' WHERE id = 'once'")  # noqa: S608 - ours
+        change = f"UPDATE {schema}.item SET text = 'other' WHERE id = 'once'"  # noqa: S608 - ours
+        raw.execute(change.encode())
     with pytest.raises(Unusable, match="item has other contents"):
         migrate(source, url)
