@@ -63,9 +63,14 @@ POLL_S = 0.02
 """Pause between two such questions."""
 
 _LOCK = """
+    WITH settings AS MATERIALIZED (
+        SELECT set_config('lock_timeout', ?, TRUE),
+            set_config('idle_in_transaction_session_timeout', ?, TRUE),
+            set_config('synchronous_commit', 'off', TRUE))
     SELECT version, structure, number, time, schema, least, pg_current_xact_id()::text
-    FROM ledger FOR UPDATE
+    FROM ledger, settings FOR UPDATE OF ledger
 """
+"""Takes the lock, with settings of the transaction that are made before it is waited for."""
 
 _NUMBER = """
     UPDATE ledger SET version = version + 1,
@@ -232,10 +237,8 @@ class PostgresDatabase(SqlDatabase):
         """
         seen, self._seen = self._seen, _Seen(None, None)
         db.execute("BEGIN")
-        db.execute(f"SET LOCAL lock_timeout = {max(1, round(self._wait_s * 1000))}")
-        db.execute(f"SET LOCAL idle_in_transaction_session_timeout = {round(IDLE_S * 1000)}")
-        db.execute("SET LOCAL synchronous_commit = off")
-        version, structure, number, time, *schemas, transaction = db.execute(_LOCK).get
+        waits = [str(max(1, round(seconds * 1000))) for seconds in (self._wait_s, IDLE_S)]
+        version, structure, number, time, *schemas, transaction = db.execute(_LOCK, waits).get
         check_least(self._place, *schemas)
         if version != seen.version:
             same = structure == seen.structure
