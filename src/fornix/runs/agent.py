@@ -20,11 +20,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
+from fornix.facts import LearnOptions, LearnReport
+from fornix.llm import ChatModel
 from fornix.state import Ttl
 from fornix.store.progress import MAX_POSITIONS
 from fornix.values.keywords import suggest_names_in
@@ -155,6 +157,49 @@ def _check_settings(when: object, on_error: object, retry: object, adapt: object
         raise InvalidInput(f"retry goes with on_error='retry', and not with {on_error!r}")
 
 
+class Learn:
+    """An action that learns facts from a conversation at the end of each turn.
+
+    List it beside those of your own::
+
+        agent = Agent("shop", actions=[answer, Learn("chat", model=model)])
+
+    It is set off by each output, once that is committed; the output waits for it. What fails, as a
+    model that cannot be reached, is logged, and read at the end of a later turn. To learn while
+    nobody waits, use ``fornix learn --watch`` instead.
+
+    Args:
+        conversation: The name of the conversation of the run's key.
+        model: Who finds the facts; a small one will do. None: rules for English.
+        options: Of these, `at_least` says after how many messages it learns, and `calls_per_hour`
+            how often models are asked at most.
+        on: The classes of the events that set it off.
+    """
+
+    def __init__(
+        self,
+        conversation: str = "chat",
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+        on: Sequence[type[Event]] = (OutputEvent,),
+    ) -> None:
+        self._conversation = checked_name(conversation, "a conversation")
+        self._model, self._options = model, options
+        self.__name__ = f"learn from {conversation}"
+        action(*on, on_error="skip")(self)
+
+    def __call__(self, event: Event, ctx: _LearningContext) -> None:  # noqa: ARG002 - an action
+        """Learn what the conversation teaches since the last time."""
+        ctx.learn(self._conversation, model=self._model, options=self._options)
+
+
+class _LearningContext(Protocol):
+    def learn(
+        self, conversation: str, *, model: ChatModel | None, options: LearnOptions | None
+    ) -> LearnReport: ...
+
+
 @suggest_names_in
 class Agent:
     """Actions, and what holds for all of them. Subclass it, or give it functions.
@@ -244,16 +289,16 @@ class DispatchTable:
         Raises:
             InvalidInput: It has no action, two of one name, or two events of one name.
         """
-        made = _made(agent)
+        instance = _instance_of(agent)
         actions: dict[str, BoundAction] = {}
-        for found in _actions(made):
-            if found.name in actions:
-                raise InvalidInput(f"agent {_title(made)} has two actions named {found.name!r}")
-            actions[found.name] = found
+        for bound in _actions(instance):
+            if bound.name in actions:
+                raise InvalidInput(f"agent {_title(instance)} has two actions named {bound.name!r}")
+            actions[bound.name] = bound
         if not actions:
             raise InvalidInput(
-                f"agent {_title(made)} has no action; mark one with @action(InputEvent), or pass "
-                "actions=[…]"
+                f"agent {_title(instance)} has no action; mark one with @action(InputEvent), or "
+                "pass actions=[…]"
             )
         types: dict[str, type[Event]] = {}
         for kind in (InputEvent, OutputEvent, *(e for a in actions.values() for e in a.events)):
@@ -262,15 +307,15 @@ class DispatchTable:
         by_event = {
             kind: tuple(a for a in actions.values() if kind in a.events) for kind in types.values()
         }
-        chosen = checked_name(_name(made) if name is None else name, "an agent's name")
-        settings = made.memory_events
+        chosen = checked_name(_name(instance) if name is None else name, "an agent's name")
+        settings = instance.memory_events
         reported = settings.reported(types.values())
         always = {
-            kind: tuple(a.name for a in found)
-            for kind, found in by_event.items()
-            if all(a.when is None for a in found)
+            kind: tuple(a.name for a in bound)
+            for kind, bound in by_event.items()
+            if all(a.when is None for a in bound)
         }
-        return cls(made, chosen, actions, by_event, types, always, reported, settings.stored())
+        return cls(instance, chosen, actions, by_event, types, always, reported, settings.stored())
 
     @property
     def class_name(self) -> str:
@@ -304,19 +349,19 @@ class DispatchTable:
         always = self.always.get(type(event))
         if always is not None:
             return always
-        found = self.by_event.get(type(event), ())
-        return tuple(a.name for a in found if a.when is None or _is_met(a, a.when, event))
+        actions = self.by_event.get(type(event), ())
+        return tuple(a.name for a in actions if a.when is None or _is_met(a, a.when, event))
 
 
-def _is_met(found: BoundAction, when: Condition, event: Event) -> bool:
+def _is_met(action: BoundAction, when: Condition, event: Event) -> bool:
     try:
         return bool(when(event))
     except Exception as error:
-        error.add_note(f"in the condition (when=) of action {found.name!r}, on {event.type}")
+        error.add_note(f"in the condition (when=) of action {action.name!r}, on {event.type}")
         raise
 
 
-def _made(agent: Agent | type[Agent]) -> Agent:
+def _instance_of(agent: Agent | type[Agent]) -> Agent:
     if isinstance(agent, type) and issubclass(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         try:
             agent = agent()

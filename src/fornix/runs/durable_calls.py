@@ -193,21 +193,21 @@ def remade(name: str, outcome: str) -> Exception:
     kind = _type(record["module"], record["type"])
     if kind is not None and record["args"] is not None:
         try:
-            made = kind(*record["args"])
+            rebuilt = kind(*record["args"])
         except Exception as error:  # noqa: BLE001 - the user's own class: it is told in another's words
             _LOG.debug("%s cannot be made from its arguments: %r", record["type"], error)
-            made = None
-        if made is not None and _shown(made) == record["message"]:
-            return made
+            rebuilt = None
+        if rebuilt is not None and _shown(rebuilt) == record["message"]:
+            return rebuilt
     return DurableCallFailed(name, kind=record["type"], message=record["message"])
 
 
 def _type(module: str, qualname: str) -> type[Exception] | None:
     """Return a type of error that is already imported, or None."""
-    found: object = builtins if module == "builtins" else sys.modules.get(module)
+    named: object = builtins if module == "builtins" else sys.modules.get(module)
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+        named = getattr(named, part, None)
+    return named if isinstance(named, type) and issubclass(named, Exception) else None
 
 
 def message_of(error: BaseException) -> str:
@@ -295,22 +295,22 @@ class Calls:
         digest = arguments_digest(name, args, kwargs, self.salt)
         position, self.made = self.made, self.made + 1
         fresh = DurableCall(self.run, self.ordinal, position, name, digest, "pending")
-        known = self.recorded.get(position)
-        if known is None:
+        recorded = self.recorded.get(position)
+        if recorded is None:
             return Slot(self, fresh, None)
-        if (known.name, known.digest) != (name, digest):
+        if (recorded.name, recorded.digest) != (name, digest):
             if self.on_mismatch == "fail":
                 raise NonDeterministicAction(
                     self.action,
                     position=position,
-                    recorded=f"{known.name}() with arguments {known.digest}",
+                    recorded=f"{recorded.name}() with arguments {recorded.digest}",
                     found=f"{name}() with arguments {digest}",
                 )
             return Slot(self, self._begun_anew(fresh), None)
-        if known.status == "raised" and self.retried and position == max(self.recorded):
+        if recorded.status == "raised" and self.retried and position == max(self.recorded):
             again = self._begun_anew(fresh)
-            return Slot(self, fresh, again if known.attempts == RECONCILED else None)
-        return Slot(self, fresh, known)
+            return Slot(self, fresh, again if recorded.attempts == RECONCILED else None)
+        return Slot(self, fresh, recorded)
 
     def _begun_anew(self, fresh: DurableCall) -> DurableCall:
         """Forget the calls from a position on; return the one that is now under way there.
@@ -328,33 +328,33 @@ class Slot:
 
     calls: Calls
     call: DurableCall
-    known: DurableCall | None
+    recorded_call: DurableCall | None
 
     @property
     def complete(self) -> bool:
         """Whether it need not be made."""
-        return self.known is not None and self.known.status != "pending"
+        return self.recorded_call is not None and self.recorded_call.status != "pending"
 
     def outcome(self) -> Any:
         """Return what a complete call returned, or raise what it raised."""
-        known = self.known
-        assert known is not None  # noqa: S101 - asked for complete ones only
-        assert known.outcome is not None  # noqa: S101 - the same
+        recorded = self.recorded_call
+        assert recorded is not None  # noqa: S101 - asked for complete ones only
+        assert recorded.outcome is not None  # noqa: S101 - the same
         if self.calls.span is not None:
-            self.calls.span.called(known, "replayed")
-        if known.status == "raised":
-            raise remade(known.name, known.outcome)
-        return wire.decode(known.outcome)
+            self.calls.span.called(recorded, "replayed")
+        if recorded.status == "raised":
+            raise remade(recorded.name, recorded.outcome)
+        return wire.decode(recorded.outcome)
 
     def chosen(self, function: Callable[..., Any], options: Options) -> tuple[Any, bool]:
         """Return what is to be called, and whether that is the reconciler."""
-        if self.known is not None and options.reconcile is not None:
+        if self.recorded_call is not None and options.reconcile is not None:
             return options.reconcile, True
         return function, False
 
     def announce(self, options: Options) -> None:
         """Record that the call begins, where somebody could tell later what became of it."""
-        if options.reconcile is not None and self.known is None:
+        if options.reconcile is not None and self.recorded_call is None:
             self._record(self.call)
 
     def keep(self, value: object) -> Any:

@@ -73,21 +73,21 @@ class MemoryRecorder:
                 {each.record.id: item_of(each).value for each in stored}
             )
 
-    def searched(self, refs: Sequence[SetRef], query: str, found: Hits) -> None:
+    def searched(self, refs: Sequence[SetRef], query: str, hits: Hits) -> None:
         """Note what was searched for, and the answer."""
         detail = self._details.get(LongTermSearchEvent)
         if detail is None or not query:
             return
         for ref in refs:
             if ref.scope == self._scope:
-                hits = (hit for hit in found if hit.item.set_name == ref.name)
+                of_set = (hit for hit in hits if hit.item.set_name == ref.name)
                 answer: list[Value] = [
                     {
                         "id": hit.item.id,
                         "value": hit.item.value if detail == "values" else None,
                         "score": float(hit.score),
                     }
-                    for hit in hits
+                    for hit in of_set
                 ]
                 self._search_hits.setdefault(ref.name, {})[query] = answer
 

@@ -31,9 +31,11 @@ from fornix.store import (
     Begin,
     Commit,
     DurableCall,
+    Ledger,
     Progress,
     Run,
     RunStatus,
+    Scope,
     StatusChange,
     Step,
 )
@@ -64,6 +66,20 @@ class Interrupted(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
+class RunnerHooks:
+    """What a runner that is built on another one does in its own way.
+
+    Attributes:
+        tree: Makes the tree of a key under a lease, from the ledger, the scope and the epoch.
+        prune_until: Returns the time until which what ended may be pruned, in microseconds; None:
+            nothing may yet.
+    """
+
+    tree: Callable[[Ledger, Scope, int], LeasedTree] = LeasedTree
+    prune_until: Callable[[], int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunnerSetup:
     """What all runs of one runner have in common."""
 
@@ -72,6 +88,7 @@ class RunnerSetup:
     space: str
     knowledge: str
     ttl: Ttl | None
+    hooks: RunnerHooks = RunnerHooks()
     paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
     sensory_paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SENSORY))
 
@@ -94,13 +111,13 @@ class Due:
     """A task that is to be done.
 
     Attributes:
-        found: The action, once somebody asked for it.
+        bound_action: The action, once somebody asked for it.
     """
 
     ordinal: int
     action: str
     event: Event
-    found: BoundAction | None = None
+    bound_action: BoundAction | None = None
 
 
 class LiveRun:
@@ -201,7 +218,7 @@ class LiveRun:
                 self._enqueue(event, tuple(actions))
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing is left to be done."""
         return not self._due
 
@@ -222,21 +239,21 @@ class LiveRun:
         if due.ordinal >= limit:
             key = self.row.scope.key or ""
             raise RunTooLong(self.row.id, key, action=due.action, limit=limit)
-        if due.found is None:
-            due.found = self._action_named(due.action)
-        return due.found
+        if due.bound_action is None:
+            due.bound_action = self._action_named(due.action)
+        return due.bound_action
 
     def _action_named(self, name: str) -> BoundAction:
         if name == RUN_BEGIN:
             return BoundAction(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
-        found = self.setup.plan.actions.get(name)
-        if found is None:
+        action = self.setup.plan.actions.get(name)
+        if action is None:
             raise AgentChanged(
                 f"run {self.row.id} needs the action {name!r}, which agent "
                 f"{self.setup.plan.name!r} no longer has; bring it back and retry the run, or "
                 "discard it"
             )
-        return found
+        return action
 
     # --- the next task ------------------------------------------------------------------------
 
@@ -262,21 +279,21 @@ class LiveRun:
     def call(self, event: Event, context: RunnerContext) -> object:
         """Return what the action of the next task returns."""
         action, span = self.action, self.span
-        given = context if action.adapt is None else action.adapt(context)
+        argument = context if action.adapt is None else action.adapt(context)
         if span is None:
-            return action.call(event, given)
+            return action.call(event, argument)
         with span.action(action.name, self.attempt):
-            return action.call(event, given)
+            return action.call(event, argument)
 
     async def acall(self, event: Event, context: RunnerContext) -> None:
         """Await the action of the next task, which is async."""
         action, span = self.action, self.span
-        given = context if action.adapt is None else action.adapt(context)
+        argument = context if action.adapt is None else action.adapt(context)
         if span is None:
-            await action.call(event, given)
+            await action.call(event, argument)
             return
         with span.action(action.name, self.attempt):
-            await action.call(event, given)
+            await action.call(event, argument)
 
     def _calls_for(self, ordinal: int, action: BoundAction, stopping: threading.Event) -> Calls:
         """Return the durable calls of a task, which most tasks never ask for."""
@@ -336,20 +353,20 @@ class LiveRun:
                 outputs.append(written(event))
             if actions or self._is_stored(event):
                 sent.append([plain(event), [*actions]])
-        over = len(self._due) == 1 and not follow
-        keeps = did.sensory and not over
+        is_last = len(self._due) == 1 and not follow
+        sensory = () if is_last else did.sensory
         step = Step(
             run=self.row.id,
             ordinal=task.ordinal,
             action=task.action.name,
             sent=wire.encode(sent) if sent else None,
-            sensory=wire.encode(committed_tree.deltas_to_json(did.sensory)) if keeps else None,
+            sensory=wire.encode(committed_tree.deltas_to_json(sensory)) if sensory else None,
             read_set=did.read_set,
             outputs=outputs,
             begin=self._begin,
-            done=over,
+            done=is_last,
         )
-        return Finished(self._batch(step, did, release=over and release()), did, follow)
+        return Finished(self._batch(step, did, release=is_last and release()), did, follow)
 
     def _is_stored(self, event: Event) -> bool:
         """Return whether the step holds an event that sets nothing off."""
@@ -367,16 +384,16 @@ class LiveRun:
 
     def skipped(self, error: BaseException, *, release: Callable[[], bool]) -> Finished:
         """Return the batch of a task that failed and that its agent goes on without."""
-        due, over = self._due[0], len(self._due) == 1
+        due, is_last = self._due[0], len(self._due) == 1
         step = Step(
             run=self.row.id,
             ordinal=due.ordinal,
             action=due.action,
             skipped=error_record(error, due.action, due.ordinal),
             begin=self._begin,
-            done=over,
+            done=is_last,
         )
-        return Finished(self._batch(step, release=over and release()))
+        return Finished(self._batch(step, release=is_last and release()))
 
     def turned(self, status: RunStatus, error: BaseException | None = None) -> Batch:
         """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
@@ -398,7 +415,7 @@ class LiveRun:
                 base=self._tree.head() if state else None,
                 state=state,
             )
-        draft.settle()
+        draft.recheck()
         now = engine.clock()
         return Batch(
             scope=self.row.scope,
@@ -412,7 +429,7 @@ class LiveRun:
             state=state,
             define=draft.define,
             items=draft.items,
-            admission_checks=tuple(draft.screens.values()),
+            admission_checks=tuple(draft.admission_checks.values()),
             limits=engine.limits,
         )
 
@@ -474,8 +491,8 @@ class RunRecorder:
     async def apause(self, seconds: float) -> None:
         """Wait as `pause` does, and let others on the event loop go on."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and not self._stopping.is_set():  # noqa: ASYNC110 - what is waited for is set by a thread
-            await asyncio.sleep(min(left, LOOK_S))
+        while (remaining_s := deadline - time.monotonic()) > 0 and not self._stopping.is_set():  # noqa: ASYNC110 - what is waited for is set by a thread
+            await asyncio.sleep(min(remaining_s, LOOK_S))
         if self._stopping.is_set():
             raise Interrupted
 

@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 from fornix.errors import InvalidInput, Unusable
 from fornix.events.events import Event
+from fornix.facts import LearnOptions, LearnReport, learn
+from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets, KnowledgeMemory
 from fornix.memory.prompt import Prompts, Sources
 from fornix.runs.agent import BoundAction
@@ -23,6 +25,7 @@ from fornix.runs.memory_recorder import MemoryRecorder
 from fornix.search.query import SearchOptions
 from fornix.sets import clearing
 from fornix.sets.batch import Draft
+from fornix.sets.commits import CommitWriter
 from fornix.sets.writer import Engine, WriteCall
 from fornix.state import MemoryKind, MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.cells import Cells
@@ -109,17 +112,17 @@ class RunDraft(Draft):
         if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
             self._recorder.emptied(changes[0].set)
             return result
-        shown = [change for change in changes if not is_hidden(change.set)]
-        for part in [part for change in shown for part in parts_of(change)]:
+        visible = [change for change in changes if not is_hidden(change.set)]
+        for part in [part for change in visible for part in parts_of(change)]:
             item_id = part.id if isinstance(part, Retire) else part.record.id
             self._recorder.changed(part.set, item_id, self._live[part.set, item_id])
         return result
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
-        found = super().get(ref, ids, at=at)
-        self._note(ref, [s for s in found if s is not None])
-        return found
+        items = super().get(ref, ids, at=at)
+        self._note(ref, [s for s in items if s is not None])
+        return items
 
     def page(
         self,
@@ -131,35 +134,35 @@ class RunDraft(Draft):
         at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
-        found = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
-        self._note(ref, found)
-        return found
+        items = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
+        self._note(ref, items)
+        return items
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
         refs = [SetRef(sets, name) for name in self.sets(sets)] if isinstance(sets, Scope) else sets
-        found = super().search(refs, query, options)
+        hits = super().search(refs, query, options)
         if refs:  # all of one owner
             names: list[Value] = [ref.name for ref in refs]
-            ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
+            ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in hits]
             self.searched.append([_owner(refs[0]), names, query, ids])
         if self._recorder is not None:
-            self._recorder.searched(refs, query, found)
-        return found
+            self._recorder.searched(refs, query, hits)
+        return hits
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """See `Writer.versions`."""
-        found = super().versions(ref, item_id)
-        if found:
+        versions = super().versions(ref, item_id)
+        if versions:
             self.read.append([_owner(ref), ref.name, [item_id]])
-        return found
+        return versions
 
-    def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
-        if found and not self._tidying:
-            self.read.append([_owner(ref), ref.name, [stored.record.id for stored in found]])
+    def _note(self, ref: SetRef, items: list[StoredItem]) -> None:
+        if items and not self._tidying:
+            self.read.append([_owner(ref), ref.name, [stored.record.id for stored in items]])
         if self._recorder is not None:
             if not (self._writing or self._answering):
-                self._recorder.got(ref, found)
+                self._recorder.got(ref, items)
             self._answering = self._answering and self._writing
 
     def _check_open(self) -> None:
@@ -387,9 +390,9 @@ class Task:
                 return None
             few = sum([len(paths) for _, paths in lookups]) <= FEW_LOOKUPS
             return _cached_lookups(lookups) if few else wire.encode(_plain(lookups))
-        looked = _plain(lookups)
-        looked["items"], looked["searches"] = draft.read, draft.searched
-        return wire.encode(looked)
+        read_set = _plain(lookups)
+        read_set["items"], read_set["searches"] = draft.read, draft.searched
+        return wire.encode(read_set)
 
 
 def _plain(lookups: Lookups) -> dict[str, Value]:
@@ -515,6 +518,24 @@ class RunnerContext(Prompts):
             NonDeterministicAction: The action made another call here before.
         """
         return Durable(self._task.calls, self._task)
+
+    def learn(
+        self,
+        conversation: str,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+    ) -> LearnReport:
+        """Learn facts from a conversation of the key; see `KeyMemory.learn`.
+
+        It reads what earlier actions committed, not what this one adds. What is learnt is
+        committed at once, apart from the action; an action that begins anew learns nothing twice.
+        """
+        self._task.check_open()
+        env = self._task.env
+        talk = KeySets(env.engine, CommitWriter(env.engine, env.scope), env.scope)
+        source = talk.conversation(conversation)
+        return learn(env.engine, env.scope, source, model=model, options=options)
 
     # --- where and when -----------------------------------------------------------------------
 

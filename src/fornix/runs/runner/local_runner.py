@@ -35,7 +35,7 @@ from fornix.errors import (
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.runs.agent import Agent, DispatchTable
-from fornix.runs.run import RunnerSetup
+from fornix.runs.run import RunnerHooks, RunnerSetup
 from fornix.runs.runner.consumers import (
     Output,
     OutputReader,
@@ -80,6 +80,7 @@ class LocalRunner:
         name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
         concurrency: Keys at work at once.
         retain: What is kept of runs that ended.
+        hooks: For runners that are built on this one.
 
     Attributes:
         owner: What the leases of its keys name as their owner.
@@ -93,6 +94,7 @@ class LocalRunner:
         name: str | None = None,
         concurrency: int = CONCURRENCY,
         retain: Retain | None = None,
+        hooks: RunnerHooks | None = None,
     ) -> None:
         if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
@@ -100,7 +102,9 @@ class LocalRunner:
         if memory.engine.store.read_only:
             raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
-        self._setup = RunnerSetup(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
+        self._setup = RunnerSetup(
+            memory.engine, plan, memory.space, memory.knowledge.name, ttl, hooks or RunnerHooks()
+        )
         self._store = memory.engine.store
         self.owner = owner_name(memory.engine)
         self._closing = threading.Event()
@@ -157,8 +161,18 @@ class LocalRunner:
             IdempotencyConflict: The event id was used for another input.
         """
         _check_on_parked(on_parked, event_id)
-        asked = input_of(self._setup, key, value, event_id)
-        return self._accept([asked], call=at_once, on_parked=on_parked)[0]
+        queued = input_of(self._setup, key, value, event_id)
+        return self._accept([queued], call=at_once, on_parked=on_parked)[0]
+
+    def submit_many(
+        self, inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]]
+    ) -> list[Ticket]:
+        """Accept inputs, ``(key, value)`` or ``(key, value, event_id)``, all in one commit.
+
+        They are run in the background; returns their tickets, in order. See `submit`.
+        """
+        queued = [input_of(self._setup, *parts(each)) for each in inputs]
+        return self._accept(queued, call=True) if queued else []
 
     def handle(
         self,
@@ -178,9 +192,9 @@ class LocalRunner:
         """
         checked_wait(wait_s)
         _check_on_parked(on_parked, event_id)
-        asked = input_of(self._setup, key, value, event_id)
-        refuse_own_run(self._store, asked.scope)
-        ticket = self._accept([asked], call=False, on_parked=on_parked)[0]
+        queued = input_of(self._setup, key, value, event_id)
+        refuse_own_run(self._store, queued.scope)
+        ticket = self._accept([queued], call=False, on_parked=on_parked)[0]
         return ticket.result(wait_s)
 
     @overload
@@ -256,22 +270,22 @@ class LocalRunner:
         self, inputs: list[QueuedInput], *, call: bool = True, on_parked: OnParked = "raise"
     ) -> list[Ticket]:
         self.start()
-        rests = any(self._rests(asked.scope) for asked in inputs)
+        rests = any(self._rests(queued.scope) for queued in inputs)
         owner = None if rests else self.owner
         accepted = self._store.accept(self.name, inputs, owner=owner)
         if on_parked == "retry":
             accepted = [self._retried(answer) for answer in accepted]
         pairs = list(zip(inputs, accepted, strict=True))
-        tickets = [self._ticket(asked, answer) for asked, answer in pairs]
+        tickets = [self._ticket(queued, answer) for queued, answer in pairs]
         self._registry.add([ticket for ticket in tickets if not ticket.done])
         self._registry.look_up_all(ticket for ticket in tickets if ticket.repeated)
         with self._executor.scheduler.lock:
-            over = [
+            maybe_done = [
                 ticket
-                for (asked, answer), ticket in zip(pairs, tickets, strict=True)
-                if not ticket.done and self._line_up(asked, answer, call=call)
+                for (queued, answer), ticket in zip(pairs, tickets, strict=True)
+                if not ticket.done and self._line_up(queued, answer, call=call)
             ]
-        self._registry.look_up_all(over)
+        self._registry.look_up_all(maybe_done)
         if self._closed:  # meanwhile: nobody else would give the keys back
             for answer in accepted:
                 if answer.lease is not None:
@@ -295,25 +309,25 @@ class LocalRunner:
         lane = self._executor.scheduler.lanes.get(scope)
         return lane is not None and lane.rests
 
-    def _ticket(self, asked: QueuedInput, answer: Accepted) -> Ticket:
+    def _ticket(self, queued: QueuedInput, answer: Accepted) -> Ticket:
         ticket = Ticket(
             answer.run or 0,
-            key=asked.scope.key or "",
+            key=queued.scope.key or "",
             number=answer.number,
             repeated=answer.repeated,
             waiter=self,
         )
         if answer.run is None:
-            ticket.resolve(None, self._pruned(asked))
+            ticket.resolve(None, self._pruned(queued))
         return ticket
 
-    def _line_up(self, asked: QueuedInput, answer: Accepted, *, call: bool) -> bool:
+    def _line_up(self, queued: QueuedInput, answer: Accepted, *, call: bool) -> bool:
         """Have an input worked on, here or by whoever has its key; the scheduler's lock is held.
 
         A repeated one as well: the process that accepted it first may be gone, or may die.
         Returns whether somebody may be done with it already.
         """
-        seen, scope = False, asked.scope
+        maybe_done, scope = False, queued.scope
         scheduler = self._executor.scheduler
         lane = scheduler.lanes.get(scope)
         if lane is None:
@@ -323,16 +337,16 @@ class LocalRunner:
             lane.complete = False
         else:
             run, number = answer.run or 0, answer.number
-            row = Run(run, self.name, scope, number, "waiting", asked.event, asked.time)
-            seen = not lane.add(row, first=answer.first)
+            row = Run(run, self.name, scope, number, "waiting", queued.event, queued.time)
+            maybe_done = not lane.add(row, first=answer.first)
         lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be given back
         if lane.state is LaneState.IDLE or lent:
             scheduler.make_ready(lane, call=call)
-        return seen
+        return maybe_done
 
-    def _pruned(self, asked: QueuedInput) -> NotFound:
+    def _pruned(self, queued: QueuedInput) -> NotFound:
         return NotFound(
-            f"event {asked.label!r} of agent {self.name!r} was run before, and its outputs were "
+            f"event {queued.label!r} of agent {self.name!r} was run before, and its outputs were "
             "pruned since; see retain="
         )
 
@@ -349,9 +363,9 @@ class LocalRunner:
             if deadline is None and lane is not None and self._executor.on(lane):
                 continue  # with a deadline it is not done here: an action cannot be left half-way
             scheduler.nudge()
-            left = LOOK_S if deadline is None else deadline - time.monotonic()
-            self.look(ticket, wait_s, left_s=left)
-            ticket.wait(min(left, LOOK_S))
+            remaining_s = LOOK_S if deadline is None else deadline - time.monotonic()
+            self.look(ticket, wait_s, left_s=remaining_s)
+            ticket.wait(min(remaining_s, LOOK_S))
         scheduler.nudge()
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
@@ -498,8 +512,8 @@ class LocalRunner:
     def _finish(self) -> None:
         """Wait for everything that was submitted here, but for what a parked run blocks."""
         waited: set[int] = set()
-        while left := [t for t in self._registry.waiting() if t.run not in waited]:
-            for ticket in left:
+        while tickets := [t for t in self._registry.waiting() if t.run not in waited]:
+            for ticket in tickets:
                 waited.add(ticket.run)
                 with contextlib.suppress(FornixError):
                     ticket.result()

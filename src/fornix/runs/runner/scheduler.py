@@ -92,7 +92,7 @@ class LiveLane:
         news: Counts the inputs that were accepted here.
         idle_since: When it last had nothing to do; by the monotonic clock.
         waiting: The next runs, as far as they are known, in order.
-        known: Up to this number, every run that waits is in `waiting`; None: that is not known.
+        known_up_to: Up to this number, every run that waits is in `waiting`; None: not known.
         complete: No run is known to wait but those in `waiting`.
         pending: What was done and is still to be committed.
         conflicts: How often the task was begun again since an item it read had moved on.
@@ -111,7 +111,7 @@ class LiveLane:
     news: int = 0
     idle_since: float = 0.0
     waiting: deque[Run] = field(default_factory=deque[Run])
-    known: int | None = None
+    known_up_to: int | None = None
     complete: bool = True
     run: LiveRun | None = None
     pending: PendingCommit | None = None
@@ -130,13 +130,13 @@ class LiveLane:
         The lock of the scheduler is held.
         """
         self.news += 1
-        if self.known is not None and row.number <= self.known:
+        if self.known_up_to is not None and row.number <= self.known_up_to:
             return False
         if self.stuck is not None:
             return True  # read again with the others, once the parked one is out of the way
-        if first or (self.known is not None and row.number == self.known + 1):
+        if first or (self.known_up_to is not None and row.number == self.known_up_to + 1):
             self.waiting.append(row)
-            self.known = row.number
+            self.known_up_to = row.number
         else:
             self.complete = False
         return True
@@ -152,8 +152,8 @@ class LiveLane:
         If nobody came the last time, the next turn is twice as long.
         """
         now, (shortest, longest) = time.monotonic(), TURN_S
-        known, began, length = self._turn
-        if epoch != known:
+        turn_epoch, began, length = self._turn
+        if epoch != turn_epoch:
             nobody_came = epoch == self.gave_way + 1
             length = max(shortest, min(2 * length, longest)) if nobody_came else shortest
             self._turn = epoch, now, length
@@ -168,10 +168,12 @@ class LiveLane:
         """Whether the key is left to others for a moment."""
         return self.state is LaneState.LATER and self.gave_way == self.returned != 0
 
-    def leased_tree(self, ledger: Ledger, epoch: int) -> LeasedTree:
+    def leased_tree(
+        self, ledger: Ledger, epoch: int, make: Callable[[Ledger, Scope, int], LeasedTree]
+    ) -> LeasedTree:
         """Return the tree of the key, with what is known of it under this lease."""
         if self.tree is None or self.tree.epoch != epoch:
-            self.tree = LeasedTree(ledger, self.scope, epoch)
+            self.tree = make(ledger, self.scope, epoch)
         return self.tree
 
     def lose(self) -> None:
@@ -187,7 +189,7 @@ class LiveLane:
 
     def refresh(self) -> None:
         """Have the runs that wait read again; the lock of the scheduler is held."""
-        self.known, self.complete, self.stuck, self.tree = None, False, None, None
+        self.known_up_to, self.complete, self.stuck, self.tree = None, False, None, None
         self.waiting.clear()
 
     def load(self, store: Store, agent: str, on_failed: OnFailed, lock: HandleLock) -> None:
@@ -201,7 +203,7 @@ class LiveLane:
             rows = store.queued_runs(agent, self.scope, limit=limit)
         with lock:
             if self.news != news:
-                self.known = None  # what was accepted meanwhile may be among the rows, or not
+                self.known_up_to = None  # what was accepted meanwhile may be among the rows, or not
             self._take_in(rows, on_failed)
             all_read = len(rows) < limit and self.news == news
             self.complete = all_read or self.stuck is not None
@@ -216,7 +218,7 @@ class LiveLane:
                 self.stuck = row
                 break
         if rows:
-            self.known = rows[-1].number
+            self.known_up_to = rows[-1].number
 
 
 LANES = 1000
@@ -319,12 +321,12 @@ class Scheduler:
             now = time.monotonic()
             while self._later and self._later[0][0] <= now:
                 self.make_ready(heapq.heappop(self._later)[2])
-            left = [pending for shift in self._shifts for pending in self._held_up(shift)]
+            taken_over = [pending for shift in self._shifts for pending in self._held_up(shift)]
             if self._ready and not self._quick:
                 self._call_worker()
             if len(self.lanes) > LANES:
                 self._forget_idle(now)
-            return (self._later[0][0] - now if self._later else None), left
+            return (self._later[0][0] - now if self._later else None), taken_over
 
     def _held_up(self, shift: Shift) -> list[PendingCommit]:
         """Note a thread that is held up, and take over what it has done; the lock is held."""
@@ -332,10 +334,10 @@ class Scheduler:
             return []
         shift.slow = True
         self._quick -= 1
-        left = drained(shift.group)
-        for pending in left:
+        taken_over = drained(shift.group)
+        for pending in taken_over:
             pending.lane.worker = threading.get_ident()
-        return left
+        return taken_over
 
     def _forget_idle(self, now: float) -> None:
         """Drop lanes that have long had nothing to do; the lock is held."""
@@ -532,8 +534,8 @@ class Scheduler:
 
 def drained(group: deque[PendingCommit]) -> list[PendingCommit]:
     """Return what is in *group*, and take it out; two threads may do so at once."""
-    taken: list[PendingCommit] = []
+    pending: list[PendingCommit] = []
     with suppress(IndexError):
         while True:
-            taken.append(group.popleft())
-    return taken
+            pending.append(group.popleft())
+    return pending

@@ -162,7 +162,7 @@ class TaskExecutor:
 
     def once(self) -> bool:
         """Do what is ready, up to a group, and commit it; return whether there was anything."""
-        taken: list[LiveLane] = []
+        lanes: list[LiveLane] = []
         began = time.perf_counter()
         shift = self.scheduler.enter()
         if shift is None:
@@ -172,17 +172,17 @@ class TaskExecutor:
                 lane = self.scheduler.take()
                 if lane is None:
                     break
-                taken.append(lane)
+                lanes.append(lane)
                 self._do(lane, shift)
                 if time.perf_counter() - began > self.pace.slice_s:
                     break
             self.settle(shift.group)
         except BaseException:
-            self._drop(taken)
+            self._drop(lanes)
             raise
         finally:
             self.scheduler.exit(shift)
-        return bool(taken)
+        return bool(lanes)
 
     def on(self, lane: LiveLane) -> bool:
         """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
@@ -201,11 +201,11 @@ class TaskExecutor:
 
     def _do(self, lane: LiveLane, shift: Shift) -> None:
         """Do the next task of a lane that was taken; what is to be committed goes to the group."""
-        found = self.look(lane)
-        if isinstance(found, LiveRun):
-            found = self._act(lane, found, shift)
-        if found is not None:
-            shift.group.append(found)
+        work = self.look(lane)
+        if isinstance(work, LiveRun):
+            work = self._act(lane, work, shift)
+        if work is not None:
+            shift.group.append(work)
 
     def _drop(self, lanes: Sequence[LiveLane]) -> None:
         """Put lanes down that this thread has in hand: a Ctrl-C came in the middle of them."""
@@ -230,7 +230,7 @@ class TaskExecutor:
             run = lane.run or self._next(lane)
             if run is None:
                 return None
-            if run.over:
+            if run.is_over:
                 return self._pending(lane, "over", Finished(run.turned("done")))
             is_async = run.action.is_async
         except Exception as error:  # noqa: BLE001 - an agent's own condition: its run is parked
@@ -258,7 +258,7 @@ class TaskExecutor:
             self._give_up(lane)
             return None
         row = lane.waiting.popleft()
-        tree = lane.leased_tree(store, lane.lease.epoch)
+        tree = lane.leased_tree(store, lane.lease.epoch, self.setup.hooks.tree)
         lane.run = run = LiveRun(self.setup, row, epoch=tree.epoch, tree=tree)
         lane.conflicts = lane.hindered = 0
         run.prepare()
@@ -351,7 +351,7 @@ class TaskExecutor:
         if _moved_on(error) and self._begins_anew(lane):
             return None
         run.failures += 1
-        ended = run.over or isinstance(error, RunTooLong)
+        ended = run.is_over or isinstance(error, RunTooLong)
         action = None if ended else self.setup.plan.actions.get(run.next_action)
         if action is not None and action.retry.should_retry(error, run.failures):
             self._wait(lane, action.retry.pause_s(run.failures))
@@ -462,7 +462,7 @@ class TaskExecutor:
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
             run.committed(pending.finished, answer)
-        if not run.over:
+        if not run.is_over:
             return True
         lane.drop_run("done")
         batch = pending.finished.batch

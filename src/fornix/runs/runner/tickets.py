@@ -39,10 +39,11 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes fro
     @classmethod
     def of(cls, events: Iterable[Event], *, run: int, number: int, repeated: bool) -> Outputs:
         """Return the outputs that *events* carry: of an `OutputEvent` its value."""
-        kept = tuple(events)
-        made = cls([e.output if isinstance(e, OutputEvent) else e.data for e in kept])
-        made.run, made.number, made.repeated, made.events = run, number, repeated, kept
-        return made
+        event_list = tuple(events)
+        outputs = cls([e.output if isinstance(e, OutputEvent) else e.data for e in event_list])
+        outputs.run, outputs.number, outputs.repeated = run, number, repeated
+        outputs.events = event_list
+        return outputs
 
 
 class Waiter(Protocol):
@@ -117,20 +118,20 @@ class Ticket:
         """Return the outputs of the run, once it is over; see `result`."""
         checked_wait(wait_s)
         loop = asyncio.get_running_loop()
-        came = asyncio.Event()
+        answered = asyncio.Event()
 
-        def told() -> None:
+        def wake() -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(came.set)
+                loop.call_soon_threadsafe(answered.set)
 
-        self._then = (*self._then, told)
+        self._then = (*self._then, wake)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while not self.done:
-            left = LOOK_S if deadline is None else deadline - time.monotonic()
+            remaining_s = LOOK_S if deadline is None else deadline - time.monotonic()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(came.wait(), min(max(0.0, left), LOOK_S))
+                await asyncio.wait_for(answered.wait(), min(max(0.0, remaining_s), LOOK_S))
             if not self.done:
-                self._waiter.look(self, wait_s, left_s=left)
+                self._waiter.look(self, wait_s, left_s=remaining_s)
         return self._answer()
 
     def _answer(self) -> Outputs:
@@ -210,9 +211,9 @@ class TicketRegistry:
         """Answer all tickets with an error, also those that are still to come."""
         with self._lock:
             self._why = why
-            left = [ticket for tickets in self._tickets.values() for ticket in tickets]
+            unanswered = [ticket for tickets in self._tickets.values() for ticket in tickets]
             self._tickets.clear()
-        for ticket in left:
+        for ticket in unanswered:
             ticket.resolve(None, why(ticket))
 
     def look_up_all(self, tickets: Iterable[Ticket]) -> None:
@@ -243,8 +244,8 @@ class TicketRegistry:
         if row.status != "parked":
             return RunDiscarded(run, key, status=row.status)
         error = cast("dict[str, Any]", wire.decode(row.error) if row.error else {})
-        shown = f"{error.get('type', 'an error')}: {error.get('message', '')}"
-        return RunParked(run, key, action=error.get("action", ""), error=shown, behind=behind)
+        message = f"{error.get('type', 'an error')}: {error.get('message', '')}"
+        return RunParked(run, key, action=error.get("action", ""), error=message, behind=behind)
 
 
 def _give(tickets: Iterable[Ticket], events: list[Event]) -> None:

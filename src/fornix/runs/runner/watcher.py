@@ -53,6 +53,11 @@ def forget(watch: Watcher, name: str) -> None:
 def prune(setup: RunnerSetup, retain: Retain) -> int:
     """Remove some of what *retain* gives up of runs that ended; return how many runs went."""
     now = setup.engine.clock.settle()
+    if setup.hooks.prune_until is not None:
+        until = setup.hooks.prune_until()
+        if until is None:
+            return 0
+        now = min(now, until + (retain.age_us or 0))
     return setup.engine.store.prune_runs(setup.plan.name, setup.space, retain, now=now)
 
 
