@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -17,10 +17,11 @@ from rich.rule import Rule
 from rich.text import Text
 
 from fornix.cli import options, output, tables
-from fornix.cli.demo import kill_proof, sample_conversation
+from fornix.cli.demo import kill_proof, learning, sample_conversation
 from fornix.cli.exact_memory import drawn
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
+from fornix.facts import Fact
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.transfer import Load, Target, survey
@@ -39,9 +40,10 @@ COLUMNS = 40
 def demo_command(session: Session, *, fast: bool) -> None:
     """Show in a minute what fornix does.
 
-    Shows recall, scores, exact memory, a process that is killed, and figures. Works in a temporary
-    folder, which is removed; with --db in that file, which must not exist and is kept. Needs no
-    network.
+    Shows facts, recall, scores, exact memory, processes that are killed, and figures. Works in a
+    temporary folder, which is removed; with --db in that file, which must not exist and is kept.
+    Needs no network, unless $FORNIX_DEMO_MODEL names a model that finds the facts: gpt-4o-mini, or
+    NAME@URL of a server of the OpenAI protocol.
 
     Example: fornix demo --fast
     """
@@ -50,12 +52,12 @@ def demo_command(session: Session, *, fast: bool) -> None:
     embedder = session.embedder or ("static" if fast else "minilm")
     folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
     with folder as temporary:
-        place = session.file if temporary is None else Path(temporary) / "demo.db"
+        path = session.file if temporary is None else Path(temporary) / "demo.db"
         Memory.open(embedder=embedder).close()  # a wrong name is an error before a file is made
         if temporary is None:
             session.name_file("made")
-        holds = _Demo(session, tables.console(), place, embedder).run()
-    if not holds:
+        is_complete = _Demo(session, tables.console(), path, embedder).run()
+    if not is_complete:
         click.get_current_context().exit(1)
 
 
@@ -63,22 +65,23 @@ def demo_command(session: Session, *, fast: bool) -> None:
 class _Demo:
     session: Session
     out: Console
-    place: Path
+    path: Path
     embedder: str
 
     def run(self) -> bool:
         """Show it all; return whether the proof holds."""
         start = time.perf_counter()
-        with Memory.open(self.place, embedder=self.embedder) as memory:
+        learns = self._learn()
+        with Memory.open(self.path, embedder=self.embedder) as memory:
             key = memory.key(sample_conversation.KEY)
             self._remember(memory)
             self._ask(key)
             self._exact(memory, key)
         holds = self._kill()
-        with Memory.open(self.place) as memory:
+        with Memory.open(self.path) as memory:
             self._measure(memory.key(sample_conversation.KEY))
         self._next(time.perf_counter() - start)
-        return holds
+        return holds and learns
 
     def _head(self, title: str) -> None:
         self.out.print()
@@ -89,8 +92,54 @@ class _Demo:
 
     # --- the parts ----------------------------------------------------------------------------
 
+    def _learn(self) -> bool:
+        self._head("1  Learn: a conversation becomes facts, and they change")
+        with Memory.open(self.path, embedder=self.embedder) as memory, learning.model() as model:
+            added = learning.add(memory, learning.SAID)
+            for text in learning.SAID:
+                self._say(f"  Ada: {text}", style="dim")
+            ada = memory.key(learning.KEY)
+            talk = ada.conversation(learning.TALK)
+            self._show(ada.learn(talk, model=model).added, "+")
+            name = "rules for English" if model is None else model.name
+            self._say(f"Found by {name}. Each fact has the words of its message.")
+        for text in learning.SAID_LATER:
+            self._say(f"  Ada: {text}", style="dim")
+        ended = learning.run_to_death(self.path, self.embedder)
+        self._say(f"The process that learns this was killed half-way (signal {ended}). Then:")
+        return self._learn_on(added) and bool(ended)
+
+    def _learn_on(self, added: Sequence[str]) -> bool:
+        with Memory.open(self.path, embedder=self.embedder) as memory, learning.model() as model:
+            ada = memory.key(learning.KEY)
+            talk = ada.conversation(learning.TALK)
+            ada.learn(talk, model=model)
+            facts = ada.facts.list()
+            self._show([fact for fact in facts if fact.replaces], "+")
+            self._show([fact for fact in facts if fact.replaced_by], "-")
+            self.session.settle(memory)
+            question = "Where does Ada live?"
+            self._say(f"\n? {question}", style="bold yellow")
+            for hit in ada.set("facts").search(question, where={"state": "current"}, limit=1):
+                self._say(f"  {hit.item.text}")
+            talk.forget(added)
+            left = ada.facts.list()
+        resting = [fact for fact in left if set(fact.sources) & set(added)]
+        self._say(
+            f"\nHer first {len(added)} messages are forgotten: of {len(facts)} facts {len(left)} "
+            f"are left, {len(resting)} of those that rest on them."
+        )
+        holds = len({fact.text for fact in facts}) == len(facts) and not resting
+        verdict = "each message learnt once, and nothing left of what was forgotten"
+        self._say(f"{'✓' if holds else '✗ NOT:'} {verdict}", "bold green" if holds else "bold red")
+        return holds
+
+    def _show(self, facts: Sequence[Fact], sign: str) -> None:
+        for fact in facts:
+            self._say(f"{sign} {fact.text}", style="green" if sign == "+" else "red")
+
     def _remember(self, memory: Memory) -> None:
-        self._head("1  Remember: a year of chat between two friends")
+        self._head("2  Remember: a year of chat between two friends")
         target = Target(sample_conversation.KEY)
         start = time.perf_counter()
         with sample_conversation.source() as source:
@@ -107,7 +156,7 @@ class _Demo:
         self._say(f"One file, no server, no API key; the embedder {self.embedder!r} came along.")
 
     def _ask(self, key: KeyMemory) -> None:
-        self._head("2  Ask: every hit says what its score is made of")
+        self._head("3  Ask: every hit says what its score is made of")
         asked = sample_conversation.questions()
         for number in ASKED:
             hits = key.search(asked[number].text, limit=SHOWN)
@@ -120,7 +169,7 @@ class _Demo:
         )
 
     def _exact(self, memory: Memory, key: KeyMemory) -> None:
-        self._head("3  Exact memory: a tree of values, changed together with the items")
+        self._head("4  Exact memory: a tree of values, changed together with the items")
         with key.batch(idempotency_key="demo: the move") as batch:
             batch.short_term.set("profile.name", "Ines")
             batch.short_term.set("profile.city", "Trieste")
@@ -132,22 +181,22 @@ class _Demo:
         self._say("Five values and an item, in one commit: all of it, or nothing.")
 
     def _kill(self) -> bool:
-        self._head("4  Kill: a process that writes is killed in the middle (SIGKILL)")
+        self._head("5  Kill: a process that writes is killed in the middle (SIGKILL)")
         with self.session.progress("writing until killed", total=STEPS) as advance:
             said = self._write(KILL_AFTER, advance)
-        first = kill_proof.examine(self.place, acknowledged=said)
+        first = kill_proof.examine(self.path, acknowledged=said)
         self._say(f"Killed after it had acknowledged {said} of {STEPS} commits. Opened again:")
         self._proof(first)
         self._say("\nStarted again, it repeats all steps from the first. When it is done:")
         with self.session.progress("writing again", total=STEPS) as advance:
             said = self._write(None, advance)
-        second = kill_proof.examine(self.place, acknowledged=said)
+        second = kill_proof.examine(self.path, acknowledged=said)
         self._proof(second)
-        return first.holds and second.holds and second.items == STEPS
+        return first.is_complete and second.is_complete and second.items == STEPS
 
     def _write(self, kill_after: int | None, advance: Callable[[int], None]) -> int:
         return kill_proof.run_writer(
-            self.place, steps=STEPS, kill_after=kill_after, progress=advance
+            self.path, steps=STEPS, kill_after=kill_after, progress=advance
         )
 
     def _proof(self, proof: kill_proof.Proof) -> None:
@@ -159,14 +208,14 @@ class _Demo:
         self._say(f"  there twice        {proof.twice}")
         self._say(f"  file damaged       {'; '.join(proof.problems) or 'no'}")
         verdict = "nothing lost, nothing twice, nothing in part"
-        if proof.holds:
+        if proof.is_complete:
             self._say(f"  ✓ {verdict}", style="bold green")
         else:
             self._say(f"  ✗ NOT: {verdict}", style="bold red")
 
     def _measure(self, key: KeyMemory) -> None:
         asked = sample_conversation.questions()
-        self._head(f"5  Measure: {len(asked)} questions, how much of their answers is found")
+        self._head(f"6  Measure: {len(asked)} questions, how much of their answers is found")
         everything = sample_conversation.recall(key, asked)
         words = sample_conversation.recall(key, asked, sample_conversation.WORDS_ALONE)
         for name, found in (("fornix", everything), ("words alone", words)):
@@ -185,7 +234,7 @@ class _Demo:
     def _next(self, took_s: float) -> None:
         self._head("What to type next")
         fornix = program()
-        db = "" if self.session.db is None else f" --db {self.place}"
+        db = "" if self.session.db is None else f" --db {self.path}"
         if db:
             self._say(f'  {fornix} search{db} --key ines "how is the dog?" --explain')
             self._say(f"  {fornix} tree{db} --key ines")

@@ -19,9 +19,9 @@ from fornix.values.lazy_dataclass import dataclass
 SPACE, KEY, SET = "kill", "writer", "log"
 
 
-def write(place: str, steps: int) -> None:
+def write(path: str, steps: int) -> None:
     """Write all steps; print the number of each that is durable."""
-    with Memory.open(place, space=SPACE, embedder="words") as memory:
+    with Memory.open(path, space=SPACE, embedder="words") as memory:
         key = memory.key(KEY)
         for step in range(1, steps + 1):
             with key.batch(idempotency_key=f"step {step}") as batch:
@@ -51,21 +51,21 @@ class Proof:
     problems: tuple[str, ...]
 
     @property
-    def holds(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is lost, nothing is there in part or twice, and the file is sound."""
         whole = self.items == self.counter and not self.problems
         return whole and not self.missing and not self.twice
 
 
 def run_writer(
-    place: Path, *, steps: int, kill_after: int | None, progress: Callable[[int], None]
+    path: Path, *, steps: int, kill_after: int | None, progress: Callable[[int], None]
 ) -> int:
     """Run the writer as a process; kill it (SIGKILL) once it acknowledged *kill_after* steps.
 
     Returns:
         The last step it acknowledged before it ended.
     """
-    command = [sys.executable, "-m", "fornix.cli.demo.kill_proof", str(place), str(steps)]
+    command = [sys.executable, "-m", "fornix.cli.demo.kill_proof", str(path), str(steps)]
     acknowledged = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603 - it is ourselves
         assert child.stdout is not None  # noqa: S101 - it is a pipe
@@ -78,9 +78,9 @@ def run_writer(
     return acknowledged
 
 
-def examine(place: Path, *, acknowledged: int) -> Proof:
+def examine(path: Path, *, acknowledged: int) -> Proof:
     """Open the file again and look."""
-    with Memory.open(place, space=SPACE, embedder="words") as memory:
+    with Memory.open(path, space=SPACE, embedder="words") as memory:
         key = memory.key(KEY)
         entries = [item.value for item in key.set(SET).list()]
         expected = {f"entry {step}" for step in range(1, acknowledged + 1)}

@@ -62,17 +62,17 @@ class RecallScore:
 
 
 def recall(
-    memory: KeyMemory, asked: Sequence[DemoQuestion], signals: Signals | None = None
+    memory: KeyMemory, questions: Sequence[DemoQuestion], signals: Signals | None = None
 ) -> RecallScore:
     """Return how well a memory of the conversation answers questions."""
     depths = (1, 3, 5, DEPTH)
     found = dict.fromkeys(depths, 0.0)
     times: list[float] = []
-    for question in asked:
+    for question in questions:
         start = time.perf_counter()
         hits = memory.search(question.text, limit=DEPTH, signals=signals)
         times.append(1000 * (time.perf_counter() - start))
         ids = [hit.item.id for hit in hits]
         for depth in depths:
             found[depth] += len(question.gold.intersection(ids[:depth])) / len(question.gold)
-    return RecallScore({k: total / len(asked) for k, total in found.items()}, median(times))
+    return RecallScore({k: total / len(questions) for k, total in found.items()}, median(times))

@@ -1,0 +1,54 @@
+"""Facts: what messages teach, learnt once, with its sources, and taken back as one step."""
+
+from typing import TYPE_CHECKING
+
+from fornix.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from fornix.facts.entities import EntityPage, EntityProfile
+    from fornix.facts.fact import (
+        Fact,
+        FactOrigin,
+        FactProblem,
+        Learning,
+        LearningCost,
+        LearnReport,
+        Quotation,
+    )
+    from fornix.facts.facts import Facts, facts_of_key
+    from fornix.facts.learning import LearnOptions, Source, learn
+
+__all__ = [
+    "EntityPage",
+    "EntityProfile",
+    "Fact",
+    "FactOrigin",
+    "FactProblem",
+    "Facts",
+    "LearnOptions",
+    "LearnReport",
+    "Learning",
+    "LearningCost",
+    "Quotation",
+    "Source",
+    "facts_of_key",
+    "learn",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "fornix.facts.entities": ("EntityPage", "EntityProfile"),
+        "fornix.facts.fact": (
+            "Fact",
+            "FactOrigin",
+            "FactProblem",
+            "LearnReport",
+            "Learning",
+            "LearningCost",
+            "Quotation",
+        ),
+        "fornix.facts.facts": ("Facts", "facts_of_key"),
+        "fornix.facts.learning": ("LearnOptions", "Source", "learn"),
+    },
+)

@@ -1,0 +1,101 @@
+"""Facts on the command line: learnt, listed, explained, checked, and taken back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts_script import answer
+from fornix import Memory
+from fornix.testing.chat_server import ChatServer
+from test_cli import Shell, process
+from waiting import LIMIT_S, wait_until
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A command line on a file that has a conversation of Ada."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    made = Shell(tmp_path / "app.db")
+    with Memory.open(made.db, embedder="words") as memory:
+        said = {"id": "m1", "role": "user", "name": "Ada", "content": "Ada lives in Lisbon."}
+        memory.key("ada").conversation("chat").add(said)
+    return made
+
+
+def test_texts_are_learnt_and_taken_back(shell: Shell) -> None:
+    """A changed fact supersedes the old one; undo has it hold again."""
+    assert "+ The user lives in Lisbon." in shell("learn", "I live in Lisbon.", "-k", "ada").stdout
+    told = shell("learn", "I moved to Porto.", "-k", "ada").stdout
+    assert told.splitlines()[-2:] == ["+ The user moved to Porto.", "- The user lives in Lisbon."]
+    (fact,) = shell.json("facts", "list", "-k", "ada")
+    assert fact["text"] == "The user moved to Porto."
+    assert "I moved to Porto." in shell("facts", "show", fact["id"], "-k", "ada").stdout
+    why = shell("facts", "why", fact["id"], "-k", "ada").stdout
+    assert "replaced   The user lives in Lisbon." in why
+    assert shell.json("facts", "show", fact["id"], "-k", "ada")[0] == fact
+    assert shell.json("facts", "why", fact["id"], "-k", "ada")[0]["fact"] == fact
+    assert len(shell.json("facts", "list", "-k", "ada", "--all", "--subject", "The User")) == 2
+    assert shell.json("facts", "undo", "-k", "ada")[0]["facts"] == 1
+    assert "Lisbon" in shell("facts", "list", "-k", "ada").stdout
+    shell("facts", "undo", "-k", "ada")
+    shell("facts", "undo", "-k", "ada", code=3)
+    shell("facts", "show", "nothing", "-k", "ada", code=3)
+
+
+def test_a_conversation_is_learnt_with_a_model(shell: Shell) -> None:
+    """What it costs is told before; what was refused is told after."""
+
+    def reply(request: Any) -> str:
+        return answer(request.body["messages"])
+
+    (cost,) = shell.json("learn", "-k", "ada", "--model", "test", "--dry-run")
+    assert (cost["messages"], cost["calls"], cost["tokens"] > 100) == (1, 2, True)
+    with ChatServer(reply) as server:
+        model = ("--model", "test", "--base-url", server.url)
+        (report,) = shell.json("learn", "-k", "ada", *model)
+        assert [fact["text"] for fact in report["added"]] == ["Ada lives in Lisbon."]
+        assert shell.json("learn", "-k", "ada", *model)[0]["model_calls"] == 0
+    assert "0 messages" in shell("learn", "-k", "ada", "--dry-run").stdout
+    shell("learn", "-k", "ada", "--name", "none", code=3)
+    shell("learn", "I like tea.", "-k", "ada", "--dry-run", code=2)
+
+
+def test_check_tells_of_messages_that_changed(shell: Shell) -> None:
+    """With exit code 1."""
+    shell("learn", "-k", "ada")
+    assert shell.json("facts", "check", "-k", "ada") == []
+    with Memory.open(shell.db) as memory:
+        memory.key("ada").conversation("chat").delete("m1")
+    (problem,) = shell.json("facts", "check", "-k", "ada", code=1)
+    assert problem["problem"] == "source is gone"
+    assert json.dumps(problem)
+
+
+def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell) -> None:
+    """It learns what others add meanwhile, and ends at a signal."""
+    with process("learn", "--watch", db=shell.db) as watching:
+        try:
+            for key in ("ada", "bob"):
+                with Memory.open(shell.db, embedder="words") as memory:
+                    memory.key(key).conversation("chat").add(
+                        {"role": "user", "name": key.title(), "content": "I love green tea."}
+                    )
+                    wait_until(lambda: f"{key.title()} loves green tea." in all_facts(memory, key))  # noqa: B023 - called at once
+            watching.send_signal(signal.SIGTERM)
+            told = watching.communicate(timeout=LIMIT_S)[0]
+        finally:
+            watching.kill()
+    assert watching.returncode == 0
+    assert b"+ Bob loves green tea." in told
+    shell("learn", code=2)
+    shell("learn", "I like tea.", "--watch", code=2)
+
+
+def all_facts(memory: Memory, key: str) -> list[str]:
+    """Return what the facts of a key say."""
+    return [one.text for one in memory.key(key).facts.list()]

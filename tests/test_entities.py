@@ -1,0 +1,140 @@
+"""People, places and things: pages made of facts, their other names, neighbours, profiles."""
+
+from __future__ import annotations
+
+import pytest
+
+from fornix import Memory
+from fornix.errors import InvalidInput, NotFound
+from fornix.facts import LearnReport
+
+SAID = [
+    ("m1", "My sister Grace lives in Lisbon."),
+    ("m2", "I love green tea."),
+    ("m3", "I work at Acme."),
+    ("m4", "I am a nurse."),
+]
+
+
+@pytest.fixture
+def memory(tmp_path):
+    with Memory.open(tmp_path / "memory.db", embedder="words") as opened:
+        yield opened
+
+
+def talk(key, *said):
+    chat = key.conversation("chat")
+    for message_id, text in said:
+        chat.add({"id": message_id, "role": "user", "name": "Ada", "content": text})
+    return key.learn(chat, model=None)
+
+
+@pytest.fixture
+def ada(memory):
+    key = memory.key("ada")
+    assert isinstance(talk(key, *SAID), LearnReport)
+    assert len(key.facts) >= 3
+    return key
+
+
+def texts(facts):
+    return [fact.text for fact in facts]
+
+
+def test_a_page_has_what_is_known_of_somebody(ada):
+    page = ada.about("ada")
+    assert page.name == "Ada"
+    every = texts((*page.facts, *page.relations))
+    assert any("tea" in text for text in every)
+    assert set(page.sources) <= {message_id for message_id, _ in SAID}
+    assert page.sources
+    assert page.to_json()["names"] == ["Ada"]
+    with pytest.raises(NotFound, match="no fact names 'Nobody'"):
+        ada.about("Nobody")
+    with pytest.raises(InvalidInput):
+        ada.about("")
+
+
+def test_a_page_follows_learning_and_its_undo(ada):
+    before = ada.about("Ada")
+    report = talk(ada, ("m9", "I like chess."))
+    assert any("chess" in text for text in texts(ada.about("Ada").facts))
+    ada.facts.undo(report)
+    assert ada.about("Ada") == before
+
+
+def test_forgetting_a_message_reaches_pages_and_profiles(ada):
+    ada.conversation("chat").forget("m2")
+    page = ada.about("Ada")
+    every = (*page.facts, *page.relations, *page.mentions, *page.timeline, *page.history)
+    assert not any("tea" in text for text in texts(every))
+    assert "tea" not in ada.profile().text
+
+
+def test_other_names_are_of_one_entity_until_they_are_split(ada):
+    talk(ada, ("m9", "Addie is what my friends call me."))
+    names = ada.facts.entities()
+    assert "Ada" in names
+    page = ada.facts.merge("Ada", "Adele", "Addie")
+    assert set(page.names) == {"Ada", "Adele", "Addie"}
+    assert ada.about("adele") == page
+    assert "Adele" not in ada.facts.entities()
+    with pytest.raises(InvalidInput, match="the same name already"):
+        ada.facts.merge("Ada", "ADA")
+    ada.facts.split("Adele")
+    assert set(ada.about("Ada").names) == {"Ada", "Addie"}
+    with pytest.raises(NotFound, match="no other name"):
+        ada.facts.split("Adele")
+    with pytest.raises(NotFound):
+        ada.about("Adele")
+    ada.facts.merge("Addie", "Adele")  # of Addie, so of Ada
+    assert set(ada.about("Ada").names) == {"Ada", "Addie", "Adele"}
+
+
+def test_a_page_may_be_called_by_another_of_its_names(ada):
+    """Two pages become one under a third name, whatever was merged before."""
+    ada.facts.merge("Ada", "Addie")
+    ada.facts.merge("Ms Lovelace", "Ada")
+    assert set(ada.about("addie").names) == {"Ms Lovelace", "Ada", "Addie"}
+    ada.facts.merge("Ada", "Byron")
+    assert set(ada.about("byron").names) == {"Ms Lovelace", "Ada", "Addie", "Byron"}
+
+
+def test_neighbours_are_found_over_steps(ada):
+    near = ada.facts.neighbours("Ada", steps=3)
+    assert all(step >= 1 for step, _ in near.values())
+    assert [step for step, _ in near.values()] == sorted(step for step, _ in near.values())
+    assert "Ada" not in near
+    with pytest.raises(InvalidInput, match="steps"):
+        ada.facts.neighbours("Ada", steps=0)
+    with pytest.raises(NotFound):
+        ada.facts.neighbours("Nobody")
+
+
+def test_a_profile_keeps_to_its_budget_and_names_its_sources(ada):
+    whole = ada.profile()
+    assert whole.name == "Ada"
+    assert whole.left_out == 0
+    assert whole.tokens <= 300
+    assert all(fact.sources for fact in whole.facts)
+    small = ada.profile("ada", budget=whole.tokens - 1)
+    assert small.tokens < whole.tokens
+    assert small.left_out >= 1
+    assert small.to_json()["text"] == small.text
+    with pytest.raises(NotFound):
+        ada.profile("Nobody")
+    with pytest.raises(InvalidInput, match="budget"):
+        ada.profile(budget=0)
+
+
+def test_a_key_without_facts_has_no_profile(memory):
+    with pytest.raises(NotFound, match="there are no facts"):
+        memory.key("eve").profile()
+
+
+@pytest.mark.parametrize("name", ["\0", "x" * 5000, "{}", "'; DROP", "🦊", "Àda"])
+def test_hostile_names_are_names(ada, name):
+    with pytest.raises((NotFound, InvalidInput)):
+        ada.about(name)
+    with pytest.raises((NotFound, InvalidInput)):
+        ada.facts.split(name)
