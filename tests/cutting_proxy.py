@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -10,6 +11,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 COMMIT = b"COMMIT"
+
+PREPARED_COMMIT = re.compile(rb"(fornix_\d+)\0COMMIT\0")
+"""A Parse message: the statement is named from then on, and its text not sent again."""
 
 
 class CuttingProxy:
@@ -77,11 +81,18 @@ class CuttingProxy:
         target: socket.socket,
         pair: tuple[socket.socket, socket.socket],
     ) -> None:
+        commits = {COMMIT}
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 if source is pair[1] and pair in self._muted:
                     break  # the server has answered: it is done
-                if source is pair[0] and COMMIT in data and self._armed.is_set():
+                if source is pair[0]:
+                    commits |= {b"\0%s\0" % name for name in PREPARED_COMMIT.findall(data)}
+                if (
+                    source is pair[0]
+                    and any(commit in data for commit in commits)
+                    and self._armed.is_set()
+                ):
                     self._armed.clear()
                     self.cuts += 1
                     if self._when == "before":

@@ -1,7 +1,8 @@
 """A real PostgreSQL server for the tests: the one of $FORNIX_TEST_POSTGRES, or one that they start.
 
 The server comes with a Python package; it is started by the first test process that needs it, and
-stopped and removed with the last. Each store gets a schema of its own.
+stopped and removed with the last. Each test process has a database of its own, so that none waits
+for what another one does; each store gets a schema of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
@@ -37,11 +39,16 @@ def server() -> str:
 
     folder = Path(tempfile.gettempdir()) / f"fornix-postgres-{os.getuid()}"
     url = get_server(folder, cleanup_mode="delete").get_uri().replace(":@", "@")
-    with psycopg.connect(url, autocommit=True) as connection:
-        for setting in ("fsync = off", "full_page_writes = off", "synchronous_commit = off"):
-            connection.execute(f"ALTER SYSTEM SET {setting}")
-        connection.execute("SELECT pg_reload_conf()")
-    return url
+    name = os.environ.get("FORNIX_TEST_DATABASE", "")
+    if not name:
+        os.environ["FORNIX_TEST_DATABASE"] = name = f"tests_{os.getpid()}"  # for its children, too
+        with psycopg.connect(url, autocommit=True) as connection:
+            for setting in ("fsync = off", "full_page_writes = off", "synchronous_commit = off"):
+                connection.execute(f"ALTER SYSTEM SET {setting}")
+            connection.execute("SELECT pg_reload_conf()")
+            for statement in ("DROP DATABASE IF EXISTS {}", "CREATE DATABASE {}"):
+                connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
 def url_for(path: Path | str, **parameters: str) -> str:
@@ -138,6 +145,14 @@ class OwnServer:
             wait_until(lambda: not self._children(), "a process of the server lives on")
             (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
             self._process = None
+
+    def kill_one(self) -> None:
+        """Kill the process of one connection; the server ends all others, and recovers."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            os.kill(connection.info.backend_pid, signal.SIGKILL)
+            with suppress(psycopg.OperationalError):
+                connection.execute("SELECT 1")
+        wait_until(self._answers, "the server did not come back")
 
     def remove(self) -> None:
         """Kill it, and remove what it left."""

@@ -12,19 +12,23 @@ import threading
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
 import yaml
 from click.testing import CliRunner
+from psycopg import sql
 
 from doors import Letters
 from file_scan import scan
 from fornix import AsyncMemory, Memory
 from fornix.cli import fornix
 from fornix.errors import (
+    DuplicateItem,
     ForkedStore,
     FornixError,
+    IdempotencyConflict,
     InvalidInput,
     NotAStore,
     StoreBusy,
@@ -32,9 +36,13 @@ from fornix.errors import (
     StoreReadOnly,
     StoreTooNew,
     Unavailable,
+    Unusable,
 )
+from fornix.store import CLOCK_STEP_US, Batch, Put, Retire
 from fornix.store.postgres import PostgresStore
+from fornix.store.postgres.appending import REFUSED
 from fornix.store.postgres.connection import PostgresConnection, is_lost
+from fornix.store.postgres.database import FLUSH
 from fornix.store.postgres.dialect import original, storable, translated
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
@@ -76,7 +84,7 @@ def test_the_blocks_of_the_readme_run_on_a_server(tmp_path, monkeypatch):
             ran += code != block.code
             with contextlib.redirect_stdout(said):
                 exec(compile(code, str(block.page), "exec", dont_inherit=True), vars(program))  # noqa: S102 - running the page is the test
-    assert ran == 2
+    assert ran == 3
     assert said.getvalue()
 
 
@@ -145,6 +153,45 @@ def test_no_error_shows_a_password():
         assert "127.0.0.1" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "password", ["my@secret", "my/secret", "my?secret", "my#secret", "my%secret"]
+)
+def test_a_password_that_is_not_quoted_is_not_shown(password):
+    """Nor is any part of it taken for the host."""
+    with pytest.raises(InvalidInput) as caught:
+        Memory.open(f"postgresql://me:{password}@127.0.0.1:1/db?connect_timeout=3")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_may_name_no_host():
+    """Then libpq takes its socket, and what the environment says."""
+    for url in ("postgresql:///db", "postgresql:///db?sslmode=prefer&schema=a"):
+        assert ServerLocation.of(url).conninfo == url.removesuffix("&schema=a")
+
+
+def test_texts_are_utf_8_whatever_the_environment_says(url, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    for given in (url, f"{url}&client_encoding=SQL_ASCII"):
+        with Memory.open(given) as memory:
+            memory.key("ada").add("naïve 🦊")
+            assert [item.text for item in memory.key("ada").list()][-1:] == ["naïve 🦊"]
+
+
+def test_a_database_with_another_encoding_is_refused(raw):
+    raw.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    try:
+        place = urlsplit(server())
+        with pytest.raises(Unusable, match=r"LATIN1.*UTF8"):
+            Memory.open(place._replace(path="/latin").geturl())
+    finally:
+        raw.execute("DROP DATABASE latin WITH (FORCE)")
+
+
+def test_a_statement_that_the_server_cancels_says_so(tmp_path):
+    with pytest.raises(StoreBusy, match="statement_timeout"):
+        Memory.open(url_for(tmp_path / "memory", options="-c%20statement_timeout%3D1"))
+
+
 def test_a_url_that_libpq_does_not_know_says_what_is_wrong():
     with pytest.raises(FornixError, match="nonsense"):
         Memory.open("postgresql://127.0.0.1/db?nonsense=1")
@@ -211,7 +258,7 @@ def test_a_writer_that_waits_too_long_is_told(url, raw):
 
 
 def test_a_broken_connection_is_replaced(tmp_path, raw):
-    """A read and a commit find another one; nobody notices."""
+    """A read, of the salt too, and a commit find another one; nobody notices."""
     store = PostgresStore.open(url_for(tmp_path, application_name="to_be_broken"))
     write(store, add("a"))
     ended = (
@@ -220,6 +267,8 @@ def test_a_broken_connection_is_replaced(tmp_path, raw):
     )
     raw.execute(ended)
     assert [item.record.id for item in store.page(NOTES)] == ["a"]
+    raw.execute(ended)
+    assert store.salt()
     raw.execute(ended)
     assert write(store, add("b")).number == 2
     store.close()
@@ -260,17 +309,147 @@ def test_a_search_within_a_key_takes_two_round_trips_at_most(url, trips):
             there.key("bob").add("Bob plays chess too.")
 
 
-def test_an_add_takes_two_round_trips_beside_the_commits_of_others(url, trips):
+def test_an_add_takes_one_round_trip_beside_the_commits_of_others(url, trips):
     with (
         Memory.open(url, embedder="static") as here,
         Memory.open(url, embedder="static") as there,
     ):
         for number in range(3):
-            here.key("ada").add(f"Note {number}.")
+            here.key("ada").add(f"Note {number}.", id=f"{number}")
             there.key("bob").add(f"Note {number}.")
             trips.clear()
-        here.key("ada").add("The last one.")
-        assert len(trips) == 2
+        here.key("ada").add("The last one.", id="last", idempotency_key="once")
+        assert len(trips) - 1 == 1  # whether the call was made before is asked first
+        trips.clear()
+        here.key("ada").add_many([f"And {number} more." for number in range(20)])
+        assert len(trips) == 1
+
+
+def append(store, *items, time=NOW, **more):
+    """Commit what takes one round trip, if the store knows the set."""
+    return store.commit(Batch(scope=ADA, time=time, items=items, **more))
+
+
+@pytest.fixture
+def hosts(url):
+    """Two hosts that know a set."""
+    opened = [PostgresStore.open(url) for _ in range(2)]
+    for number, store in enumerate(opened):
+        append(store, add(f"from host {number}"))
+    yield opened
+    for store in opened:
+        store.close()
+
+
+def version_of(store, item_id):
+    return next(item for item in store.page(NOTES) if item.record.id == item_id)
+
+
+def test_what_an_append_could_not_know_is_refused_or_renumbered(hosts):
+    """Another host wrote meanwhile: other items, the same op, the same id."""
+    here, there = hosts
+    numbers = [
+        append(store, add(f"{n}{store is here}")).number for n in range(3) for store in hosts
+    ]
+    assert numbers == [*range(3, 9)]
+    taken = append(there, add("taken"), op=b"once", request=b"this")
+    again = append(here, add("other"), op=b"once", request=b"this")
+    assert again.adopted
+    assert again.number == taken.number
+    with pytest.raises(IdempotencyConflict):
+        append(here, add("other"), op=b"once", request=b"that")
+    with pytest.raises(DuplicateItem):
+        append(here, add("taken"))
+    append(there, Retire(NOTES, "taken", version=1))
+    append(here, add("taken"))
+    assert version_of(here, "taken").version == 2
+
+
+def test_an_append_after_a_host_whose_clock_is_ahead(hosts):
+    """Times do not go back; a time that was given stays what it is."""
+    here, there = hosts
+    ahead = NOW + 5_000_000
+    assert append(there, add("ahead"), time=ahead).time == ahead
+    made = append(here, add("behind"), add("given", time=NOW + 1), time=NOW + 1)
+    assert made.time == ahead
+    behind, given = (version_of(here, name) for name in ("behind", "given"))
+    assert (behind.record.time, behind.created, behind.updated) == (ahead, ahead, ahead)
+    assert (given.record.time, given.created) == (NOW + 1, ahead)
+    assert here.commit_at(ahead) == made.number
+    back = append(here, add("back"), time=ahead - 2 * CLOCK_STEP_US)
+    assert back.time == ahead - 2 * CLOCK_STEP_US
+    after = ahead - CLOCK_STEP_US // 2  # later than the last commit, if not than its own last
+    assert append(there, add("after"), time=after).time == after
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_server_with_another_isolation_loses_nothing(tmp_path, isolation):
+    """Two hosts write at once: what waits for the lock goes on from what the other committed."""
+    option = quote(f"-c default_transaction_isolation={isolation.replace(' ', chr(92) + ' ')}")
+    url = url_for(tmp_path / "memory", options=option)
+    with Memory.open(url, embedder="words") as here, Memory.open(url, embedder="words") as there:
+
+        def work(memory):
+            for number in range(12):
+                memory.key("ada").add(f"note {number}")
+                memory.key("ada").short_term.increment("notes")
+
+        threads = [threading.Thread(target=work, args=(m,)) for m in (here, there, here, there)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert here.key("ada").short_term.get("notes") == len(there.key("ada").list()) == 48
+
+
+def test_an_attempt_that_arrives_too_late_comes_to_nothing(hosts, url, raw):
+    """A fence is set when its answer is missed: whatever is still on its way is refused."""
+    here, there = hosts
+    there.close()
+    append(here, add("second"))
+
+    def one_row(query, *bindings):
+        schema = sql.Identifier(schema_of(url))
+        return raw.execute(sql.SQL(query).format(schema=schema), bindings).fetchone()
+
+    host, attempt = one_row("SELECT id, attempt FROM {schema}.appender")
+    assert here._appended(attempt) is not None
+    assert here._appended(attempt + 1) is None
+    ledger = "SELECT structure, number, version FROM {schema}.ledger"
+    structure, number, version = one_row(ledger)
+    with pytest.raises(psycopg.Error) as refused:
+        one_row(
+            "SELECT {schema}.begin_append(%s, %s, %s, %s, 1, %s, %s, '100')",
+            *(host, attempt + 1, structure, number, NOW, NOW),
+        )
+    assert refused.value.sqlstate == REFUSED
+    assert one_row(ledger) == (structure, number, version)
+    assert append(here, add("third")).number == number + 1
+    here.close()
+    assert one_row("SELECT count(*) FROM {schema}.appender") == (0,)
+
+
+@pytest.mark.parametrize("changes", [[add("new")], [add("new"), Put(("new",), 1)]])
+def test_a_commit_that_the_server_cancels_too_late_is_acknowledged(hosts, monkeypatch, changes):
+    """The commit was made, and what waits for the disk afterwards is cancelled: that is no refusal.
+
+    With an error, the caller would make the call again, and add twice.
+    """
+    here, _ = hosts
+    run_together = PipelinedConnection.run_together
+    cancelled = [("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)", ())]
+
+    def cancel(self, statements):
+        if cancelled and [sql for sql, _ in statements[-2:]] == ["COMMIT", FLUSH]:
+            statements = [*statements[:-1], cancelled.pop()]
+        return run_together(self, statements)
+
+    monkeypatch.setattr(PipelinedConnection, "run_together", cancel)
+    number = write(here, *changes).number if len(changes) > 1 else append(here, *changes).number
+    assert not cancelled
+    assert number == 3
+    assert version_of(here, "new").version == 1
+    assert append(here, add("next")).number == 4
 
 
 def test_a_forked_child_is_refused(url):
@@ -365,6 +544,23 @@ def test_forgetting_waits_for_old_transactions(url, raw):
     store.close()
 
 
+def test_forgetting_waits_for_nobody_in_another_database(url, raw):
+    """What they see is not in the tables of this one."""
+    place = urlsplit(server())
+    store = PostgresStore.open(url)
+    with (
+        Memory.open(url, embedder=Letters()) as memory,
+        psycopg.connect(urlunsplit(place._replace(path="/postgres")), autocommit=True) as other,
+    ):
+        memory.key("ada").add("The canary sings.", id="a")
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT count(*) FROM pg_class")
+        assert memory.key("ada").forget().state == "scrubbed"
+        assert store.scrub(now=NOW) == []
+    store.close()
+
+
+@pytest.mark.server
 def test_what_was_forgotten_is_in_no_file_of_the_server():
     """Not in a table, an index, a TOAST table or a sample; the write-ahead log is named instead."""
     own = OwnServer()
@@ -385,7 +581,7 @@ def test_what_was_forgotten_is_in_no_file_of_the_server():
                 raw.execute("CHECKPOINT")
                 assert set(scan(canaries, *places)) == set(canaries)
                 receipt = key.forget()
-                assert receipt.state == "scrubbed", receipt.held
+                assert receipt.state == "scrubbed", receipt.blocked_by
                 raw.execute("CHECKPOINT")
             assert scan([*canaries, "canary"], *places) == {}
             log = {each.what: each for each in receipt.out_of_reach}["write-ahead log"]
@@ -412,13 +608,26 @@ def test_the_compose_file_starts_a_server_that_keeps_its_data():
             assert raw.execute("SELECT 1 FROM pg_settings WHERE name = %s", (name,)).fetchone()
 
 
+def test_a_url_without_a_host_is_of_a_socket(url):
+    """As libpq's own: the host, or its default, comes from the parameters."""
+    host, database = re.search("host=([^&]+)", url), urlsplit(url).path.lstrip("/")
+    assert host is not None
+    schema = ServerLocation.of(url).schema
+    short = f"postgresql:///{database}?user=postgres&host={host[1]}&schema={schema}"
+    assert ServerLocation.of(short).conninfo.startswith(f"postgresql:///{database}?")
+    with Memory.open(short, embedder="words") as memory:
+        memory.key("ada").add("Tea.")
+    with Memory.open(url, embedder="words") as memory:
+        assert len(memory.key("ada").list()) == 1
+
+
 def test_what_the_url_says_of_the_connection_stands():
     """The rest is set so that a server that vanished is noticed."""
     place = ServerLocation.of("postgresql://host/db?keepalives_idle=99&schema=s")
     assert "keepalives_idle=99" in place.conninfo
     assert "keepalives_idle" not in place.defaults
     assert place.defaults["keepalives_interval"] == 5
-    assert place.shown == "postgresql://host/db?keepalives_idle=99&schema=s"
+    assert place.display_url == "postgresql://host/db?keepalives_idle=99&schema=s"
 
 
 def spoken(number: int) -> list[tuple[str, dict[str, Any]]]:
@@ -440,6 +649,7 @@ def spoken(number: int) -> list[tuple[str, dict[str, Any]]]:
     return turns
 
 
+@pytest.mark.server
 def test_searches_say_the_same_on_every_store(tmp_path):
     """Hit by hit and score by score, for ten conversations; filters and drafted items too."""
     today = datetime(2025, 3, 1, tzinfo=UTC)

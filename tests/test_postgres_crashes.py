@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import suppress
 
+import psycopg
 import pytest
 
 from crash_worker import MODES, SlowEmbedder
@@ -14,8 +15,10 @@ from cutting_proxy import CuttingProxy
 from doors import Letters
 from fornix import Memory
 from fornix.errors import FornixError, StaleRun, Unavailable
-from fornix.store import Batch, Put, Scope
+from fornix.store import Batch, Put, Scope, SetRef
 from fornix.store.postgres import PostgresStore, owners
+from fornix.store.postgres.database import FLUSH
+from fornix.store.postgres.pipeline import PipelinedConnection
 from fornix.testing import ADA, NOTES, NOW, add, write
 from postgres_server import OwnServer, url_for
 from scale import COUNTS
@@ -122,8 +125,9 @@ def test_what_was_acknowledged_survives_the_kill_of_the_server(own):
             assert set(acknowledged) <= set(found) <= set(asked)
 
 
+@pytest.mark.parametrize("what", ["an append", "more than that"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_commit_whose_answer_is_cut_off_is_made_once(own, when):
+def test_a_commit_whose_answer_is_cut_off_is_made_once(own, when, what):
     """The connection breaks as COMMIT is sent: before the server has it, or after.
 
     The caller gets the answer all the same, and what it wrote is there once.
@@ -132,12 +136,126 @@ def test_a_commit_whose_answer_is_cut_off_is_made_once(own, when):
         store = PostgresStore.open(own.url(proxy.port))
         for number in range(max(4, COUNTS.kills // 4)):
             proxy.cut_next()
-            commit = write(store, add(f"{number}"), Put((f"p{number}",), number))
+            if what == "an append":
+                commit = store.commit(Batch(scope=ADA, time=NOW, items=[add(f"{number}")]))
+            else:
+                commit = write(store, add(f"{number}"), Put((f"p{number}",), number))
             assert not commit.adopted
             assert commit.number == number + 1
         assert proxy.cuts == number + 1
         assert [item.record.id for item in store.page(NOTES)] == [f"{n}" for n in range(number + 1)]
         store.close()
+
+
+def test_a_commit_that_a_crash_took_is_not_taken_for_another(own, monkeypatch):
+    """The server stops before the disk has a commit, and gives its number to another host.
+
+    What is acknowledged afterwards is there.
+    """
+    with psycopg.connect(own.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    own.kill()
+    own.start()
+    here, other = PostgresStore.open(own.url()), PostgresStore.open(own.url())
+    bob = Scope("app", "bob")
+    write(here, Put(("first",), 1))
+    write(other, Put(("first",), 1), scope=bob)
+    run_together = PipelinedConnection.run_together
+    armed = threading.Event()
+    armed.set()
+
+    def crash(self, statements):
+        if not armed.is_set() or [sql for sql, _ in statements[-2:]] != ["COMMIT", FLUSH]:
+            return run_together(self, statements)
+        armed.clear()
+        run_together(self, statements[:-1])
+        own.kill()
+        own.start()
+        for number in range(8):
+            write(other, Put((f"p{number}",), number), scope=bob)
+        raise psycopg.OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(PipelinedConnection, "run_together", crash)
+    commit = write(here, Put(("second",), 2))
+    assert not armed.is_set()
+    assert commit.number == 11
+    assert [name for name, _ in here.field_names(ADA, (), at=None, now=NOW)] == ["first", "second"]
+    here.close()
+    other.close()
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+def test_a_crash_that_takes_a_set_does_not_take_what_is_added_later(own, reads_first):
+    """A host still knows the set, and another made one since: the numbers look alike."""
+    with psycopg.connect(own.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    own.kill()
+    own.start()
+    here = PostgresStore.open(own.url(), durability="normal")
+    other = PostgresStore.open(own.url())
+    write(here, add("first"))
+    write(other, add("second"))
+    lost, made = (SetRef(ADA, name) for name in ("lost", "made"))
+    here.commit(Batch(scope=ADA, time=NOW, items=[add("taken", to=lost)]))
+    own.kill()
+    own.start()
+    assert write(other, add("there", to=made)).number == 3
+    if reads_first:
+        assert here.page(lost) == []
+    here.commit(Batch(scope=ADA, time=NOW, items=[add("new", to=lost)]))
+    assert [item.record.id for item in other.page(lost)] == ["new"]
+    assert [item.record.id for item in other.page(made)] == ["there"]
+    here.close()
+    other.close()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_search_shows_nothing_that_a_crash_took(own, whole):
+    """A host searched commits that the disk did not have; others get their numbers later.
+
+    All hosts find what `list` gives, whether the whole server stopped or only its processes did.
+    """
+    with psycopg.connect(own.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    own.kill()
+    own.start()
+    embedder = Letters()
+    writer = Memory.open(own.url(), embedder=embedder, durability="normal")
+    reader, other = (Memory.open(own.url(), embedder=embedder) for _ in range(2))
+
+    def found(memory: Memory) -> list[str]:
+        return sorted(str(hit.item.id) for hit in memory.key("ada").search("note", limit=20))
+
+    for number in range(3):
+        other.key("ada").add(f"common note {number}", id=f"common {number}")
+    assert found(reader) == found(other)
+    for number in range(3):
+        writer.key("ada").add(f"lost note {number}", id=f"lost {number}")
+    assert len(found(reader)) == 6
+    if whole:
+        own.kill()
+        own.start()
+    else:
+        own.kill_one()
+    for number in range(3):
+        add_when_back(other, f"later note {number}", f"later {number}")
+    listed = sorted(str(item.id) for item in other.key("ada").list())
+    assert listed == [f"{when} {number}" for when in ("common", "later") for number in range(3)]
+    for memory in (reader, other, writer):
+        assert found(memory) == listed
+        memory.close()
+
+
+def add_when_back(memory: Memory, text: str, item_id: str) -> None:
+    """Add an item; again while the server is not back."""
+
+    def is_added() -> bool:
+        with suppress(Unavailable):
+            memory.key("ada").add(text, id=item_id)
+            return True
+        return False
+
+    wait_until(is_added, "the server did not come back")
 
 
 def test_a_host_that_lost_its_connection_never_commits_afterwards(own):

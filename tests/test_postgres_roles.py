@@ -111,6 +111,28 @@ def test_a_granted_user_does_all_that_a_memory_does(theirs, url):
         assert [item.text for item in memory.key("new").list()] == ["It is used again."]
 
 
+def test_a_granted_user_appends_beside_the_owner(theirs, url, session, raw):
+    """In one round trip each; neither sees or moves the row of the other's host."""
+    schema = sql.Identifier(ServerLocation.of(theirs).schema)
+    rows = sql.SQL("SELECT id FROM {}.appender").format(schema)
+    with (
+        Memory.open(theirs, space="mine", embedder=Letters()) as guest,
+        Memory.open(url, space="yours", embedder=Letters()) as owner,
+    ):
+        for number in range(4):
+            guest.key("eve").add(f"guest {number}")
+            owner.key("bob").add(f"owner {number}")
+        assert len(guest.key("eve").list()) == len(owner.key("bob").list()) == 4
+        everyone, its_own = {*raw.execute(rows)}, {*session.execute(rows)}
+        assert len(its_own) == 1
+        assert its_own < everyone
+        fence = sql.SQL("UPDATE {}.appender SET fence = 1000000").format(schema)
+        assert session.execute(fence).rowcount == 1
+        owner.key("bob").add("still")
+        guest.key("eve").add("in the other way")  # its own attempts were fenced: not lost
+        assert len(guest.key("eve").list()) == 5
+
+
 def test_another_space_is_refused_at_the_door(theirs, guest):
     """It is neither empty nor a traceback; so is a knowledge that was not granted."""
     for mode in ("rw", "ro"):

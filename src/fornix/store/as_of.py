@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from fornix.errors import HistoryPruned, InvalidInput
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.store import ItemRecord, Ledger, Scope, SetRef
 from fornix.values.storable import counted, microseconds
 
@@ -42,7 +42,7 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
         return Moment(last, now) if number > last else Moment(number, ledger.time_of_commit(number))
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
-            f"{what} must be the number of a commit or a datetime, not {shown(as_of)}"
+            f"{what} must be the number of a commit or a datetime, not {short_repr(as_of)}"
         )
     time = microseconds(as_of, what)
     if time > now:  # a clock may be behind the commits that are there
@@ -76,7 +76,7 @@ def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     if valid_at == ANY_TIME:
         return ANY_TIME
     if not isinstance(valid_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"valid_at must be a datetime or 'any', not {shown(valid_at)}")
+        raise InvalidInput(f"valid_at must be a datetime or 'any', not {short_repr(valid_at)}")
     return microseconds(valid_at, "valid_at")
 
 

@@ -227,12 +227,12 @@ class SetRules:
 
     Attributes:
         set_rules: Those that its definition names; None: it names none.
-        rules: Those, or else the memory's.
+        effective: Those, or else the memory's.
         parsed: The rules as `fornix.sets.admission` has read them.
     """
 
     set_rules: Sequence[Plan] | None
-    rules: Sequence[Plan]
+    effective: Sequence[Plan]
     parsed: object = None
 
 

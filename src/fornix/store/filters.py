@@ -28,7 +28,7 @@ from enum import Enum
 from typing import Final, TypeAlias, cast
 
 from fornix.errors import InvalidFilter, InvalidTime
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, microseconds, moment, shortened
 
@@ -50,7 +50,7 @@ _KINDS: Final[Mapping[type, str]] = {
     float: "number",
     str: "text",
 }
-OWN: Final[Mapping[str, str]] = {
+ITEM_FIELDS: Final[Mapping[str, str]] = {
     "$id": "text",
     "$importance": "number",
     "$role": "text",
@@ -140,23 +140,25 @@ class Condition:
 
     Attributes:
         path: Names down to the field; of an own field its one name, with the dollar.
-        own: Whether it is an item's own field.
+        is_item_field: Whether it is an item's own field.
         operands: What to compare with: one, or with ``in`` and ``nin`` any number.
     """
 
     path: Path
-    own: bool
+    is_item_field: bool
     op: str
     operands: frozenset[Key]
 
-    def holds(self, value: Value | Absent) -> bool:
+    def accepts(self, value: Value | Absent) -> bool:
         """Return whether a field with this value matches."""
         return _TESTS[self.op](value, self.operands)
 
-    def value_in(self, metadata: Mapping[str, Value], own: Mapping[str, Value]) -> Value | Absent:
+    def value_in(
+        self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]
+    ) -> Value | Absent:
         """Return the value of its field."""
-        if self.own:
-            value = own.get(self.path[0])
+        if self.is_item_field:
+            value = item_fields.get(self.path[0])
             return ABSENT if value is None else value
         return reach(metadata, self.path)
 
@@ -224,30 +226,31 @@ class Filter:
         text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return Filter(text, root)
 
-    def matches(self, metadata: Mapping[str, Value], own: Mapping[str, Value]) -> bool:
+    def matches(self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]) -> bool:
         """Return whether an item matches.
 
         Args:
-            own: Its own fields, named as in `OWN`; ``$time`` in microseconds since 1970. A field
-                that is None, such as the speaker of what nobody said, counts as lacking.
+            item_fields: Its own fields, named as in `ITEM_FIELDS`; ``$time`` in microseconds since
+                1970. A field that is None, such as the speaker of what nobody said, counts as
+                lacking.
         """
-        return _matches(self.root, metadata, own)
+        return _matches(self.root, metadata, item_fields)
 
     def conditions(self) -> Iterator[Condition]:
         """Yield its conditions."""
         return _conditions(self.root)
 
 
-def _matches(node: Node, metadata: Mapping[str, Value], own: Mapping[str, Value]) -> bool:
+def _matches(node: Node, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]) -> bool:
     match node:
         case Condition():
-            return node.holds(node.value_in(metadata, own))
+            return node.accepts(node.value_in(metadata, item_fields))
         case All(parts):
-            return all(_matches(part, metadata, own) for part in parts)
+            return all(_matches(part, metadata, item_fields) for part in parts)
         case Some(parts):
-            return any(_matches(part, metadata, own) for part in parts)
+            return any(_matches(part, metadata, item_fields) for part in parts)
         case Not(part):
-            return not _matches(part, metadata, own)
+            return not _matches(part, metadata, item_fields)
 
 
 def _conditions(node: Node) -> Iterator[Condition]:
@@ -272,21 +275,21 @@ class _Parser:
     def __init__(self) -> None:
         self._left = MAX_CONDITIONS
 
-    def parse(self, where: object, place: str, depth: int) -> tuple[Node, _Json]:
+    def parse(self, where: object, path: str, depth: int) -> tuple[Node, _Json]:
         """Return a dict of entries as a node, and spelled out."""
         if not isinstance(where, Mapping):
             raise InvalidFilter(
-                f"{place} must be a dict of fields and operators, not {shown(where)}"
+                f"{path} must be a dict of fields and operators, not {short_repr(where)}"
             )
         if depth > MAX_DEPTH:
             raise InvalidFilter(
-                f"{shortened(place)} is nested deeper than {MAX_DEPTH} levels, or in itself; "
+                f"{shortened(path)} is nested deeper than {MAX_DEPTH} levels, or in itself; "
                 "say it with fewer"
             )
         parts: list[Node] = []
         plain: _Json = {}
         for name, asked in cast("Mapping[object, object]", where).items():
-            at = f"{place}[{shown(name)}]"
+            at = f"{path}[{short_repr(name)}]"
             if type(name) is not str:
                 raise InvalidFilter(f"{at}: a field's name must be a str")
             node, spelled, said = self._entry(name, asked, at, depth)
@@ -309,7 +312,7 @@ class _Parser:
 
     def _list(self, asked: object, at: str, depth: int) -> tuple[tuple[Node, ...], list[_Json]]:
         if not isinstance(asked, list | tuple):
-            raise InvalidFilter(f"{at} must be a list of dicts, not {shown(asked)}")
+            raise InvalidFilter(f"{at} must be a list of dicts, not {short_repr(asked)}")
         parts = cast("list[object]", asked)
         both = [self.parse(part, f"{at}[{i}]", depth) for i, part in enumerate(parts)]
         return tuple(node for node, _ in both), [plain for _, plain in both]
@@ -319,14 +322,14 @@ class _Parser:
         operators = cast("Mapping[object, object]", {"eq": asked} if short else asked)
         if not operators:
             raise InvalidFilter(f"{at} has no operator; say which of {', '.join(_TESTS)}")
-        kind = OWN[path[0]] if own else None
+        kind = ITEM_FIELDS[path[0]] if own else None
         parts: list[Node] = []
         plain: _Json = {}
         for op, operand in operators.items():
             self._left -= 1
             if self._left < 0:
                 raise InvalidFilter(f"{at}: a filter has at most {MAX_CONDITIONS} conditions")
-            place = at if short else f"{at}[{shown(op)}]"
+            place = at if short else f"{at}[{short_repr(op)}]"
             if type(op) is not str or op not in _TESTS:
                 raise InvalidFilter(f"{place} is no operator; known are {', '.join(_TESTS)}")
             operands = _operands(op, operand, kind, place)
@@ -338,10 +341,10 @@ class _Parser:
 def _path(name: str, at: str) -> tuple[Path, bool]:
     """Return the names in *name*, and whether it is an own field."""
     if name.startswith("$"):
-        if name not in OWN:
+        if name not in ITEM_FIELDS:
             raise InvalidFilter(
-                f"{at} is no field of an item; known are {', '.join(OWN)}; a field of the metadata "
-                rf"that begins with a dollar is written '\{name}'"
+                f"{at} is no field of an item; known are {', '.join(ITEM_FIELDS)}; a field of the "
+                rf"metadata that begins with a dollar is written '\{name}'"
             )
         return (name,), True
     names = [""]
@@ -367,11 +370,11 @@ def _operands(op: str, operand: object, kind: str | None, at: str) -> list[Key]:
     """Return what *op* compares with, checked, without repetitions."""
     if op == "exists":
         if type(operand) is not bool:
-            raise InvalidFilter(f"{at} must be True or False, not {shown(operand)}")
+            raise InvalidFilter(f"{at} must be True or False, not {short_repr(operand)}")
         return [("bool", operand)]
     if op in ("in", "nin"):
         if not isinstance(operand, list | tuple | set | frozenset):
-            raise InvalidFilter(f"{at} must be a list of values, not {shown(operand)}")
+            raise InvalidFilter(f"{at} must be a list of values, not {short_repr(operand)}")
         values = enumerate(cast("list[object]", operand))
         return list(dict.fromkeys(_operand(op, value, kind, f"{at}[{i}]") for i, value in values))
     return [_operand(op, operand, kind, at)]
@@ -384,16 +387,16 @@ def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
     if key is None:
         hint = "; for one value of several use 'in', for a list that holds it 'contains'"
         more = hint if isinstance(operand, list | tuple) else ""
-        given = shown(cast("object", operand))
+        given = short_repr(cast("object", operand))
         raise InvalidFilter(f"{at} must be None, bool, int, float or str, not {given}{more}")
     if op in _ORDERS and key[0] not in ("number", "text"):
         raise InvalidFilter(
-            f"{at} must be a number or a str to be ordered by, not {shown(operand)}"
+            f"{at} must be a number or a str to be ordered by, not {short_repr(operand)}"
         )
     if kind and key[0] != kind:
         wanted = "a number" if kind == "number" else "a str"
         raise InvalidFilter(
-            f"{at} must be {wanted}, not {shown(operand)}; to ask for none use 'exists'"
+            f"{at} must be {wanted}, not {short_repr(operand)}; to ask for none use 'exists'"
         )
     return _checked_key(key, at)
 
@@ -403,7 +406,7 @@ def _checked_key(key: Key, at: str) -> Key:
     if isinstance(value, str):
         _checked_text(value, at)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidFilter(f"{at} must be a finite number, not {shown(value)}")
+        raise InvalidFilter(f"{at} must be a finite number, not {short_repr(value)}")
     if isinstance(value, int) and not -_MOST_DIGITS < value < _MOST_DIGITS:
         raise InvalidFilter(f"{at} is a number of more than 600 digits")
     return kind, value
@@ -426,7 +429,7 @@ def _time(op: str, operand: object, at: str) -> int:
     except (ValueError, InvalidTime, OverflowError) as error:
         raise InvalidFilter(
             f"{at} must be a datetime with a zone, or ISO text with an offset such as "
-            f"'2024-05-01T00:00:00+00:00', not {shown(operand)}"
+            f"'2024-05-01T00:00:00+00:00', not {short_repr(operand)}"
         ) from error
     return us
 

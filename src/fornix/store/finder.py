@@ -101,6 +101,8 @@ class SearchView(NamedTuple):
         changed_features: Live features that *changes* are about, by row, if they are of *sets*.
         features: All live features of some of *sets*, by number, in order of rows.
         notes: Some notes by name.
+        epoch: Another one than before: a server crashed or was restarted since, and what was read
+            before may be lost; numbers of lines, commits, rows and sets may have another meaning.
     """
 
     seq: int
@@ -110,6 +112,7 @@ class SearchView(NamedTuple):
     changed_features: Mapping[int, Feature] = {}
     features: Mapping[int, Sequence[Feature]] = {}
     notes: Mapping[str, str | None] = {}
+    epoch: int = 0
 
 
 class LargeSet(NamedTuple):
@@ -149,7 +152,7 @@ class CandidateQuery(NamedTuple):
     role: str | None = None
     where: Filter | None = None
     vectors: int = 400
-    texts: int = 1_000
+    texts: int = 2_000
     scan: bool = False
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import InvalidInput, InvalidValue
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.items import Item, text_of
 from fornix.values import wire, words
@@ -63,7 +63,9 @@ class RecordMaker:
         value = checked(item.value)
         text = text_of(value) if item.text is None else checked(item.text, where="text")
         if text is not None and not isinstance(text, str):
-            raise InvalidValue("text", f"must be a str, not {shown(text)}", hint="use str(text)")
+            raise InvalidValue(
+                "text", f"must be a str, not {short_repr(text)}", hint="use str(text)"
+            )
         if text is None:
             hint = "pass text=; text='' stores it unread"
             raise InvalidValue("value", "has no text that search could read", hint=hint)
@@ -122,7 +124,7 @@ def _metadata(item: Item) -> tuple[str, str | list[str] | None]:
 def _plain(metadata: object) -> dict[str, Value]:
     if not isinstance(metadata, Mapping):
         raise InvalidValue(
-            "metadata", f"must be a dict, not {shown(metadata)}", hint="name its fields"
+            "metadata", f"must be a dict, not {short_repr(metadata)}", hint="name its fields"
         )
     plain = checked(dict(cast("Mapping[str, Value]", metadata)), where="metadata")
     return cast("dict[str, Value]", plain)
@@ -187,7 +189,7 @@ def _label(label: object, what: str) -> str | None:
 
 def _fraction(number: object) -> float:
     if type(number) not in (int, float) or not 0.0 <= cast("float", number) <= 1.0:
-        raise InvalidInput(f"importance must be a number from 0 to 1, not {shown(number)}")
+        raise InvalidInput(f"importance must be a number from 0 to 1, not {short_repr(number)}")
     return float(cast("float", number))
 
 

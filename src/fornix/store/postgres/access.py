@@ -82,19 +82,19 @@ def is_owner(db: Connection, schema: str) -> bool:
     return bool(first(db, _IS_OWNER, f"{schema}.ledger"))
 
 
-def check_access(db: Connection, place: str, homes: Sequence[str]) -> None:
+def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
     """Refuse a user that was not granted *homes*, before it takes them for empty."""
     allowed = set(first(db, _GRANTED))
     for home in homes:
         if home not in allowed:
-            raise not_granted(place, first(db, "SELECT current_user::text"), home)
+            raise not_granted(location, first(db, "SELECT current_user::text"), home)
 
 
-def not_granted(place: str, user: str, home: str) -> AccessDenied:
+def not_granted(location: str, user: str, home: str) -> AccessDenied:
     """Return the error that says that a user may not use a space or a knowledge."""
     kind, name = home.split(" ", 1)
     return AccessDenied(
-        f"{place}: user {user!r} may not use {kind} {name!r}; have the owner of the tables run: "
+        f"{location}: user {user!r} may not use {kind} {name!r}; have the owner of the tables run: "
         f"fornix grant {user} --{kind} {name}"
     )
 

@@ -29,7 +29,24 @@ CANCEL_S = 5.0
 """How long the server is waited for that is told to cancel a statement."""
 
 
-class _NeverRaised(Exception):
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+"""Begins a transaction that writes, whatever the server's default: the lock of the ledger orders
+them, and what waited for it has to see what was committed meanwhile."""
+
+
+EPOCH = """
+    (date_part('epoch', greatest(pg_postmaster_start_time(),
+        CASE WHEN current_setting('server_version_num')::int >= 150000
+        THEN pg_stat_get_bgwriter_stat_reset_time() END)) * 1000000)::bigint
+"""
+"""When the server started, or recovered from a crash that its first process survived.
+
+A recovery drops the server's statistics, so they begin at that time. PostgreSQL 14 reads them from
+a file, which is slow; there, only a start of the whole server is told.
+"""
+
+
+class NeverRaised(Exception):
     """What nothing raises."""
 
 
@@ -47,7 +64,7 @@ class NoRows:
         return iter(())
 
 
-_NO_ROWS = NoRows()
+NO_ROWS = NoRows()
 
 
 class PostgresConnection:
@@ -69,13 +86,13 @@ class PostgresConnection:
     @property
     def taken(self) -> type[Exception]:
         """See `Connection.taken`; where all goes `together`, there is no going on after that."""
-        return _NeverRaised if self.together else errors.UniqueViolation
+        return NeverRaised if self.together else errors.UniqueViolation
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> StatementRows | NoRows:
         """Run one statement of the shared ones, now or with the next that gives rows."""
         sql = translated(statement, self._schema)
         self._waiting.append((sql, bindings))
-        return self._send() if gives_rows(sql) else _NO_ROWS
+        return self._send() if gives_rows(sql) else NO_ROWS
 
     def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
         """Run a statement for each of several bindings, with the next one that gives rows."""
@@ -177,9 +194,14 @@ def is_lost(error: BaseException) -> bool:
 
 _MEANINGS: list[tuple[tuple[type[Exception], ...], type[FornixError], str]] = [
     (
-        (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected),
+        (errors.LockNotAvailable, errors.DeadlockDetected),
         StoreBusy,
         "another host has been writing for too long; try again, or raise wait_s",
+    ),
+    (
+        (errors.QueryCanceled,),
+        StoreBusy,
+        "the server cancelled a statement; try again, or raise its statement_timeout",
     ),
     (
         (errors.DiskFull,),
@@ -227,19 +249,20 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[FornixError], str]] = [
 ]
 
 
-def explained(error: Exception, place: str) -> FornixError | None:
+def explained(error: Exception, location: str) -> FornixError | None:
     """Return the fornix error that says what *error* means; None: it is a fault of ours."""
     for kinds, meaning, words in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{place}: {words} ({_first_line(error)})")
+            return meaning(f"{location}: {words} ({_first_line(error)})")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
-        return StoreDamaged(place, _first_line(error))
+        return StoreDamaged(location, _first_line(error))
     if is_lost(error):
         return Unavailable(
-            f"{place}: the server cannot be reached, or went away; try again ({_first_line(error)})"
+            f"{location}: the server cannot be reached, or went away; try again "
+            f"({_first_line(error)})"
         )
     if isinstance(error, psycopg.OperationalError):
-        return Unavailable(f"{place} could not be used: {_first_line(error)}")
+        return Unavailable(f"{location} could not be used: {_first_line(error)}")
     return None
 
 

@@ -5,13 +5,16 @@ order for all hosts; commits of one host share transactions. The lock is given b
 disk is waited for: that is done by a second, empty transaction, which is sent with the first.
 No setting of a session is needed outside a transaction, so that a pooler may stand between.
 
-A commit whose answer was lost is asked for by the number of its transaction, which PostgreSQL
-remembers: it is never a guess.
+Every commit writes the number of the attempt into this host's row of the table `appender`. A commit
+whose answer was lost is asked for there, so it is never a guess. PostgreSQL's own numbers of
+transactions would not do: after a crash, it gives those that were lost to other transactions.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import secrets
 import time
 import weakref
 from collections.abc import Generator
@@ -34,6 +37,16 @@ from fornix.errors import (
 )
 from fornix.store.postgres import connection
 from fornix.store.postgres.access import is_owner
+from fornix.store.postgres.appending import (
+    ATTEMPT,
+    DISMISS,
+    ENROL,
+    FENCE,
+    REFUSED,
+    AppendBase,
+    AppendDraft,
+    draft_of,
+)
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.dialect import adapt
 from fornix.store.postgres.large_set_builder import LargeSetBuilder
@@ -41,10 +54,12 @@ from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
 from fornix.store.postgres.pipeline import PipelinedConnection
 from fornix.store.postgres.schema import SCHEMA, check_least
-from fornix.store.sql.apply import Transaction, WriterCache
+from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection, first
 from fornix.store.sql.database import TRIES, SqlDatabase, explaining
 from fornix.store.sql.group_commit import CommitTicket, answers_of
+from fornix.store.sql.scope_rows import WriterCache
+from fornix.values.forks import HandleLock
 
 POOL = 8
 """Connections of one open store at most."""
@@ -62,14 +77,14 @@ UNKNOWN_S = 30.0
 POLL_S = 0.02
 """Pause between two such questions."""
 
-_LOCK = """
+_LOCK = f"""
     WITH settings AS MATERIALIZED (
         SELECT set_config('lock_timeout', ?, TRUE),
             set_config('idle_in_transaction_session_timeout', ?, TRUE),
             set_config('synchronous_commit', 'off', TRUE))
-    SELECT version, structure, number, time, schema, least, pg_current_xact_id()::text
+    SELECT version, structure, number, time, {connection.EPOCH}, schema, least
     FROM ledger, settings FOR UPDATE OF ledger
-"""
+"""  # noqa: S608 - ours
 """Takes the lock, with settings of the transaction that are made before it is waited for."""
 
 _NUMBER = """
@@ -81,7 +96,10 @@ _NUMBER = """
 FLUSH = "SELECT pg_logical_emit_message(TRUE, 'fornix', '')"
 """A transaction without effects: its commit waits until the disk has all that came before it."""
 
-_OUTCOME = "SELECT pg_xact_status(?::text::xid8)"
+_UNKNOWN = (
+    "{}: the connection broke during a commit, and the server does not say whether it was made; "
+    "look whether it is there, or use a key"
+)
 
 
 class ConnectionLost(Exception):
@@ -94,10 +112,14 @@ class _Seen(NamedTuple):
     Attributes:
         version: Of all of it.
         structure: Of the numbers of keys and sets, and of notes.
+        epoch: See `SearchView`.
+        losses: How many connections had broken: PostgreSQL 14 does not tell of every crash.
     """
 
     version: int | None
     structure: int | None
+    epoch: int = 0
+    losses: int = 0
 
 
 class PostgresDatabase(SqlDatabase):
@@ -105,19 +127,24 @@ class PostgresDatabase(SqlDatabase):
 
     def __init__(
         self,
-        place: ServerLocation,
+        server: ServerLocation,
         *,
         read_only: bool,
         durability: Literal["full", "normal"],
         wait_s: float,
     ) -> None:
         super().__init__(read_only=read_only)
-        self._place, self._durability, self._wait_s = place, durability, wait_s
+        self._server, self._durability, self._wait_s = server, durability, wait_s
         self._seen = _Seen(None, None)
+        self._losses = 0
+        self._turn = HandleLock()
+        self._host = secrets.randbits(63)
+        self._attempts = itertools.count(1)
+        self._is_enrolled = False
         self._process = os.getpid()
         self._closed = False
         self._pool: ConnectionPool[PipelinedConnection] = ConnectionPool(
-            place.conninfo,
+            server.conninfo,
             connection_class=PipelinedConnection,
             min_size=1,
             max_size=POOL,
@@ -125,12 +152,12 @@ class PostgresDatabase(SqlDatabase):
             open=False,
             name="fornix",
             num_workers=1,
-            kwargs={"autocommit": True, **place.defaults},
+            kwargs={"autocommit": True, **server.defaults},
             configure=_configure,
         )
         self._owners = ServerOwners(self._lend)
         self._builder = LargeSetBuilder(
-            place.schema, lend=self._lend, write=self.writing, alone=self.alone
+            server.schema, lend=self._lend, write=self.writing, alone=self.alone
         )
         self._collected = weakref.finalize(self, _close, self._pool)
         self._collected.atexit = False
@@ -138,7 +165,7 @@ class PostgresDatabase(SqlDatabase):
     @property
     def location(self) -> str:
         """The URL, without a password."""
-        return self._place.shown
+        return self._server.display_url
 
     def explained(self, error: Exception) -> FornixError | None:
         """See `SqlDatabase.explained`."""
@@ -178,10 +205,15 @@ class PostgresDatabase(SqlDatabase):
     def _lend(self) -> Generator[PostgresConnection]:
         """Lend a connection; each statement is a transaction of its own."""
         self.check_open()
-        with self._pool.connection() as raw:
-            db = PostgresConnection(raw, self._place.schema)
-            yield db
-            db.settle()
+        try:
+            with self._pool.connection() as raw:
+                db = PostgresConnection(raw, self._server.schema)
+                yield db
+                db.settle()
+        except (psycopg.Error, ConnectionLost) as error:
+            if isinstance(error, ConnectionLost) or is_lost(error):
+                self._losses += 1
+            raise
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
@@ -211,9 +243,9 @@ class PostgresDatabase(SqlDatabase):
         """
         if self._read_only:
             raise StoreReadOnly(f"{self.location} was opened read-only; open it without mode='ro'")
-        with self._lend() as db:
+        with self._one_writer(), self._lend() as db:
             try:
-                transaction, seen = self._begin(db)
+                seen = self._begin(db)
                 db.together = together
                 if not together:
                     db.execute("SAVEPOINT batch")
@@ -226,61 +258,79 @@ class PostgresDatabase(SqlDatabase):
             except BaseException:
                 _roll_back(db)
                 raise
-            self._commit(db, transaction)
+            self._commit(db)
             self._seen = seen
 
-    def _begin(self, db: PostgresConnection) -> tuple[str, _Seen]:
-        """Begin a transaction; return its number, and what the cache is of once it is committed.
+    @contextmanager
+    def _one_writer(self) -> Generator[None]:
+        """Have this host's writers wait for each other here: the cache is for one at a time."""
+        if not self._turn.acquire(timeout=self._wait_s):
+            raise StoreBusy(
+                f"{self.location}: another thread has been writing for too long; try again, or "
+                "raise wait_s"
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _begin(self, db: PostgresConnection) -> _Seen:
+        """Begin a transaction; return what the cache is of once it is committed.
 
         What is cached is dropped if others wrote since; the numbers of keys and sets stay, unless
         some were changed.
         """
-        seen, self._seen = self._seen, _Seen(None, None)
-        db.execute("BEGIN")
+        losses, seen = self._losses, self._take_seen()
+        db.execute(connection.BEGIN)
         waits = [str(max(1, round(seconds * 1000))) for seconds in (self._wait_s, IDLE_S)]
-        version, structure, number, time, *schemas, transaction = db.execute(_LOCK, waits).get
-        check_least(self._place, *schemas)
-        if version != seen.version:
-            same = structure == seen.structure
+        version, structure, number, time, epoch, *schemas = db.execute(_LOCK, waits).get
+        check_least(self._server, *schemas)
+        if (version, epoch) != (seen.version, seen.epoch):
+            same = (structure, epoch) == (seen.structure, seen.epoch)
             self._cache = self._cache.without_versions() if same else WriterCache()
             self._cache.number, self._cache.time = number, time
-        return transaction, _Seen(version + 1, structure)
+        return _Seen(version + 1, structure, epoch, losses)
 
-    def _commit(self, db: PostgresConnection, transaction: str) -> None:
+    def _take_seen(self) -> _Seen:
+        """Return what the cache is of, until the next commit is known to have been made.
+
+        It is of nothing once a connection broke: a server that crashed may have lost what this
+        host read, and may count up to the same numbers again with other contents.
+        """
+        seen, self._seen = self._seen, _Seen(None, None)
+        return seen if seen.losses == self._losses else self._seen
+
+    def _commit(self, db: PostgresConnection) -> None:
+        attempt = next(self._attempts)
         try:
             db.execute(_NUMBER)
+            db.execute(ATTEMPT, (self._host, attempt))
             db.execute("COMMIT")
             if self._durability == "full":
                 db.execute(FLUSH)
             db.finish()
         except psycopg.Error as error:
-            if not is_lost(error):
-                _roll_back(db)
+            if self._outcome(db, error, attempt) is None:
                 raise
-            if not self._was_committed(transaction):
-                raise ConnectionLost from error
 
-    def _was_committed(self, transaction: str) -> bool:
-        """Return whether a transaction was committed, by its number.
+    def _outcome(
+        self, db: PostgresConnection, error: psycopg.Error, attempt: int
+    ) -> AppendBase | None:
+        """Return what an attempt was given in spite of an error; None: nothing was done.
 
         Raises:
-            Unavailable: The server cannot be asked, or no longer knows.
+            ConnectionLost: The connection broke, and nothing was done.
+            Unavailable: The server cannot be asked.
         """
-        deadline = time.monotonic() + UNKNOWN_S
-        outcome: str | None = "in progress"
-        while outcome == "in progress" and time.monotonic() < deadline:
-            with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
-                found = db.execute(_OUTCOME, (transaction,)).get
-                db.execute(FLUSH)  # whoever is told that it was committed may rely on it
-                outcome = found
-            if outcome == "in progress":
-                time.sleep(POLL_S)
-        if outcome not in {"committed", "aborted"}:
-            raise Unavailable(
-                f"{self.location}: the connection broke during a commit, and the server does not "
-                "say whether it was made; look whether it is there, or use a key"
-            )
-        return outcome == "committed"
+        lost = is_lost(error)
+        if not lost:
+            _roll_back(db)
+            if not isinstance(error, psycopg.OperationalError):
+                return None  # refused before the COMMIT; others may come from what follows it
+        base = self._appended(attempt)
+        if base is None and lost:
+            raise ConnectionLost from error
+        return base
 
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
         return Transaction(db, self._cache if cache is None else cache, self._owners)
@@ -297,6 +347,8 @@ class PostgresDatabase(SqlDatabase):
         self._commit_once(group)
 
     def _commit_once(self, group: list[CommitTicket]) -> None:
+        if self._append_group(group):
+            return
         try:
             self._try_group(group, together=True)
         except errors.UniqueViolation:  # nothing was committed; this finds out who is refused
@@ -317,6 +369,86 @@ class PostgresDatabase(SqlDatabase):
         self._drop_touches(touched)
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
+
+    def _append_group(self, group: list[CommitTicket]) -> bool:
+        """Commit a group that only adds, in one round trip; False: nothing was done.
+
+        Raises:
+            ConnectionLost: It broke, and nothing was committed for certain.
+            Unavailable: Nobody can tell whether it was committed.
+        """
+        if self._read_only:
+            return False
+        with self._one_writer():
+            seen, cache = self._take_seen(), self._cache
+            draft = None if seen.structure is None else draft_of(group, cache)
+            if draft is None or seen.structure is None:
+                self._seen = seen
+                return False
+            touches = self._touches()
+            base = self._send_append(draft, seen.structure, seen.epoch, touches)
+            self._seen = seen
+            if base is None:
+                return False
+            if base.version != seen.version:
+                self._cache = cache = cache.without_versions()
+            answers = draft.answers_after(base)
+            cache.number, cache.time = answers[-1][-1].number, answers[-1][-1].time
+            cache.corroborated = draft.corroborated or cache.corroborated
+            version = None if base.version is None else base.version + 1
+            self._seen = seen._replace(version=version)
+        self._drop_touches(touches)
+        for ticket, answer in zip(group, answers, strict=True):
+            ticket.settle(answer)
+        return True
+
+    def _send_append(
+        self, draft: AppendDraft, structure: int, epoch: int, touches: dict[int, int]
+    ) -> AppendBase | None:
+        """Send an append; None: it was refused."""
+        attempt = next(self._attempts)
+        enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
+        flush = [(FLUSH, ())] if self._durability == "full" else []
+        statements = [
+            (connection.BEGIN, ()),
+            *enrol,
+            draft.begin(
+                *(self._host, attempt), structure=structure, epoch=epoch, wait_s=self._wait_s
+            ),
+            *((self.touch_sql, row) for row in touches.items()),
+            *draft.statements,
+            ("COMMIT", ()),
+            *flush,
+        ]
+        with self._lend() as db:
+            try:
+                rows = db.query_all(*statements)
+            except psycopg.Error as error:
+                base = self._outcome(db, error, attempt)
+                if base is not None:
+                    return base
+                self._is_enrolled = self._is_enrolled and error.sqlstate != REFUSED
+                if error.sqlstate == REFUSED or isinstance(error, errors.UniqueViolation):
+                    return None
+                raise
+        self._is_enrolled = True
+        return AppendBase(*rows[1 + len(enrol)][0])
+
+    def _appended(self, attempt: int) -> AppendBase | None:
+        """Return what an attempt was given whose answer was lost; None: it comes to nothing.
+
+        Raises:
+            Unavailable: The server cannot be asked.
+        """
+        deadline = time.monotonic() + UNKNOWN_S
+        while time.monotonic() < deadline:
+            with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
+                last, *base = db.execute(FENCE, (self._host, attempt)).get
+                db.execute(FLUSH)  # whoever is told that it was committed may rely on it
+                db.finish()
+                return AppendBase(*base, version=None) if last == attempt else None
+            time.sleep(POLL_S)
+        raise Unavailable(_UNKNOWN.format(self.location))
 
     @contextmanager
     def alone(self, what: str, *, wait_s: float) -> Generator[None]:
@@ -344,7 +476,7 @@ class PostgresDatabase(SqlDatabase):
 
     def check_whole(self, db: Connection) -> None:
         """See `SqlDatabase.check_whole`."""
-        if not is_owner(db, self._place.schema):
+        if not is_owner(db, self._server.schema):
             raise AccessDenied(
                 f"{self.location}: only the owner of the tables sees every row; give its user in "
                 "the URL"
@@ -363,13 +495,13 @@ class PostgresDatabase(SqlDatabase):
             last = first(db, f"SELECT coalesce(max(id), 1) FROM {table}")  # noqa: S608 - ours
             if table == "memory_set":
                 last = max(last, last_set)
-            sequence = f"{self._place.schema}.{table}_id_seq"
+            sequence = f"{self._server.schema}.{table}_id_seq"
             first(db, "SELECT setval(?::text::regclass, ?)", sequence, last)
 
     # --- what reads need ----------------------------------------------------------------------
 
     def _version(self, db: Connection) -> object:
-        return db.execute("SELECT version FROM ledger").get
+        return db.execute(f"SELECT version, {connection.EPOCH} FROM ledger").get  # noqa: S608 - ours
 
     def _snapshot_key(self, db: Connection) -> object:  # noqa: ARG002 - it is the same for all
         return None
@@ -403,6 +535,9 @@ class PostgresDatabase(SqlDatabase):
             with suppress(FornixError, psycopg.Error, ConnectionLost), self.writing() as db:
                 self._flush_touches(db)
         self._builder.stop()
+        if next(self._attempts) > 1:
+            with suppress(FornixError, psycopg.Error, PoolTimeout), self._lend() as db:
+                db.execute(DISMISS, (self._host,))
         self._owners.close()
         self._closed = True
         self._collected()

@@ -28,7 +28,8 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper, TextBinaryL
 from fornix.store.packed_values import Packed
 
 TABLES = (
-    "access", "agent", "change", "compaction", "consumer", "durable_call", "event_id", "feature",
+    "access", "agent", "appender", "change", "compaction", "consumer", "durable_call", "event_id",
+    "feature",
     "item", "journal", "lane", "lease", "ledger", "link", "memory_set", "node", "note", "output",
     "owner", "receipt", "run", "scope", "setback", "space_grant", "staged", "step", "stub",
 )  # fmt: skip
@@ -83,9 +84,9 @@ def _numbered(sql: str) -> str:
     """Give each binding without a number the next one, as SQLite does."""
     last = 0
 
-    def numbered(found: re.Match[str]) -> str:
+    def numbered(match: re.Match[str]) -> str:
         nonlocal last
-        last = int(found[1]) if found[1] else last + 1
+        last = int(match[1]) if match[1] else last + 1
         return f"${last}"
 
     return _BINDING.sub(numbered, sql)

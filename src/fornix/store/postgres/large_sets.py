@@ -278,7 +278,7 @@ def _joined(word: str, parts: Sequence[str], none: str) -> str:
 
 def _condition(condition: Condition, bindings: list[object]) -> str:
     operands = sorted(condition.operands, key=repr)
-    if condition.own:
+    if condition.is_item_field:
         return _of_field(condition.path[0], condition.op, operands, bindings)
     if condition.op not in ("eq", "in"):
         return "TRUE"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fornix.errors import InvalidInput
-from fornix.values.urls import without_password
+from fornix.values.urls import check_password, without_password
 
 DEFAULT_SCHEMA = "fornix"
 
@@ -31,15 +31,15 @@ class ServerLocation(NamedTuple):
 
     Attributes:
         conninfo: What libpq connects by.
-        defaults: What it is told besides, where the URL says nothing of it.
+        defaults: What it is told besides, where the URL says nothing of it; and the encoding.
         schema: The schema that holds the tables.
-        shown: The URL, without a password.
+        display_url: The URL, without a password.
     """
 
     conninfo: str
     defaults: Mapping[str, str | int]
     schema: str
-    shown: str
+    display_url: str
 
     @classmethod
     def of(cls, url: str) -> ServerLocation:
@@ -51,6 +51,7 @@ class ServerLocation(NamedTuple):
         Raises:
             InvalidInput: It cannot be read, or names a schema that fornix does not take.
         """
+        check_password(url)
         try:
             parts = urlsplit(url)
             given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -64,8 +65,10 @@ class ServerLocation(NamedTuple):
                 f"schema={schemas[-1]!r} cannot be used; name one schema in small letters, digits "
                 "and _, of 63 characters at most"
             )
-        rest = [(name, value) for name, value in given if name != "schema"]
-        conninfo = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
+        rest = [(name, value) for name, value in given if name not in {"schema", "client_encoding"}]
+        query = urlencode(rest, quote_via=quote)
+        conninfo = url.partition("?")[0] + (f"?{query}" if query else "")
         names = {name for name, _ in rest}
         defaults = {name: value for name, value in _DEFAULTS.items() if name not in names}
+        defaults["client_encoding"] = "UTF8"  # also against $PGCLIENTENCODING
         return cls(conninfo, defaults, schemas[0], without_password(url))

@@ -30,12 +30,12 @@ from fornix.store.postgres.health import HealthCheck
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.search_views import LastView, read_view
 from fornix.store.sql import erased_runs, figures, receipts, retention, sweeping
-from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.connection import Connection, first, query
 from fornix.store.sql.database import explaining, reads, writes
 from fornix.store.sql.erasing import Eraser
 from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SNAPSHOTS, SqlReads
+from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sql.writes import SqlWrites
 
 _TOUCH = """
@@ -100,15 +100,23 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     def _start(self) -> None:
         self._connect()
         with self._lend() as db:
-            schema.prepare(db, self._place, read_only=self._read_only, wait_s=self._wait_s)
-            self._is_owner = access.is_owner(db, self._place.schema)
+            schema.prepare(db, self._server, read_only=self._read_only, wait_s=self._wait_s)
+            self._is_owner = access.is_owner(db, self._server.schema)
 
     def _connect(self) -> None:
         """Make the first connection here, so that its error says what is wrong."""
         try:
-            psycopg.connect(self._place.conninfo, **dict[str, Any](self._place.defaults)).close()
+            with psycopg.connect(
+                self._server.conninfo, **dict[str, Any](self._server.defaults)
+            ) as first:
+                encoding = first.info.parameter_status("server_encoding")
         except psycopg.ProgrammingError as error:
             raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
+        if encoding not in {"UTF8", None}:  # a pooler may not say
+            raise Unusable(
+                f"{self.location}: the database has the encoding {encoding}, which cannot hold "
+                "every text; make one with: createdb --encoding=UTF8 --template=template0 NAME"
+            )
         self._pool.open()
 
     @property
@@ -148,7 +156,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             InvalidInput: The server has no such role.
         """
         with self.writing() as db:
-            access.grant(db, self._place.schema, role, access.homes_of(space, knowledge))
+            access.grant(db, self._server.schema, role, access.homes_of(space, knowledge))
             return access.granted_to(db, role)
 
     @explaining
@@ -159,7 +167,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             AccessDenied, InvalidInput: As `grant`.
         """
         with self.writing() as db:
-            access.revoke(db, self._place.schema, role, access.homes_of(space, knowledge))
+            access.revoke(db, self._server.schema, role, access.homes_of(space, knowledge))
             return access.granted_to(db, role)
 
     # --- what is this engine's own -------------------------------------------------------------
@@ -171,8 +179,11 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         names = sets if isinstance(sets, Scope) else tuple(sets)
         last = self._last_view
         version, view = read_view(db, names, cached, last)
+        if last is not None and last.epoch != view.epoch:
+            last = None
+            version, view = read_view(db, names, SearchCache(notes=cached.notes), None)
         if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
-            last = self._last_view = LastView(version, {})
+            last = self._last_view = LastView(view.epoch, version, {})
         last.sets[names] = view.sets
         return view
 
@@ -190,7 +201,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
                 self._builder.wake(dimensions)
 
         if not self._has_large_sets:
-            name = f"{self._place.schema}.large_set"
+            name = f"{self._server.schema}.large_set"
             self._has_large_sets = first(db, large_sets.IS_THERE, name)
         if not self._has_large_sets or not dimensions:
             wake()
@@ -261,14 +272,14 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     @reads
     def health(self, db: Connection) -> list[HealthCheck]:
         """Return what an operator of the server wants to know."""
-        schema = self._place.schema
+        schema = self._server.schema
         return list(health.health(db, schema, is_owner=self._is_owner, pool=POOL))
 
     @reads
     def stats(self, db: Connection) -> StoreStats:
         return replace(
             figures.stats(db),
-            file_bytes=first(db, _SIZE, self._place.schema) or 0,
+            file_bytes=first(db, _SIZE, self._server.schema) or 0,
             details={
                 "postgresql": first(db, "SHOW server_version"),
                 "schema": first(db, "SELECT schema FROM ledger"),
@@ -300,7 +311,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             return []
         if self._is_owner:
             with self._lend() as db:
-                hindrances = vacuuming.vacuum(db, self._place.schema)
+                hindrances = vacuuming.vacuum(db, self._server.schema)
         else:
             hindrances = ["only the owner of the tables may vacuum them: have it run fornix scrub"]
         with self.writing() as db:

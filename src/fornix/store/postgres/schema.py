@@ -16,11 +16,11 @@ from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from fornix.errors import NotAStore, StoreTooNew, StoreTooOld
-from fornix.store.postgres.connection import PostgresConnection
+from fornix.store.postgres.connection import BEGIN, PostgresConnection
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.sql.connection import first
 
-SCHEMA = 3
+SCHEMA = 4
 """The newest schema this code knows, and the one it needs."""
 
 _OWNER = """
@@ -48,7 +48,7 @@ class Migration(NamedTuple):
 
 
 def prepare(
-    db: PostgresConnection, place: ServerLocation, *, read_only: bool, wait_s: float
+    db: PostgresConnection, server: ServerLocation, *, read_only: bool, wait_s: float
 ) -> None:
     """Have the tables there, in schema `SCHEMA` or a newer one that this program may use.
 
@@ -61,35 +61,36 @@ def prepare(
         StoreTooNew: This program does not know enough of the schema.
         StoreTooOld: The schema is older, and it is not this user, or handle, that migrates it.
     """
-    owner = first(db, _OWNER, place.schema)
+    owner = first(db, _OWNER, server.schema)
     if owner is None:
         if read_only:
             raise NotAStore(
-                place.shown, f"has no schema {place.schema!r} of fornix; open it writable once"
+                server.display_url,
+                f"has no schema {server.schema!r} of fornix; open it writable once",
             )
-        _create(db, place.schema)
+        _create(db, server.schema)
         return
     found, least = first(db, "SELECT schema, least FROM ledger")
-    check_least(place, found, least)
+    check_least(server, found, least)
     if found >= SCHEMA:
         return
     is_owner, name = owner
     if read_only or not is_owner:
-        raise StoreTooOld(place.shown, found=found, needed=SCHEMA, owner=name)
+        raise StoreTooOld(server.display_url, found=found, needed=SCHEMA, owner=name)
     for migration in migrations():
         if migration.number > found:
-            _apply(db, place.schema, migration, wait_s=wait_s)
+            _apply(db, server.schema, migration, wait_s=wait_s)
 
 
-def check_least(place: ServerLocation, found: int, least: int) -> None:
+def check_least(server: ServerLocation, version: int, least: int) -> None:
     """Refuse a schema that only newer programs may use."""
     if least > SCHEMA:
-        raise StoreTooNew(place.shown, found=found, known=SCHEMA)
+        raise StoreTooNew(server.display_url, found=version, known=SCHEMA)
 
 
 def _create(db: PostgresConnection, schema: str) -> None:
     """Make the tables in one transaction, unless another host just did."""
-    db.execute("BEGIN")
+    db.execute(BEGIN)
     try:
         db.execute(_TURN, (_lock_name(schema),))
         if first(db, _OWNER, schema) is None:
@@ -111,7 +112,7 @@ def _apply(db: PostgresConnection, schema: str, migration: Migration, *, wait_s:
 
     It locks the row of `ledger` first, as every writer does, so that neither waits in a circle.
     """
-    db.execute("BEGIN")
+    db.execute(BEGIN)
     try:
         db.execute(f"SET LOCAL lock_timeout = {max(1, round(wait_s * 1000))}")
         db.execute(_TURN, (_lock_name(schema),))

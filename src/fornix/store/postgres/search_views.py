@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from fornix.store import Feature, Scope, SearchCache, SearchView, SetInfo, SetRef
+from fornix.store.postgres.connection import EPOCH
 from fornix.store.sql import row_values
 from fornix.store.sql.connection import Connection, Row
 from fornix.store.sql.row_values import FEATURE_COLUMNS
@@ -29,7 +30,7 @@ Names = Scope | tuple[SetRef, ...]
 
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-_STATE = "SELECT version, coalesce((SELECT max(seq) FROM change), 0) FROM ledger"
+_STATE = f"SELECT version, coalesce((SELECT max(seq) FROM change), 0), {EPOCH} FROM ledger"  # noqa: S608 - ours
 
 _IS_NEW = "(SELECT version FROM ledger) != ?"
 
@@ -69,6 +70,7 @@ Query = tuple[str, Sequence[object]]
 class LastView(NamedTuple):
     """What sets were like when the database was of a version, by what was asked."""
 
+    epoch: int
     version: int
     sets: dict[Names, list[SetInfo]]
 
@@ -103,7 +105,7 @@ class _Reading:
 
     def view(self, answers: Sequence[list[Row]]) -> tuple[int, SearchView]:
         """Return the version that was read, and what it is like."""
-        _, ((version, seq),), oldest, lines, changed, notes, *of_scopes, _ = answers
+        _, ((version, seq, epoch),), oldest, lines, changed, notes, *of_scopes, _ = answers
         if version == self._version:
             sets = self._before or []
         else:
@@ -130,14 +132,15 @@ class _Reading:
             }
             | {info.number: [] for info in sets if not info.items},
             dict.fromkeys(self._known.notes) | dict(notes),
+            epoch,
         )
 
 
 def read_view(
-    db: Connection, names: Names, known: SearchCache, last: LastView | None
+    db: Connection, names: Names, cache: SearchCache, last: LastView | None
 ) -> tuple[int, SearchView]:
     """Return the version of the database, and what a search reads of it first."""
-    reading = _Reading(db, names, known, last)
+    reading = _Reading(db, names, cache, last)
     return reading.view(db.query_all(*reading.queries()))
 
 

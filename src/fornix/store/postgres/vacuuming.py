@@ -36,7 +36,7 @@ _HORIZON = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
 _HOLDERS = """
     SELECT format('session %s of %s (%s) has an old transaction open', pid, usename, coalesce(
         nullif(application_name, ''), 'no name')) FROM pg_stat_activity
-    WHERE pid != pg_backend_pid()
+    WHERE pid != pg_backend_pid() AND coalesce(datname, current_database()) = current_database()
         AND coalesce(backend_type, 'hidden') IN ('client backend', 'walsender', 'hidden')
         AND age(backend_xmin) > age(?1::text::xid)
     UNION ALL
@@ -44,13 +44,17 @@ _HOLDERS = """
     WHERE age(xmin) > age(?1::text::xid)
     UNION ALL
     SELECT format('prepared transaction %s was never ended', gid) FROM pg_prepared_xacts
-    WHERE age(transaction) > age(?1::text::xid)
+    WHERE database = current_database() AND age(transaction) > age(?1::text::xid)
 """
+"""What another database's transactions may see is not in the tables of this one."""
 
 _SEGMENTS = """
     SELECT count(*), pg_size_pretty(coalesce(sum(size), 0)) FROM pg_ls_waldir()
     WHERE modification <= to_timestamp(?1 / 1e6) OR ?1 IS NULL
+        OR name <= pg_walfile_name(pg_current_wal_lsn())
+            AND (SELECT checkpoint_time <= to_timestamp(?1 / 1e6) FROM pg_control_checkpoint())
 """
+"""Until a checkpoint begins afterwards, a recovery needs the segment that is written now, too."""
 
 _ARCHIVE = """
     SELECT last_archived_wal, to_char(last_archived_time AT TIME ZONE 'UTC',

@@ -484,18 +484,18 @@ def _copied(definition: Definition) -> Definition:
     return replace(definition, signals=signals, compaction=compaction, admission=admission)
 
 
-def info_of(found: SetRows) -> SetInfo:
+def info_of(rows: SetRows) -> SetInfo:
     """Return what there is to say of a set."""
-    definition = _copied(found.definition)
-    records = [row.record for row in found.rows_with_validity.values()]
+    definition = _copied(rows.definition)
+    records = [row.record for row in rows.rows_with_validity.values()]
     return SetInfo(
-        found.number,
-        found.ref,
+        rows.number,
+        rows.ref,
         definition,
-        len(found.live),
-        found.bytes,
-        found.tokens,
+        len(rows.live),
+        rows.bytes,
+        rows.tokens,
         next_expiry=min((r.expires for r in records if r.expires is not None), default=None),
         has_validity=any(not r.valid_from is r.valid_to is None for r in records),
-        history_start=found.history_start,
+        history_start=rows.history_start,
     )

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field
 
 from fornix.errors import (
     DuplicateItem,
     InvalidInput,
-    SetDefinitionConflict,
 )
 from fornix.store import (
     Add,
     Batch,
     Commit,
-    Define,
-    Definition,
-    Scope,
     SetRef,
     commit_time,
 )
@@ -28,68 +23,15 @@ from fornix.store.sql.batched_inserts import PendingRows, RunRow
 from fornix.store.sql.connection import Connection, OwnerRegistry, first
 from fornix.store.sql.items import Changes
 from fornix.store.sql.journal import adopted
-from fornix.store.sql.row_values import found_again, scope_id
-from fornix.store.sql.runs import RunCache, RunWriter
+from fornix.store.sql.runs import RunWriter
+from fornix.store.sql.scope_rows import ScopeRows, WriterCache
 from fornix.store.sql.staged_vectors import expect
-from fornix.store.sql.tree import LiveNodes, apply_tree
+from fornix.store.sql.tree import apply_tree
 from fornix.values import wire
-from fornix.values.lazy_dataclass import dataclass
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
 
 _LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
-
-MAX_NODES_PER_TREE = 64
-"""Live nodes of one tree that are cached at most."""
-
-MAX_CACHED_TREES = 4096
-"""Trees of which nodes are cached at most."""
-
-MAX_CACHED_SCOPES = 16_384
-"""Keys, sets and notes that are cached at most."""
-
-
-@dataclass
-class WriterCache:
-    """What was read of the file and still holds: dropped when another connection wrote.
-
-    Attributes:
-        version: SQLite's number of the state that it was read of; None: of no state.
-        number: The last commit; None: not looked up.
-        time: When that was.
-        corroborated: The last time of which a batch said that it is.
-        nodes: Live nodes by scope; also dropped when a sweep may have removed some.
-    """
-
-    version: int | None = None
-    number: int | None = None
-    time: int = 0
-    corroborated: int | None = None
-    scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
-    heads: dict[int, int] = field(default_factory=dict[int, int])
-    nodes: dict[int, LiveNodes] = field(default_factory=dict[int, LiveNodes])
-    notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
-    sets: dict[SetRef, tuple[int, Definition]] = field(
-        default_factory=dict[SetRef, tuple[int, Definition]]
-    )
-    runs: RunCache = field(default_factory=RunCache)
-
-    def without_versions(self) -> WriterCache:
-        """Return a cache with the numbers of keys and sets, and notes, but nothing else."""
-        return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes)
-
-    def trim(self, scope: int) -> None:
-        """Drop the nodes of a scope, or of all, where there are too many."""
-        if len(self.nodes[scope]) > MAX_NODES_PER_TREE:
-            del self.nodes[scope]
-        if len(self.nodes) > MAX_CACHED_TREES:
-            self.nodes.clear()
-
-    def limit_size(self) -> None:
-        """Clear what has grown too large; between transactions, when nothing is gathered."""
-        for each in (self.scopes, self.heads, self.sets, self.notes):
-            if len(each) > MAX_CACHED_SCOPES:
-                each.clear()
 
 
 class Transaction:
@@ -108,6 +50,7 @@ class Transaction:
     def _begin(self) -> None:
         cache = self.cache
         self.pending_rows = PendingRows(self._db, cache.runs.runs)
+        self.rows = ScopeRows(self._db, cache)
         self.runs = RunWriter(self._db, cache.runs, self.pending_rows, self.owners)
         if cache.number is None:
             row = self._db.execute(_LAST_COMMIT).get
@@ -141,7 +84,7 @@ class Transaction:
         if repeated is not None:
             return repeated
         time = self._time(batch, number)
-        scope = self.scope_row_of(batch.scope)
+        scope = self.rows.scope_row_of(batch.scope)
         if batch.expects:
             expect(self._db, batch.expects, self.cache.notes)
         run = self._check(batch, scope, number)
@@ -154,7 +97,7 @@ class Transaction:
             )
             self.cache.trim(scope)
         if batch.items or batch.define:
-            changes = Changes(self, batch, number, time)
+            changes = self.changes_of(batch, number=number, time=time)
             ended_rows["items"], sets_to_compact = changes.run(), tuple(changes.sets_to_compact)
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
@@ -177,6 +120,10 @@ class Transaction:
         return Commit(
             number, time, adopted=False, result=batch.result, sets_to_compact=sets_to_compact
         )
+
+    def changes_of(self, batch: Batch, *, number: int, time: int) -> Changes:
+        """Return the item changes of a batch, which is to be commit *number*."""
+        return Changes(self._db, self.rows, self.pending_rows, batch, number=number, time=time)
 
     def _time(self, batch: Batch, number: int) -> int:
         """Return the time of a commit; note where times go back."""
@@ -214,61 +161,6 @@ class Transaction:
             self.cache.heads[scope] = self.pending_rows.heads[scope] = number
         return run
 
-    def scope_row_of(self, scope: Scope) -> int:
-        """Return the row of a scope, which is made if there is none."""
-        if scope in self.cache.scopes:
-            return self.cache.scopes[scope]
-        scope_row = scope_id(self._db, scope) or found_again(self._db, scope)
-        if scope_row is None:
-            scope_row = self._db.execute(
-                "INSERT INTO scope (space, key) VALUES (?, ?) RETURNING id",
-                (scope.space, scope.key or ""),
-            ).get
-        self.cache.scopes[scope] = scope_row
-        return scope_row
-
-    def set_row(self, ref: SetRef) -> tuple[int, Definition] | None:
-        """Return the number and definition of a set; None: there is none."""
-        if ref in self.cache.sets:
-            return self.cache.sets[ref]
-        row = self._db.execute(
-            "SELECT id, definition FROM memory_set WHERE scope = ? AND name IS ?",
-            (self.scope_row_of(ref.scope), ref.name),
-        ).get
-        if row is None:
-            return None
-        self.cache.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
-        return self.cache.sets[ref]
-
-    def define(self, define: Define) -> None:
-        """Make a set, or with *replace* change its definition."""
-        set_row = self.set_row(define.set)
-        if set_row is not None and not define.replace:
-            if set_row[1] != define.definition:
-                raise SetDefinitionConflict(
-                    define.set.name, asked=define.definition, found=set_row[1]
-                )
-            return
-        text = json.dumps(define.definition.to_json())
-        if set_row is None:
-            number = self._db.execute(
-                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) "
-                "RETURNING id",
-                (
-                    self.scope_row_of(define.set.scope),
-                    define.set.name,
-                    text,
-                    define.definition.retention_us,
-                ),
-            ).get
-        else:
-            number = set_row[0]
-            self._db.execute(
-                "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
-                (text, define.definition.retention_us, number),
-            )
-        self.cache.sets[define.set] = (number, define.definition)
-
     def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
         """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
         seen: set[tuple[SetRef, str]] = set()
@@ -276,7 +168,7 @@ class Transaction:
             if not isinstance(change, Add):
                 continue
             item_id = change.record.id
-            set_row = self.set_row(change.set)
+            set_row = self.rows.set_row(change.set)
             if (change.set, item_id) in seen or (
                 change.fresh
                 and set_row is not None

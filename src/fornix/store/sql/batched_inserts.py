@@ -11,26 +11,27 @@ from fornix.store.packed_values import packed
 from fornix.store.sql.connection import Connection, Row
 from fornix.values.lazy_dataclass import dataclass
 
-_INSERT_ITEM = """
+INSERT_ITEM = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
         metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
         valid_from, valid_to)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, ?9), ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+        ?17, ?18, ?19, ?20, ?21, ?22, ?23)
 """
 
-_INSERT_FEATURE = """
+INSERT_FEATURE = """
     INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
         session, metadata, terms, tokens, temporal, vectors)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, ?17), ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 """
 
-_LOG_ADDED = """
+LOG_ADDED = """
     INSERT INTO change (seq, set_id, row, kind, rows)
     VALUES (?3 + (SELECT coalesce(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
 """
 
-_INSERT_ACCESS = """
-    INSERT INTO access (first, time) VALUES (?, ?)
+INSERT_ACCESS = """
+    INSERT INTO access (first, time) VALUES (?1, ?2)
     ON CONFLICT (first) DO UPDATE SET time = excluded.time
 """
 
@@ -40,7 +41,7 @@ INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row 
 
 _INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
-_COUNT = """
+COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
     WHERE id = ?1
 """
@@ -51,8 +52,9 @@ _TWIN = """
     FROM item WHERE row = ?
 """
 
-_INSERT_JOURNAL = """
-    INSERT INTO journal (n, time, scope, op, request, result, ended) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT_JOURNAL = """
+    INSERT INTO journal (n, time, scope, op, request, result, ended)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
 
 
@@ -147,26 +149,25 @@ class PendingRows:
                 created and updated.
         """
         row, first, n, created, updated = version
-        time = updated if r.time is None else r.time
         sources = json.dumps(r.sources) if r.sources else None
         # fmt: off
         self._items.append((
-            row, number, r.id, first, n, commit, time, created, updated, packed(r.value), r.text,
+            row, number, r.id, first, n, commit, r.time, created, updated, packed(r.value), r.text,
             r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
             r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
         ))
         self._features.append((
-            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role,
-            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+            number, 0, row, first, r.id, commit, r.time, r.importance, r.speaker, r.role,
+            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
         ))
         # fmt: on
         self.item_ids.add((number, r.id))
 
     def count_copy(self, number: int, row: int, original: int) -> None:
         """Count an item that was inserted as the twin of an earlier version, and log it."""
-        self._db.execute(_LOG_ADDED, (number, row, 1))
+        self._db.execute(LOG_ADDED, (number, row, 1))
         size, tokens = self._db.execute(_TWIN, (original,)).get
-        self._db.execute(_COUNT, (number, 1, size, tokens))
+        self._db.execute(COUNT, (number, 1, size, tokens))
 
     def add_commit(self, row: Row) -> None:
         """Take a row of the journal, which begins (n, time, scope, op, …)."""
@@ -199,7 +200,7 @@ class PendingRows:
         if self.run_ends:
             self._flush_run_ends()
         if self._journal:
-            self._db.executemany(_INSERT_JOURNAL, self._journal)
+            self._db.executemany(INSERT_JOURNAL, self._journal)
             self._journal = []
             self.ops.clear()
 
@@ -223,8 +224,8 @@ class PendingRows:
 
     def _flush_items(self) -> None:
         """Insert items and features, count them, and say so in the change log."""
-        self._db.executemany(_INSERT_ITEM, self._items)
-        self._db.executemany(_INSERT_FEATURE, self._features)
+        self._db.executemany(INSERT_ITEM, self._items)
+        self._db.executemany(INSERT_FEATURE, self._features)
         lines: list[tuple[int, int, int]] = []
         counts: dict[int, tuple[int, int, int]] = {}
         for (number, _), run in groupby(self._items, key=_SET_AND_COMMIT):
@@ -236,8 +237,8 @@ class PendingRows:
                 size + sum(map(_size, rows)),
                 tokens + sum(map(_TOKENS, rows)),
             )
-        self._db.executemany(_LOG_ADDED, lines)
-        self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
+        self._db.executemany(LOG_ADDED, lines)
+        self._db.executemany(COUNT, [(number, *count) for number, count in counts.items()])
         self._flush_of_items()
         self._items, self._features = [], []
         self.item_ids.clear()
@@ -250,7 +251,7 @@ class PendingRows:
         if self.links:
             self._db.executemany(_INSERT_LINK, self.links)
         if self.access_times:
-            self._db.executemany(_INSERT_ACCESS, self.access_times)
+            self._db.executemany(INSERT_ACCESS, self.access_times)
         self.heirs, self.links, self.access_times = [], [], []
 
 

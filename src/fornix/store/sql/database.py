@@ -20,9 +20,10 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from fornix.errors import FornixError, StoreDamaged
 from fornix.store import Scope, SetInfo, SetRef
-from fornix.store.sql.apply import Transaction, WriterCache
-from fornix.store.sql.connection import Connection, first
+from fornix.store.sql.apply import Transaction
+from fornix.store.sql.connection import Connection
 from fornix.store.sql.group_commit import CommitQueue, CommitTicket
+from fornix.store.sql.scope_rows import WriterCache
 
 TRIES = 4
 """How often a call is made whose connection broke: all of a pool may break, one after the other."""
@@ -143,17 +144,17 @@ class SqlDatabase(ABC):
     def number_after(self, db: Connection, last_set: int) -> None:
         """Give the next set a number above *last_set*, and other rows one that is free."""
 
+    @abstractmethod
     def salt(self) -> bytes:
         """See `Ledger.salt`."""
-        self.check_open()
-        if self._salt is None:
-            with self.reader() as db:
-                self._salt = bytes.fromhex(first(db, "SELECT text FROM note WHERE name = 'salt'"))
-        return self._salt
+
+    def _touches(self) -> dict[int, int]:
+        """Return the access times that the next group of commits is to write."""
+        return dict(list(self._touch_times.items())[:TOUCHES])
 
     def _flush_touches(self, db: Connection) -> dict[int, int]:
         """Write access times; return them, for `_drop_touches` once they are committed."""
-        rows = dict(list(self._touch_times.items())[:TOUCHES])
+        rows = self._touches()
         if rows:
             db.executemany(self.touch_sql, list(rows.items()))
         return rows
@@ -194,17 +195,26 @@ def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concat
     """Give *method* a connection that only reads, for the length of a call."""
 
     @explaining
-    @functools.wraps(method)
-    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+    def go_on(self: F, failed: Exception, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Try again after the first try failed, which is rare: the common way stays short."""
         for _ in range(TRIES - 1):
+            if not self.is_worth_another_try(failed):
+                break
             try:
                 with self.reader() as db:
                     return method(self, db, *args, **kwargs)
-            except Exception as error:
-                if not self.is_worth_another_try(error):
-                    raise
-        with self.reader() as db:
-            return method(self, db, *args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - raised below, or the last of them
+                failed = error
+        raise failed
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self.reader() as db:
+                return method(self, db, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - explained and raised by go_on
+            failed = error
+        return go_on(self, failed, *args, **kwargs)
 
     return call
 

@@ -156,11 +156,11 @@ def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
     return gone
 
 
-def forget(db: Connection, gone: ErasedRuns, *, number: int, time: int) -> dict[str, int]:
+def forget(db: Connection, erased: ErasedRuns, *, number: int, time: int) -> dict[str, int]:
     """Erase the records of runs, end those that have not ended; return how much went, by kind."""
-    counts = {"outputs": len(gone.outputs), "runs": len(gone.runs), "steps": 0, "calls": 0}
-    db.executemany("DELETE FROM output WHERE agent = ? AND id = ?", gone.outputs)
-    for run in gone.runs:
+    counts = {"outputs": len(erased.outputs), "runs": len(erased.runs), "steps": 0, "calls": 0}
+    db.executemany("DELETE FROM output WHERE agent = ? AND id = ?", erased.outputs)
+    for run in erased.runs:
         query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *task_rows(run))
         counts["steps"] += db.changes()
         query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *task_rows(run))
@@ -182,13 +182,13 @@ def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int)
 _ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receipt"
 
 
-def insert_receipt(db: Connection, receipt: str, owner: str, asked: str, erased: Erased) -> None:
+def insert_receipt(db: Connection, receipt: str, owner: str, request: str, erased: Erased) -> None:
     """Keep a new receipt."""
     query(
         db,
         "INSERT INTO receipt (id, n, owner, asked, erased, state, open, held) "
         "VALUES (?, ?, ?, ?, ?, 0, ?, '[]')",
-        *(receipt, erased.commit, owner, asked, erased.to_json(), json.dumps([*erased.open])),
+        *(receipt, erased.commit, owner, request, erased.to_json(), json.dumps([*erased.open])),
     )
 
 

@@ -23,7 +23,6 @@ from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, row_values
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Row, first, query
-from fornix.store.sql.items import Changes
 from fornix.store.sql.row_values import rename, rows_of, scope_id
 from fornix.values import wire
 
@@ -138,7 +137,7 @@ class Eraser:
         if existing_scope is None and not self._tx.runs.holder(scope)[1]:
             return Erased(None, self._time)
         self._check_not_running()
-        number = existing_scope or self._tx.scope_row_of(scope)
+        number = existing_scope or self._tx.rows.scope_row_of(scope)
         asked_rows = [row for (row,) in query(db, _OF_SCOPE, number)]
         derived_from_purged = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
         derived, sources = self._find(asked_rows, derived_from_purged)
@@ -187,7 +186,7 @@ class Eraser:
         self._forget_runs(runs_to_erase)
         self._delete_items()
         restored = self._restore(sources)
-        number = self._tx.scope_row_of(self._erasure.scope)
+        number = self._tx.rows.scope_row_of(self._erasure.scope)
         return self._finish(number, derived, sources, restored, runs_to_erase)
 
     def _check_not_running(self) -> None:
@@ -303,7 +302,7 @@ class Eraser:
         if restored:
             changes = [Revive(refs[version.set_id], version.row) for version in restored]
             batch = Batch(scope=self._erasure.scope, time=self._time, items=changes)
-            Changes(self._tx, batch, self._number, self._time).run()
+            self._tx.changes_of(batch, number=self._number, time=self._time).run()
             self._tx.pending_rows.flush()
         self._update_compactions({version.row for version in restored})
         return list(dict.fromkeys(refs[v.set_id] for v in restored))

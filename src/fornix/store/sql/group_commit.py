@@ -29,17 +29,14 @@ class CommitTicket:
     """A piece of work that waits, and what became of it.
 
     Attributes:
+        batches: The work is to apply these, and answers with a list; none: it is something else.
         caller: What `CommitQueue.caller` returned where it was passed in.
     """
 
-    __slots__ = ("answer", "caller", "error", "gather", "leads", "ready", "settled", "work")
+    __slots__ = ("answer", "batches", "caller", "error", "leads", "ready", "settled", "work")
 
-    def __init__(
-        self,
-        work: Callable[[Transaction], object],
-        gather: Callable[[Transaction], object] | None,
-    ) -> None:
-        self.work, self.gather = work, gather
+    def __init__(self, work: Callable[[Transaction], object], batches: Sequence[Batch]) -> None:
+        self.work, self.batches = work, batches
         self.answer: object = None
         self.caller: object = None
         self.error: FornixError | None = None
@@ -71,20 +68,15 @@ class CommitQueue:
         self._waiting: deque[CommitTicket] = deque()
         self._led = False
 
-    def do(
-        self,
-        work: Callable[[Transaction], R],
-        gather: Callable[[Transaction], R] | None = None,
-    ) -> R:
+    def do(self, work: Callable[[Transaction], R], batches: Sequence[Batch] = ()) -> R:
         """Return what *work* answers once it is durable, or raise what refused it.
 
         Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
 
         Args:
-            gather: Does the same, but leaves what can be done together with the rest of a group
-                to `Transaction.pending_rows`.
+            batches: See `CommitTicket`: with those of other threads they take fewer statements.
         """
-        ticket = CommitTicket(work, gather)
+        ticket = CommitTicket(work, batches)
         if self.caller is not None:
             ticket.caller = self.caller()
         with self._mutex:
@@ -148,8 +140,8 @@ def answers_of(tx: Transaction, group: list[CommitTicket]) -> Sequence[object]:
         return [group[0].work(tx)]
 
     def together(ticket: CommitTicket) -> object:
-        if ticket.gather is not None:
-            return ticket.gather(tx)
+        if ticket.batches:
+            return [tx.apply_unflushed(batch) for batch in ticket.batches]
         tx.pending_rows.flush()
         return ticket.work(tx)
 

@@ -84,7 +84,7 @@ class InputWriter:
     def _lane(self, scope: Scope) -> LaneRow:
         lane_row = self._cache.lanes.get((self._agent, scope))
         if lane_row is None:
-            scope_row = self._tx.scope_row_of(scope)
+            scope_row = self._tx.rows.scope_row_of(scope)
             self._db.execute(
                 "INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
                 (self._agent, scope_row),

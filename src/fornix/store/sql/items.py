@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from fornix.errors import (
     CompactionChanged,
@@ -38,15 +38,13 @@ from fornix.store import (
 )
 from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from fornix.store.sql import journal
-from fornix.store.sql.batched_inserts import INHERIT_LINKS, INHERIT_STUBS
-from fornix.store.sql.connection import Row, first, query
+from fornix.store.sql.batched_inserts import INHERIT_LINKS, INHERIT_STUBS, PendingRows
+from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.row_values import scope_id
+from fornix.store.sql.scope_rows import ScopeRows
 from fornix.store.sql.staged_vectors import apply_past
 
-if TYPE_CHECKING:
-    from fornix.store.sql.apply import Transaction
-
-_LAST = """
+LAST_VERSION = """
     SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id IS ?2
     ORDER BY version DESC LIMIT 1
 """
@@ -120,7 +118,7 @@ _USAGE = """
     WHERE memory_set.id = ?1 GROUP BY memory_set.id
 """
 
-_TAKEN_IDS = """
+TAKEN_IDS = """
     SELECT id FROM item
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) GROUP BY id
 """
@@ -141,11 +139,20 @@ _Redefined: TypeAlias = tuple[int, Define, Definition]
 class Changes:
     """The item changes of one batch: rows are gathered and inserted many at a time."""
 
-    def __init__(self, tx: Transaction, batch: Batch, number: int, time: int) -> None:
-        self._tx, self._db, self._batch = tx, tx.connection, batch
+    def __init__(
+        self,
+        connection: Connection,
+        rows: ScopeRows,
+        pending_rows: PendingRows,
+        batch: Batch,
+        *,
+        number: int,
+        time: int,
+    ) -> None:
+        self._db, self._rows, self._batch = connection, rows, batch
         self._number, self._time = number, time
         self._next_row = number << ROW_BITS
-        self._gathered = tx.pending_rows
+        self._gathered = pending_rows
         self._last_set: SetRef | None = None
         self._last_number = 0
         self._sets_added_to: dict[int, SetRef] = {}
@@ -173,7 +180,7 @@ class Changes:
 
     def _define(self, define: Define) -> _Redefined | None:
         """Make or change a set; return it if that is right only where the set is empty."""
-        set_row = self._tx.set_row(define.set)
+        set_row = self._rows.set_row(define.set)
         is_different = set_row is not None and set_row[1] != define.definition
         if (
             set_row is None
@@ -181,9 +188,9 @@ class Changes:
             or not is_different
             or not adds_to(self._batch, define.set)
         ):
-            self._tx.define(define)
+            self._rows.define(define)
             return None
-        self._tx.define(Define(define.set, define.definition, replace=True))
+        self._rows.define(Define(define.set, define.definition, replace=True))
         return set_row[0], define, set_row[1]
 
     def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
@@ -198,7 +205,7 @@ class Changes:
     def _check_admission(self) -> None:
         """Refuse what was checked by other rules than its set has, or against other items."""
         for check in self._batch.admission_checks or ():
-            set_row = self._tx.set_row(check.set)
+            set_row = self._rows.set_row(check.set)
             check_rules(check, None if set_row is None else set_row[1])
             if set_row is None or check.last_row is None:
                 continue
@@ -229,14 +236,14 @@ class Changes:
                 self._revive_row(number, change)
 
     def _set_number(self, change: ItemChange) -> int:
-        set_row = self._tx.set_row(change.set)
+        set_row = self._rows.set_row(change.set)
         if set_row is not None:
             if set_row[1].admission is not None and change.set in unchecked_sets(self._batch):
                 raise SetMoved(change.set.name, what="rules")
             return set_row[0]
         match change:
             case Add() | Past() | Replace(upsert=True):
-                self._tx.define(Define(change.set, Definition()))
+                self._rows.define(Define(change.set, Definition()))
             case Replace(record=record):
                 raise StaleItem(record.id, expected=change.version, found=None)
             case Retire(id=item_id, version=version) | Compact(retired=[(item_id, version), *_]):
@@ -250,7 +257,9 @@ class Changes:
         if (number, item_id) in self._gathered.item_ids:
             self._gathered.flush()
         if not add.fresh and (self._taken_ids is None or (number, item_id) in self._taken_ids):
-            last, live, row, expires = first(self._db, _LAST, number, item_id) or (0, 0, 0, None)
+            last, live, row, expires = first(self._db, LAST_VERSION, number, item_id) or (
+                *(0, 0, 0, None),
+            )
             if live and (expires is None or expires > self._time):
                 return self._add_existing(number, add, row)
             if live:
@@ -308,7 +317,7 @@ class Changes:
         self._gathered.flush()
         source_rows: set[int] = set()
         for link in links:
-            set_row = self._tx.set_row(link.set)
+            set_row = self._rows.set_row(link.set)
             row = None if set_row is None else first(self._db, _LAST_ROW, set_row[0], link.id)
             if row is None:
                 raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
@@ -390,9 +399,9 @@ class Changes:
         for ref, ids in ids_by_set.items():
             if len(set(ids)) < len(ids) or len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):
                 return None  # a carray ends its texts at a NUL
-            set_row = self._tx.set_row(ref)
+            set_row = self._rows.set_row(ref)
             if set_row is not None:
-                rows = query(self._db, _TAKEN_IDS, set_row[0], self._db.texts(ids))
+                rows = query(self._db, TAKEN_IDS, set_row[0], self._db.texts(ids))
                 taken.update((set_row[0], item_id) for (item_id,) in rows)
         return taken
 
@@ -444,7 +453,7 @@ class Changes:
         self._ended_rows.append(row)
 
     def _enforce_capacity(self, ref: SetRef, number: int) -> None:
-        set_row = self._tx.set_row(ref)
+        set_row = self._rows.set_row(ref)
         if set_row is None or not set_row[1].bounded:
             return
         definition = set_row[1]

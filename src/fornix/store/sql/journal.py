@@ -19,13 +19,14 @@ _DONE = """
 """
 
 
+BY_OP = "SELECT n, time, request, result, erased FROM journal WHERE op = ?"
+
 _NEXT_COMMIT = "SELECT n, time FROM journal AS every_commit WHERE n >= ? ORDER BY n LIMIT 1"
 
 
 def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
     """Return the commit that took *op*, or None; refuse another request."""
-    sql = "SELECT n, time, request, result, erased FROM journal WHERE op = ?"
-    row = db.execute(sql, (op,)).get
+    row = db.execute(BY_OP, (op,)).get
     if row is None:
         return None
     number, time, earlier, result, erased = row

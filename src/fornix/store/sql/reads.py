@@ -153,6 +153,13 @@ class SqlReads(WholeSets, SqlDatabase):
     def note(self, db: Connection, name: str) -> str | None:
         return first(db, "SELECT text FROM note WHERE name IS ?", name)
 
+    def salt(self) -> bytes:
+        """See `Ledger.salt`."""
+        self.check_open()
+        if self._salt is None:
+            self._salt = bytes.fromhex(self.note("salt") or "")
+        return self._salt
+
     @reads
     def receipts(
         self,

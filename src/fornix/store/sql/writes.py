@@ -9,11 +9,11 @@ from fornix.errors import FornixError
 from fornix.store import OPS_KEPT, Batch, Commit
 from fornix.store.erasures import Erased, Erasure
 from fornix.store.sql import retention, staged_vectors, sweeping
-from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.database import SqlDatabase, writes
 from fornix.store.sql.erasing import DryRunDone, Eraser
 from fornix.store.sql.group_commit import apply_each
+from fornix.store.sql.scope_rows import WriterCache
 
 
 class SqlWrites(SqlDatabase):
@@ -22,19 +22,14 @@ class SqlWrites(SqlDatabase):
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self.check_open()
-        return self.commit_queue.do(
-            lambda tx: tx.apply(batch), lambda tx: tx.apply_unflushed(batch)
-        )
+        return self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,))[0]
 
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
         """See `Ledger.commit_many`."""
         self.check_open()
         if not batches:
             return []
-        return self.commit_queue.do(
-            lambda tx: apply_each(tx, batches),
-            lambda tx: [tx.apply_unflushed(batch) for batch in batches],
-        )
+        return self.commit_queue.do(lambda tx: apply_each(tx, batches), batches)
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """See `Ledger.touch`."""

@@ -102,11 +102,11 @@ def damage(db: SqliteConnection) -> str | None:
     return next(_structure(db), None)
 
 
-def problems(db: SqliteConnection, place: str, *, deep: bool = False) -> list[str]:
+def problems(db: SqliteConnection, location: str, *, deep: bool = False) -> list[str]:
     """Return what is wrong with the file; empty: nothing.
 
     Args:
-        place: The file, as messages name it.
+        location: The file, as messages name it.
         deep: Read every page, used or not; and, where that is sound, every text, too.
     """
     found = [f"page {n} does not match its checksum" for n in _damaged_pages(db, deep=deep)]
@@ -117,7 +117,7 @@ def problems(db: SqliteConnection, place: str, *, deep: bool = False) -> list[st
             count = db.execute(sql).get
         except _FAILURES as error:
             found.append(
-                f"{what}: this cannot be checked: {as_fornix_error(error, CallSubject(place))}"
+                f"{what}: this cannot be checked: {as_fornix_error(error, CallSubject(location))}"
             )
         else:
             found += [f"{count} {what}"] if count else []

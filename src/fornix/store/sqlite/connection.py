@@ -28,7 +28,7 @@ from fornix.errors import (
     TooLarge,
     Unavailable,
 )
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.store.damage import POSSIBLE_DAMAGE, damage_of
 from fornix.store.records import has_meaning, terms_of
 from fornix.store.sqlite import checksums
@@ -101,7 +101,7 @@ class CallSubject(NamedTuple):
         errno: What the system told SQLite last; 0: not known.
     """
 
-    place: str
+    location: str
     read_only: bool = False
     errno: int = 0
 
@@ -147,23 +147,24 @@ def as_fornix_error(
     error: apsw.Error | OSError | UnicodeDecodeError, subject: CallSubject
 ) -> FornixError:
     """Return the fornix error that says what *error* means for the caller."""
-    place = subject.place
+    location = subject.location
     if _lacks_files(error):
         return Unavailable(
-            f"{place}: this process has too many files open ({error}); close some, or allow it "
+            f"{location}: this process has too many files open ({error}); close some, or allow it "
             f"more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
             "LimitNOFILE= of a service"
         )
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK:
-        return StoreReadOnly(f"{place}: {_CUT_SHORT} ({error})")
+        return StoreReadOnly(f"{location}: {_CUT_SHORT} ({error})")
     hindrance = _hindrance(error, subject)
     if hindrance is not None:
-        return StoreFull(f"{place}: {_FULL[hindrance]} ({error})")
+        return StoreFull(f"{location}: {_FULL[hindrance]} ({error})")
     if isinstance(error, _REFUSED):
-        return StoreReadOnly(f"{place}: {_access(subject)} ({error})")
+        return StoreReadOnly(f"{location}: {_access(subject)} ({error})")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return InvalidInput(
-            f"{shown(error.filename or place)} is longer than a path may be; choose a shorter one"
+            f"{short_repr(error.filename or location)} is longer than a path may be; "
+            "choose a shorter one"
         )
     kinds: list[tuple[type[Exception], type[FornixError], str]] = [
         (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
@@ -173,26 +174,26 @@ def as_fornix_error(
     ]
     for theirs, ours, words in kinds:
         if isinstance(error, theirs):
-            return ours(f"{place}: {words} ({error})")
-    return _damaged(error, place) or Unavailable(
-        f"{place} could not be used: {type(error).__name__}: {error}"
+            return ours(f"{location}: {words} ({error})")
+    return _damaged(error, location) or Unavailable(
+        f"{location} could not be used: {type(error).__name__}: {error}"
     )
 
 
-def _damaged(error: Exception, place: str) -> FornixError | None:
+def _damaged(error: Exception, location: str) -> FornixError | None:
     """Return what *error* says of the contents of a file; None: nothing."""
     if checksums.is_mismatch(error):
-        return StoreDamaged(place, "a page of the file does not match its checksum")
+        return StoreDamaged(location, "a page of the file does not match its checksum")
     if isinstance(error, (apsw.CorruptError, UnicodeDecodeError)):
-        return StoreDamaged(place, str(error))
+        return StoreDamaged(location, str(error))
     if isinstance(error, apsw.NotADBError):
-        return NotAStore(place, f"is not a fornix store ({error})")
+        return NotAStore(location, f"is not a fornix store ({error})")
     return None
 
 
 def _access(subject: CallSubject) -> str:
     """Return what to do where the files of a store may not be opened as the call needs."""
-    if os.access(subject.place, os.F_OK) and not os.access(subject.place, os.R_OK):
+    if os.access(subject.location, os.F_OK) and not os.access(subject.location, os.R_OK):
         rights = "read it" if subject.read_only else "read and write it, and write its folder"
         return f"its file may not be read; let this process {rights}"
     if subject.read_only:
@@ -216,15 +217,15 @@ def _hindrance(error: Exception, subject: CallSubject) -> int | None:
         return None
     if subject.errno in _NO_ROOM:
         return subject.errno
-    return errno.EFBIG if _at_limit(Path(subject.place)) else None
+    return errno.EFBIG if _at_limit(Path(subject.location)) else None
 
 
-def _at_limit(place: Path) -> bool:
+def _at_limit(path: Path) -> bool:
     """Return whether a file of a store is as large as this process may write."""
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    if most == resource.RLIM_INFINITY or not place.parent.is_dir():
+    if most == resource.RLIM_INFINITY or not path.parent.is_dir():
         return False
-    files = [each for each in place.parent.iterdir() if each.name.startswith(place.name)]
+    files = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
     return any(each.stat().st_size + NEAR_LIMIT > most for each in files)
 
 
@@ -259,7 +260,7 @@ class SqliteConnection(apsw.Connection):
 
     def query_all(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
         """See `Connection.query_all`."""
-        return [self.execute(sql, tuple(bindings)).fetchall() for sql, bindings in queries]
+        return [self.execute(sql, bindings).fetchall() for sql, bindings in queries]
 
     def settle(self) -> None:
         """SQLite has done it."""
@@ -282,6 +283,15 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         flags |= apsw.SQLITE_OPEN_URI
         name = f"{path.as_uri()}?immutable=1"
     connection = SqliteConnection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
+    try:
+        _configure(connection)
+    except BaseException:  # no traceback may keep the file open until it is collected
+        connection.close()
+        raise
+    return connection
+
+
+def _configure(connection: SqliteConnection) -> None:
     connection.set_busy_timeout(BUSY_MS)
     # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
     # while it holds the write lock; never a forked child, nor the garbage collector.
@@ -295,7 +305,6 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.create_scalar_function("is_meant", cast("Any", has_meaning), 2, deterministic=True)
-    return connection
 
 
 def check(connection: apsw.Connection, path: Path) -> int:
@@ -323,12 +332,16 @@ def check(connection: apsw.Connection, path: Path) -> int:
     return found
 
 
-def migrate(connection: apsw.Connection, *, found: int) -> None:
-    """Bring an open file from schema *found* to `SCHEMA`, in one transaction.
+def migrate(connection: apsw.Connection, *, from_version: int) -> None:
+    """Bring an open file from schema *from_version* to `SCHEMA`, in one transaction.
 
     A new file gets `schema.sql`, which is the whole of it.
     """
-    names = ["schema.sql"] if found == 0 else [f for n, f in migrations().items() if n > found]
+    names = (
+        ["schema.sql"]
+        if from_version == 0
+        else [f for n, f in migrations().items() if n > from_version]
+    )
     add_word_functions(connection)
     with connection:
         for name in names:

@@ -25,10 +25,11 @@ from fornix.errors import (
 )
 from fornix.store import MAX_SWEPT_VERSIONS
 from fornix.store.sql import sweeping
-from fornix.store.sql.apply import Transaction, WriterCache
+from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.database import SqlDatabase, explaining
 from fornix.store.sql.group_commit import CommitTicket, answers_of
+from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sqlite import checking, checksums, connection, free_pages, guards
 from fornix.store.sqlite.connection import (
     BUSY_MS,
@@ -116,16 +117,18 @@ class SqliteFile(SqlDatabase):
         self._collected = weakref.finalize(self, _collect, self._connections, self._guard)
         self._collected.atexit = False
         FORKS.register(self)
-        if not read_only:
-            folder = private_folder(self.folder)
-            self._lock = WriteLock(folder, wait_s=wait_s)
-            self._owners = Owners(folder)
-            try:
+        try:
+            if not read_only:
+                folder = private_folder(self.folder)
+                self._lock = WriteLock(folder, wait_s=wait_s)
+                self._owners = Owners(folder)
                 self._open_writer(durability)
-            except BaseException:
+            self._identity = _identity(str(path))
+        except BaseException:  # no traceback may keep files open until it is collected
+            if self._lock is not None:
                 self._lock.close()
-                raise
-        self._identity = _identity(str(path))
+            self._collected()
+            raise
 
     @classmethod
     @translated
@@ -229,7 +232,7 @@ class SqliteFile(SqlDatabase):
 
     def _open_writer(self, durability: Durability) -> None:
         assert self._lock is not None  # noqa: S101 - only called where it was made
-        with self._lock.held(), FORKS.inside():
+        with self._lock, FORKS.inside():
             writer = connect(self._path)
             try:
                 schema = check(writer, self._path)
@@ -239,7 +242,7 @@ class SqliteFile(SqlDatabase):
                 writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute(f"PRAGMA synchronous = {durability}")
-                migrate(writer, found=schema)
+                migrate(writer, from_version=schema)
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
@@ -319,7 +322,7 @@ class SqliteFile(SqlDatabase):
     def writing(self) -> Generator[SqliteConnection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
         writer, lock = self._writable()
-        with lock.held(), FORKS.inside():
+        with lock, FORKS.inside():
             self._check_state()
             self._check_files()
             if writer.in_transaction:  # whoever wrote last had no stack left to end it
@@ -354,7 +357,7 @@ class SqliteFile(SqlDatabase):
     def _between_commits(self) -> Generator[SqliteConnection]:
         """Give the writer outside a transaction, while nobody else writes."""
         writer, lock = self._writable()
-        with lock.held(), FORKS.inside():
+        with lock, FORKS.inside():
             self._check_state()
             self._check_files()
             self._cache = WriterCache()
@@ -370,7 +373,7 @@ class SqliteFile(SqlDatabase):
         SQLite tells: it gives up the write-ahead log only for its last user.
         """
         writer, lock = self._writable()
-        with lock.held(), FORKS.inside():
+        with lock, FORKS.inside():
             while self._readers:
                 self._readers.pop().close()
             self._guard.unlock()
@@ -384,7 +387,7 @@ class SqliteFile(SqlDatabase):
             finally:
                 writer.set_busy_timeout(BUSY_MS)
                 writer.execute("PRAGMA journal_mode = WAL")
-                migrate(writer, found=check(writer, self._path))
+                migrate(writer, from_version=check(writer, self._path))
                 self._guard_log()
 
     def _upgrade(self, writer: SqliteConnection) -> None:
@@ -435,7 +438,7 @@ class SqliteFile(SqlDatabase):
         try:
             if self._writer is not None and self._lock is not None:
                 # The last connection checkpoints as it closes, so it queues with the writers.
-                with suppress(FornixError), self._lock.held(), FORKS.inside():
+                with suppress(FornixError), self._lock, FORKS.inside():
                     checksums.head(self._writer)
                     if self._guard.unlock():
                         self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)

@@ -93,20 +93,20 @@ class WriteLock:
         self._closed = False
         self._name = f"{os.getpid():<20}".encode()
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-        self._turn = os.open(folder / "turn", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            self._turn = os.open(folder / "turn", os.O_CREAT | os.O_RDWR, 0o600)
+        except BaseException:
+            os.close(self._lock)
+            raise
         # A memory that is collected without close() leaves no descriptors behind.
         self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
 
-    def held(self) -> Self:
-        """Hold the lock for a ``with`` block.
+    def __enter__(self) -> Self:
+        """Take the lock for a ``with`` block.
 
         Raises:
             StoreBusy: Not obtained within the time given; the message names the holder.
         """
-        return self
-
-    def __enter__(self) -> Self:
-        """See `held`."""
         deadline = time.monotonic() + self._wait_s
         if not self._mutex.acquire(timeout=self._wait_s):
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")

@@ -13,10 +13,10 @@ from pathlib import Path
 from fornix.errors import StoreDamaged
 from fornix.store import MAX_SHRUNK_BYTES, Scope, StoreStats
 from fornix.store.sql import erased_runs, receipts
-from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.database import explaining
 from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SqlReads
+from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sql.writes import SqlWrites
 from fornix.store.sqlite import checking, checksums, free_pages, maintenance, repair, scrubbing
 from fornix.store.sqlite.database_file import SqliteFile

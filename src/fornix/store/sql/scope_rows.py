@@ -1,0 +1,129 @@
+"""The numbers of keys and sets, looked up or made as a writer needs them, and what it remembers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+
+from fornix.errors import SetDefinitionConflict
+from fornix.store import Define, Definition, Scope, SetRef
+from fornix.store.sql.connection import Connection
+from fornix.store.sql.row_values import found_again, scope_id
+from fornix.store.sql.runs import RunCache
+from fornix.store.sql.tree import LiveNodes
+from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
+
+MAX_NODES_PER_TREE = 64
+"""Live nodes of one tree that are cached at most."""
+
+MAX_CACHED_TREES = 4096
+"""Trees of which nodes are cached at most."""
+
+MAX_CACHED_SCOPES = 16_384
+"""Keys, sets and notes that are cached at most."""
+
+
+@dataclass
+class WriterCache:
+    """What was read of the file and still holds: dropped when another connection wrote.
+
+    Attributes:
+        version: SQLite's number of the state that it was read of; None: of no state.
+        number: The last commit; None: not looked up.
+        time: When that was.
+        corroborated: The last time of which a batch said that it is.
+        nodes: Live nodes by scope; also dropped when a sweep may have removed some.
+    """
+
+    version: int | None = None
+    number: int | None = None
+    time: int = 0
+    corroborated: int | None = None
+    scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
+    heads: dict[int, int] = field(default_factory=dict[int, int])
+    nodes: dict[int, LiveNodes] = field(default_factory=dict[int, LiveNodes])
+    notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    sets: dict[SetRef, tuple[int, Definition]] = field(
+        default_factory=dict[SetRef, tuple[int, Definition]]
+    )
+    runs: RunCache = field(default_factory=RunCache)
+
+    def without_versions(self) -> WriterCache:
+        """Return a cache with the numbers of keys and sets, and notes, but nothing else."""
+        return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes)
+
+    def trim(self, scope: int) -> None:
+        """Drop the nodes of a scope, or of all, where there are too many."""
+        if len(self.nodes[scope]) > MAX_NODES_PER_TREE:
+            del self.nodes[scope]
+        if len(self.nodes) > MAX_CACHED_TREES:
+            self.nodes.clear()
+
+    def limit_size(self) -> None:
+        """Clear what has grown too large; between transactions, when nothing is gathered."""
+        for each in (self.scopes, self.heads, self.sets, self.notes):
+            if len(each) > MAX_CACHED_SCOPES:
+                each.clear()
+
+
+class ScopeRows:
+    """The rows of keys and sets, by what the cache has or the database says."""
+
+    def __init__(self, connection: Connection, cache: WriterCache) -> None:
+        self._db, self._cache = connection, cache
+
+    def scope_row_of(self, scope: Scope) -> int:
+        """Return the row of a scope, which is made if there is none."""
+        if scope in self._cache.scopes:
+            return self._cache.scopes[scope]
+        scope_row = scope_id(self._db, scope) or found_again(self._db, scope)
+        if scope_row is None:
+            scope_row = self._db.execute(
+                "INSERT INTO scope (space, key) VALUES (?, ?) RETURNING id",
+                (scope.space, scope.key or ""),
+            ).get
+        self._cache.scopes[scope] = scope_row
+        return scope_row
+
+    def set_row(self, ref: SetRef) -> tuple[int, Definition] | None:
+        """Return the number and definition of a set; None: there is none."""
+        if ref in self._cache.sets:
+            return self._cache.sets[ref]
+        row = self._db.execute(
+            "SELECT id, definition FROM memory_set WHERE scope = ? AND name IS ?",
+            (self.scope_row_of(ref.scope), ref.name),
+        ).get
+        if row is None:
+            return None
+        self._cache.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
+        return self._cache.sets[ref]
+
+    def define(self, define: Define) -> None:
+        """Make a set, or with *replace* change its definition."""
+        set_row = self.set_row(define.set)
+        if set_row is not None and not define.replace:
+            if set_row[1] != define.definition:
+                raise SetDefinitionConflict(
+                    define.set.name, asked=define.definition, found=set_row[1]
+                )
+            return
+        text = json.dumps(define.definition.to_json())
+        if set_row is None:
+            number = self._db.execute(
+                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) "
+                "RETURNING id",
+                (
+                    self.scope_row_of(define.set.scope),
+                    define.set.name,
+                    text,
+                    define.definition.retention_us,
+                ),
+            ).get
+        else:
+            number = set_row[0]
+            self._db.execute(
+                "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
+                (text, define.definition.retention_us, number),
+            )
+        self._cache.sets[define.set] = (number, define.definition)
