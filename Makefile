@@ -6,6 +6,7 @@ ARGS ?=
 
 BIN := .venv/bin
 BENCH_BIN := .venv-bench/bin
+FLINK_BIN := .venv-flink/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Hundreds of tests start a process: it should find what was compiled before.
@@ -13,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check .types .tests steady bench docs release clean
+.PHONY: help demo test check flink .types .tests .java steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
@@ -37,10 +38,14 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, the wheel, PostgreSQL, then many more kills and random walks
+test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel
 	$(BIN)/python -m pytest -q -m "server and not scaled" -n 2 --dist worksteal
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m scaled -n 2 --dist worksteal
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory flink
+
+flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose processes are killed, in an environment of its own
+	FORNIX_TEST_SCALE=full $(FLINK_BIN)/python -m pytest -q -m flink tests/test_flink_jobs.py
 
 steady: .venv/.dev  ## Show that `make check` does not depend on how busy the machine is (an hour; ARGS: --rounds N)
 	@$(BIN)/python tools/steady.py $(ARGS)
@@ -57,7 +62,7 @@ docs: .venv/.dev  ## Write the generated pages, build the site into build/site, 
 release: .venv/.dev  ## Build the source distribution and the wheel into dist/, and check what they hold
 	@$(BIN)/python tools/release.py $(ARGS)
 
-clean:  ## Remove results and caches; environments stay (to renew them: rm -r .venv .venv-bench)
+clean:  ## Remove results and caches; environments stay (to renew them: rm -r .venv*)
 	rm -rf build dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -89,6 +94,26 @@ endef
 	@$(BIN)/python $(PIP_INSTALL) 'pip>=25.1'    # the first to know --group
 	@$(BIN)/python $(PIP_INSTALL) --group dev -e '.[chat,minilm-onnx,openai,otel,postgres]'
 	@touch .venv/.fornix $@
+
+.venv-flink/.made:
+	$(call environment,.venv-flink)
+	@$(FLINK_BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || { \
+	  echo "Apache Flink 2.3 needs Python 3.11 or 3.12: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@touch $@
+
+# Flink holds numpy, protobuf and others to versions of its own, so it has constraints of its own.
+.venv-flink/.flink: .venv-flink/.made pyproject.toml constraints-flink.txt
+	@echo "Installing fornix and Apache Flink into .venv-flink (large: some minutes) …"
+	@$(FLINK_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-flink.txt 'pip>=25.1'
+	@$(FLINK_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-flink.txt --group flink -e '.[flink,postgres]'
+	@touch $@
+
+# Flink runs in Java. As root on Debian it is installed; elsewhere that is for whoever owns the machine.
+.java:
+	@java -version 2>&1 | grep -Eq 'version "(17|21)' || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java 17 …" && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || { \
+	  echo "Apache Flink needs Java 17; on Debian and Ubuntu: apt install openjdk-17-jre-headless" >&2; exit 1; }
 
 .venv-bench/.made:
 	$(call environment,.venv-bench)

@@ -26,7 +26,7 @@ from fornix.search.index import (
 from fornix.search.index import (
     postings as terms,
 )
-from fornix.store import Feature, FeatureChange
+from fornix.store import Feature, FeatureChange, SearchView
 from fornix.store.filters import Filter
 from fornix.values import wire
 
@@ -72,6 +72,9 @@ class Store:
 
     def seq(self):
         return len(self.log)
+
+    def search_view(self, sets, cached):
+        return SearchView(self.seq(), [])
 
     def sync(self):
         pass

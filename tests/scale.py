@@ -36,6 +36,8 @@ class Counts:
         fork_kinds: Kinds of pools, and of servers, that are tried.
         hostile_chars: Characters of a text that is made to keep patterns busy.
         embedded: Texts that a model embeds, to be compared with its reference.
+        flink_kills: Times that a Flink, or a part of its cluster, is killed in one scenario.
+        flink_worker_kills: Times that the Python workers of a cluster are.
     """
 
     kills: int
@@ -53,6 +55,8 @@ class Counts:
     fork_kinds: int
     hostile_chars: int
     embedded: int
+    flink_kills: int
+    flink_worker_kills: int
 
 
 SCALES = {
@@ -72,6 +76,8 @@ SCALES = {
         fork_kinds=1,
         hostile_chars=3_000,
         embedded=100,
+        flink_kills=2,
+        flink_worker_kills=4,
     ),
     "full": Counts(
         kills=240,
@@ -89,6 +95,8 @@ SCALES = {
         fork_kinds=3,
         hostile_chars=100_000,
         embedded=1_000,
+        flink_kills=10,
+        flink_worker_kills=44,
     ),
 }
 

@@ -118,7 +118,7 @@ def test_a_prompt_returns_what_the_decoder_makes_of_the_reply(window, key):
     )
     assert agent.prompt({"a": 6, "b": 7}) == 42 + 0j
     assert texts(window) == ["What is 6 * 7?", "6 * 7 = 42"]
-    assert model.asked[0].messages == ({"role": "user", "content": "What is 6 * 7?"},)
+    assert model.requests[0].messages == ({"role": "user", "content": "What is 6 * 7?"},)
 
 
 def test_a_message_may_be_prompted_with(window, key):
@@ -127,7 +127,7 @@ def test_a_message_may_be_prompted_with(window, key):
     model = ScriptedChat(["ok", "ok"])
     assert Automata(model, window, key=key).prompt(said) == "ok"
     assert Automata(model, window, lambda given: given, key=key).prompt(said) == "ok"
-    assert model.asked[0].messages == ({"role": "user", "content": "hi", "name": "ada"},)
+    assert model.requests[0].messages == ({"role": "user", "content": "hi", "name": "ada"},)
     assert window.context(None)[0] == said
 
 
@@ -184,7 +184,7 @@ def test_a_reasoner_that_asks_on_is_in_conversation(own):
     agent = Automata(model, own, reasoner=deduct)
     assert agent.prompt("Where to?") == "Portugal"
     told = ["Where to?", "Lisbon", "In which country is Lisbon?"]
-    assert [m["content"] for m in model.asked[1].messages] == told
+    assert [m["content"] for m in model.requests[1].messages] == told
     assert texts(own) == [*told, "Portugal"]
     assert [o.outcome for o in own.observations()] == ["accepted", "accepted"]
 
@@ -199,7 +199,7 @@ def test_a_second_conversation_sees_the_first_and_itself(window, key):
     agent = Automata(model, window, reasoner=deduct, key=key)
     for asked in ("one", "two"):
         agent.prompt(asked)
-    told = [m["content"] for m in model.asked[-1].messages if m["role"] == "user"]
+    told = [m["content"] for m in model.requests[-1].messages if m["role"] == "user"]
     assert told == ["one", "one again", "two", "two again"]
 
 
@@ -213,7 +213,7 @@ def test_what_is_refined_is_remembered_as_rejected(own):
         return int(str(reply.content))
 
     assert Automata(model, own, decoder=decode).prompt("2 + 2?") == 4
-    again = model.asked[1].messages
+    again = model.requests[1].messages
     assert [m["role"] for m in again] == ["user", "assistant", "user"]
     assert "it is no number" in again[2]["content"]
     assert [o.outcome for o in own.observations()] == ["rejected", "accepted"]
@@ -229,7 +229,7 @@ def test_thrown_away_answers_are_remembered_only_if_asked_for(key):
         model, window = ScriptedChat(["bad", "good"]), All()
         agent = Automata(model, window, reasoner=deduct, key=key, keep_rejected=keeps)
         assert agent.prompt("hi") == "good"
-        first, second = model.asked
+        first, second = model.requests
         assert first.messages == second.messages
         assert [o.outcome for o in window.observations()] == outcomes
 
@@ -239,7 +239,7 @@ def test_an_agent_gives_up_by_itself(window, key):
     model = ScriptedChat(lambda _: "no")
     with pytest.raises(EpochsSpent, match="32 times"):
         Automata(model, window, reasoner=lambda _: "retry", key=key).prompt("hi")
-    assert len(model.asked) == 32
+    assert len(model.requests) == 32
     assert [o.outcome for o in window.observations()] == ["aborted"]
     with pytest.raises(EpochsSpent, match="2 times") as raised:
         Automata(model, window, reasoner=lambda _: "retry", max_epochs=2).prompt("hi")
@@ -372,7 +372,7 @@ def test_a_window_that_shows_no_messages_is_told_so(shown):
     model = ScriptedChat([])
     with pytest.raises(InvalidInput, match="context of Odd"):
         Automata(model, Odd()).prompt("hi")
-    assert model.asked == ()
+    assert model.requests == ()
 
 
 @pytest.mark.parametrize(
@@ -430,12 +430,12 @@ def test_a_tool_is_called_and_its_answer_told(window, key):
     model = ScriptedChat([call("add", a=2, b=3), "It is 5."])
     agent = Manifold(model, [add], window, key=key)
     assert agent.prompt("2 + 3?") == "It is 5."
-    system, *asked = model.asked[0].messages
+    system, *asked = model.requests[0].messages
     assert system["role"] == "system"
     assert system["content"].endswith("- add(a: int, b: int) -> int: Add two numbers.")
     assert system["content"] == agent.instructions
     assert asked == [{"role": "user", "content": "2 + 3?"}]
-    *_, told = model.asked[1].messages
+    *_, told = model.requests[1].messages
     assert told == {"role": "user", "content": '{"tool": "add", "answer": 5}'}
     first, second = window.observations()
     assert first.reply.content.calls == second.query.content.answers != ()
@@ -451,9 +451,9 @@ def test_instructions_follow_those_of_the_window(own):
 
     model = ScriptedChat(["ok"])
     Manifold(model, [add], Ruled()).prompt("hi")
-    roles = [m["role"] for m in model.asked[0].messages]
+    roles = [m["role"] for m in model.requests[0].messages]
     assert roles == ["system", "system", "user"]
-    assert model.asked[0].messages[0]["content"] == "Be kind."
+    assert model.requests[0].messages[0]["content"] == "Be kind."
 
 
 def test_several_tools_in_one_answer(own):
@@ -462,7 +462,7 @@ def test_several_tools_in_one_answer(own):
     model = ScriptedChat([calls, "done"])
     tools = {"add": add, "twice": lambda text: text * 2}
     assert Manifold(model, tools, own).prompt("go") == "done"
-    told = model.asked[1].messages[-1]["content"]
+    told = model.requests[1].messages[-1]["content"]
     assert told == '{"tool": "add", "answer": 2}\n{"tool": "twice", "answer": "aa"}'
     assert len(set(own.observations()[0].reply.content.calls)) == 2
 
@@ -486,7 +486,7 @@ def test_what_went_wrong_is_told_to_the_model(own, said, told):
 
     model = ScriptedChat([said, "sorry"])
     assert Manifold(model, [add, fail], own).prompt("go") == "sorry"
-    answer = json.loads(model.asked[1].messages[-1]["content"])
+    answer = json.loads(model.requests[1].messages[-1]["content"])
     assert answer["tool"] == json.loads(said)["tool"]
     assert told in answer["error"]
 
@@ -532,7 +532,7 @@ def test_of_a_long_answer_of_a_tool_the_beginning_is_told(window, key, value, an
     for most, told in ((100, answer), (None, value)):
         agent = Manifold(model, {"long": lambda: value}, window, key=key, tool_chars=most)
         assert agent.prompt("go") == "ok"
-        heard = json.loads(model.asked[-1].messages[-1]["content"])
+        heard = json.loads(model.requests[-1].messages[-1]["content"])
         assert heard["answer"] == told
         cut = f"this is the beginning: 100 of {size} characters"
         assert heard.get("cut") == (None if most is None else cut)
@@ -544,7 +544,7 @@ def test_a_tool_that_does_not_say_what_it_takes(own):
     agent = Manifold(model, [max], own)
     assert "- max(…): max(iterable" in agent.instructions
     assert agent.prompt("go") == "sorry"
-    assert "TypeError" in model.asked[1].messages[-1]["content"]
+    assert "TypeError" in model.requests[1].messages[-1]["content"]
 
 
 def test_a_tool_may_give_up(window, key):
@@ -568,7 +568,7 @@ def test_a_model_that_only_calls_tools_is_stopped(own):
     model = ScriptedChat(lambda _: call("note"))
     with pytest.raises(EpochsSpent):
         Manifold(model, {"note": lambda: made.append(1)}, own, max_epochs=3).prompt("go")
-    assert (len(model.asked), len(made)) == (3, 2)
+    assert (len(model.requests), len(made)) == (3, 2)
 
 
 def test_a_tool_that_prompts_its_own_agent_is_refused(window, key):
@@ -581,8 +581,8 @@ def test_a_tool_that_prompts_its_own_agent_is_refused(window, key):
 
     agents.append(Manifold(model, [again], window, key=key))
     assert agents[0].prompt("go") == "I cannot."
-    assert "InvalidInput" in model.asked[1].messages[-1]["content"]
-    assert len(model.asked) == 2
+    assert "InvalidInput" in model.requests[1].messages[-1]["content"]
+    assert len(model.requests) == 2
     assert len(agents[0].runs.list()) == 1
 
 
@@ -592,7 +592,7 @@ def test_a_tool_may_prompt_another_agent(window, key):
     model = ScriptedChat([call("loud", given="hi"), "HI it is"])
     agent = Manifold(model, {"loud": helper.prompt}, window, key=key)
     assert agent.prompt("go") == "HI it is"
-    assert json.loads(model.asked[1].messages[-1]["content"])["answer"] == "HI"
+    assert json.loads(model.requests[1].messages[-1]["content"])["answer"] == "HI"
 
 
 # --- where prompts are runs ---------------------------------------------------------------------
@@ -794,7 +794,7 @@ def test_a_reconciler_tells_what_became_of_a_tool(window, key, reconcile, paid):
     assert agent.prompt("go", event_id="order-1") == "done"
     assert len(begun) == paid
     told = "paid before" if reconcile else "paid now"
-    assert json.loads(model.asked[-1].messages[-1]["content"])["answer"] == told
+    assert json.loads(model.requests[-1].messages[-1]["content"])["answer"] == told
 
 
 def test_processes_share_an_agent(tmp_path):

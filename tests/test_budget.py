@@ -58,12 +58,12 @@ def test_an_answer_without_its_call_says_so() -> None:
 def test_a_budget_says_what_is_left() -> None:
     """What is always there is taken off; where it alone is more, that is an error with figures."""
     budget = Budget(10, counter=len, message_tokens=1)
-    assert budget.left([Message("abc")]) == 6
-    assert Budget().left([Message("abc")]) is None
+    assert budget.remaining([Message("abc")]) == 6
+    assert Budget().remaining([Message("abc")]) is None
     assert Budget.of(budget) is budget
     assert Budget.of(7) == Budget(7)
     with pytest.raises(BudgetTooSmall, match="11"):
-        budget.left([Message("0123456789")])
+        budget.remaining([Message("0123456789")])
 
 
 @pytest.mark.parametrize("counted", [-1, True, "3", 2.0, None])

@@ -124,7 +124,7 @@ def says(answer=ANSWER):
 
 def prompts(model) -> list[str]:
     """What the model was asked, without what it was told first."""
-    return [request.messages[-1]["content"] for request in model.asked]
+    return [request.messages[-1]["content"] for request in model.requests]
 
 
 async def fragments(agent) -> list[str]:
@@ -166,7 +166,7 @@ def test_the_program_of_the_document_runs_unchanged(tmp_path):
     """E4 on the RAM default, against a server of the OpenAI protocol: prompts, options, layout."""
     with ChatServer([ANSWER]) as server:
         printed = ran(PROGRAM.read_text(encoding="utf-8"), tmp_path, server)
-    first, second = (asked.body for asked in server.asked)
+    first, second = (asked.body for asked in server.requests)
     assert [m["content"] for m in first["messages"]][1:] == [P1]
     assert [m["content"] for m in second["messages"]][1:] == [P3]
     assert {m["role"] for m in first["messages"]} == {"system", "user"}
@@ -186,7 +186,7 @@ def test_the_program_on_a_file_remembers_its_last_run(tmp_path):
     with ChatServer([ANSWER]) as server:
         first = ran(source, tmp_path, server)
         ran(source, tmp_path, server)
-    asked = [asked.body["messages"][-1]["content"] for asked in server.asked]
+    asked = [asked.body["messages"][-1]["content"] for asked in server.requests]
     assert first == shown(FIRST, P1) + shown(SECOND, P3)
     assert asked[:2] == [P1, P3]
     assert asked[2].startswith(f"Most recent observations:\n{SAID.format(FIRST)}\n")
@@ -421,7 +421,7 @@ def test_a_rejected_answer_is_written_with_its_reason_and_tried_again(memory):
             "Thought: good ",
         ]
         assert prompts(model)[1:] == [AGAIN.format(reason=f"not {text}") for text in "ab"]
-        assert [m["content"] for m in model.asked[2].messages][2::2] == ["a", "b"]
+        assert [m["content"] for m in model.requests[2].messages][2::2] == ["a", "b"]
 
     asyncio.run(talk())
 
@@ -433,7 +433,7 @@ def test_three_answers_are_tried_at_most(memory):
         model = says("bad")
         joy, user = await table(model, memory=memory)
         reply = await user.initiate_chat(joy, Strict("good"), "q")
-        assert len(model.asked) == 3
+        assert len(model.requests) == 3
         assert (reply.success, reply.reason, str(reply.review_info)) == (
             False,
             "not bad",
@@ -457,7 +457,7 @@ def test_max_retry_count_says_how_many_answers_are_tried():
         model = says("bad")
         joy, user = await table(model, joy=Once(ProfileConfig("Joy", "Comedians")))
         assert not (await user.initiate_chat(joy, Strict("good"), "q")).success
-        assert len(model.asked) == 1
+        assert len(model.requests) == 1
         joy.max_retry_count = 0
         with pytest.raises(InvalidInput, match="max_retry_count of agent 'Joy'"):
             await joy.build()
@@ -590,7 +590,7 @@ def test_memories_can_be_read_as_messages():
         model = says()
         joy, user = await table(model, joy=Reading(ProfileConfig("Joy", "Comedians")))
         await user.initiate_chat(joy, user, "q")
-        said = [(m["role"], m["content"]) for m in model.asked[0].messages[1:]]
+        said = [(m["role"], m["content"]) for m in model.requests[0].messages[1:]]
         assert said == [("user", "hi"), ("assistant", "hello"), ("user", "User input: q\n")]
 
     asyncio.run(talk())
@@ -609,7 +609,7 @@ def test_images_that_are_remembered_are_shown_to_models_that_take_them(takes):
         model = ScriptedChat([ANSWER], takes_images=takes)
         joy, user = await table(model, joy=Reading(ProfileConfig("Joy", "Comedians")))
         await user.initiate_chat(joy, user, "q")
-        shown = model.asked[0].messages[1]
+        shown = model.requests[0].messages[1]
         assert shown.get("urls") == ([image] if takes else None)
         assert (image in shown["content"]) is not takes
 
@@ -1002,7 +1002,7 @@ def test_an_event_id_is_of_one_message(memory):
             await user.initiate_chat(joy, user, SECOND, event_id="1")
         with pytest.raises(InvalidName, match="an event id"):
             await user.initiate_chat(joy, user, SECOND, event_id="")
-        assert len(model.asked) == 1
+        assert len(model.requests) == 1
 
     asyncio.run(talk())
 

@@ -624,6 +624,8 @@ HEADERS = {
     "search seats -k ada": "score  set      id  time              text",
     "runs list": "run  status  agent  key  number  accepted  error",
     "receipts": "id  time  kind  state  erased",
+    "facts list -k ada": "id  kind  subject  fact",
+    "facts check -k ada": "fact  source  problem",
     "quarantine list -k ada": "id  set  held since  rule  reason",
 }
 
@@ -668,6 +670,9 @@ USES = {
     "get": ["profile.city", "-k", "ada"],
     "set": ["x", "1", "-k", "ada"],
     "rm": ["x", "-k", "ada"],
+    "about": ["Ada", "-k", "ada"],
+    "profile": ["-k", "ada"],
+    "flink explain": [],
     "sets": [],
     "keys": [],
     "export": [],
@@ -695,6 +700,12 @@ USES = {
     "replay": ["1"],
     "context": ["x", "-k", "ada"],
     "chat": ["-k", "ada"],
+    "learn": ["I live in Porto.", "-k", "ada"],
+    "facts list": ["-k", "ada"],
+    "facts show": ["x", "-k", "ada"],
+    "facts why": ["x", "-k", "ada"],
+    "facts check": ["-k", "ada"],
+    "facts undo": ["x", "-k", "ada"],
     "quarantine list": ["-k", "ada"],
     "quarantine show": ["x", "-k", "ada"],
     "quarantine release": ["x", "-k", "ada"],
@@ -709,13 +720,15 @@ USES = {
     "revoke": ["ada"],
     "migrate": ["none.db", "copy.db"],
 }
-MAKE = {"add", "set", "run", "chat", "import", "restore", "demo"}
-NO_MEMORY = {"version", "completion"}
+MAKE = {"add", "set", "run", "chat", "learn", "import", "restore", "demo"}
+NO_MEMORY = {"version", "completion", "flink explain"}
+ON_FLINK = {"flink run", "flink submit"}
+"""Commands that need Apache Flink; tests/test_flink_jobs.py tries them."""
 ON_SERVER = {"grant", "grants", "revoke"}
 """Commands that refuse a file; tests/test_postgres_roles.py tries them on a server."""
 NAMES_BOTH = {"migrate"}
 """Commands that take no --db; tests/test_migrate.py tries them."""
-ON_FILE = [command for command in COMMANDS if command not in ON_SERVER | NAMES_BOTH]
+ON_FILE = [command for command in COMMANDS if command not in ON_SERVER | NAMES_BOTH | ON_FLINK]
 
 
 @pytest.fixture(scope="session")
@@ -740,7 +753,7 @@ def beside(given_files, tmp_path_factory, monkeypatch):
 
 def test_every_command_is_tried():
     """A new command has to join the tests of mistakes."""
-    assert set(COMMANDS) == set(USES)
+    assert set(COMMANDS) == set(USES) | ON_FLINK
 
 
 @pytest.mark.parametrize("command", ON_FILE)
@@ -805,7 +818,7 @@ def test_every_error_is_one_json_object(tmp_path, command, beside):
         return  # it is what finds errors: they are its result
     (line,) = result.stderr.splitlines()
     error = json.loads(line)["error"]
-    kinds = {"demo": "InvalidInput", "version": "NoSuchOption", "completion": "NoSuchOption"}
+    kinds = {"demo": "InvalidInput"} | dict.fromkeys(NO_MEMORY, "NoSuchOption")
     assert error["type"] == kinds.get(command, "NotAStore")
     assert wrong or str(shell.db) in error["message"]
     assert command in kinds or error["facts"]["path"] == str(shell.db)
@@ -819,7 +832,7 @@ def test_no_command_makes_a_file_in_silence(shell, command, beside):
     assert f"fornix: using {shell.db}" in shell("stats").stderr
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - NO_MEMORY))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - NO_MEMORY - ON_FLINK))
 @pytest.mark.parametrize("kind", ["folder", "text", "other", "newer"])
 def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind, beside):
     """A folder, a text, another SQLite file, a newer memory: exit 1, a message, no harm."""

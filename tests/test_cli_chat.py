@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from facts_script import answer
 from fornix import Memory
 from fornix.sets.admission import Size
-from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
+from fornix.testing.chat_server import ChatReply, ChatServer, ReceivedRequest
 from test_cli import Shell, process
 from waiting import LIMIT_S
 
@@ -53,7 +54,7 @@ def test_what_was_said_is_in_the_next_prompt_also_of_the_next_start(shell: Shell
     with ChatServer(["Noted, Momo it is.", "Momo."]) as server:
         assert "Noted, Momo it is.\n" in shell(*words(server), stdin="My cat is Momo.\n").stdout
         assert shell(*words(server), stdin="What is my cat called?\n").stdout == "Momo.\n"
-        told = server.asked[1].body["messages"]
+        told = server.requests[1].body["messages"]
     assert [one["content"] for one in told[1:]] == [
         "My cat is Momo.",
         "Noted, Momo it is.",
@@ -69,12 +70,12 @@ def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> 
     shell("set", "profile.city", "Lisbon", "-k", "ada")
     with ChatServer(["At the window."]) as server:
         found = shell(*words(server), "--budget", "300", stdin="Which seat?\n/why\n")
-        assert "Prefers window seats." in server.asked[0].body["messages"][0]["content"]
+        assert "Prefers window seats." in server.requests[0].body["messages"][0]["content"]
         turn, why = shell.json(
             *words(server), "-b", "300", "--exact", "profile", stdin="And the city?\n/why\n"
         )
-        assert "Lisbon" not in str(server.asked[0].body)
-        assert "Lisbon" in str(server.asked[-1].body)
+        assert "Lisbon" not in str(server.requests[0].body)
+        assert "Lisbon" in str(server.requests[-1].body)
     assert "of 300 tokens" in found.stdout
     assert "Prefers window seats." in found.stdout.partition("score")[2]
     assert (turn["answer"], turn["model"], turn["stopped"]) == ("At the window.", "test", False)
@@ -127,7 +128,7 @@ def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None
     both = threading.Barrier(2)
     numbers = iter(("one", "two"))
 
-    def reply(_: ChatAsked) -> ChatReply:
+    def reply(_: ReceivedRequest) -> ChatReply:
         both.wait(LIMIT_S)
         return ChatReply(next(numbers))
 
@@ -234,7 +235,7 @@ def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how:
     """Ctrl-C stops the answer and the chat goes on; after a kill the next start answers."""
     begun = threading.Event()
 
-    def reply(asked: ChatAsked) -> ChatReply:
+    def reply(asked: ReceivedRequest) -> ChatReply:
         if not begun.is_set():
             begun.set()
             return ChatReply("Never to the end", drip_s=30.0)
@@ -319,7 +320,7 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
             "Keep this.\nMy code is 1234.\n/forget\n/nonsense x\n/help\n/why\n/quit\nNot said.\n"
         )
         found = shell(*words(server), "--name", "talk", stdin=lines)
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
     assert kept(shell, "talk") == [("user", "Keep this."), ("assistant", "Ok.")]
     assert "erased 2 items" in found.stdout
     assert "'/nonsense' is not a command" in found.stderr
@@ -355,3 +356,36 @@ def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:
     told = shell(*words(), "--budget", "1", stdin="Much too long.\n", code=1)
     assert "smaller than the fixed part" in told.stderr
     assert kept(shell) == [("user", "Much too long.")]
+
+
+def test_what_is_learnt_is_shown_and_taken_back(shell: Shell) -> None:
+    """After each answer; /undo takes back the last facts, also of an earlier start."""
+    first = shell(*words(), "--learn", stdin="I live in Lisbon.\nHello.\nI live in Porto now.\n")
+    assert first.stderr.count("/undo takes it back") == 2
+    assert "+ The user lives in Porto now.\n- The user lives in Lisbon.\n" in first.stderr
+    undone = shell(*words(), "--learn", stdin="/undo\n")
+    assert "took back 1 facts" in undone.stderr
+    with Memory.open(shell.db) as memory:
+        (fact,) = memory.key("ada").facts.list()
+    assert (fact.text, fact.valid_to) == ("The user lives in Lisbon.", None)
+    shell(*words(), stdin="/undo\n")
+    assert "could be taken back" in shell(*words(), stdin="/undo\n").stderr
+
+
+def test_facts_are_learnt_by_a_model_of_its_own(shell: Shell) -> None:
+    """What it fails at is told; the chat goes on, and the next answer makes up for it."""
+    failing = [True]
+
+    def reply(request: ReceivedRequest) -> ChatReply | str:
+        if request.body["model"] == "test":
+            return "Noted."
+        if failing:
+            failing.clear()
+            return FAILING
+        return answer(request.body["messages"])
+
+    with ChatServer(reply) as server:
+        model = (*words(server), "--learn-model", "small")
+        told = shell(*model, stdin="Ada likes tea.\nAda likes cake.\n")
+    assert told.stderr.count("nothing was learnt") == 1
+    assert "+ Ada likes tea.\n+ Ada likes cake.\n" in told.stderr

@@ -88,8 +88,8 @@ def test_a_model_never_sees_the_whole_set_at_once() -> None:
         done = notes.compact()
         assert done is not None
         assert len(done.retired) <= MODEL_STEP
-        assert len(model.asked) == len(done.added)
-        for request in model.asked:
+        assert len(model.requests) == len(done.added)
+        for request in model.requests:
             assert str(request.messages).count("note ") <= MODEL_STEP
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -167,12 +168,9 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
 
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
-    group = [
-        CommitTicket(lambda tx, b=b: tx.apply(b), lambda tx, b=b: tx.apply_unflushed(b))
-        for b in batches
-    ]
+    group = [CommitTicket(lambda tx, b=b: [tx.apply(b)], [b]) for b in batches]
     store._commit_group(group)
-    return [ticket.error or ticket.answer for ticket in group]
+    return [ticket.error or cast("list[Commit]", ticket.answer)[0] for ticket in group]
 
 
 def test_a_group_is_as_its_batches_one_by_one(path: Path) -> None:

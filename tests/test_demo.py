@@ -10,10 +10,12 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from facts_script import answer
 from fornix import Memory
 from fornix.cli import fornix
-from fornix.cli.demo import kill_proof, sample_conversation
+from fornix.cli.demo import kill_proof, learning, sample_conversation
 from fornix.cli.demo.command import program
+from fornix.testing.chat_server import ChatServer
 from fornix.transfer import Load, Target, survey
 from waiting import LIMIT_S
 
@@ -27,12 +29,28 @@ def test_the_demo_runs_and_proves_itself(tmp_path):
     result = CliRunner().invoke(fornix, words)
     assert result.exit_code == 0, result.output
     assert result.stdout.count("✓ nothing lost, nothing twice, nothing in part") == 2
-    for part in ("1  Remember", "2  Ask", "3  Exact", "4  Kill", "5  Measure", "What to type next"):
+    for part in ("1  Learn", "2  Remember", "3  Ask", "4  Exact", "5  Kill", "6  Measure"):
         assert part in result.stdout
+    assert "What to type next" in result.stdout
+    assert "✓ each message learnt once, and nothing left of what was forgotten" in result.stdout
+    assert "killed half-way (signal 9)" in result.stdout
+    assert "? Where does Ada live?\n  Ada lives in Porto now.\n" in result.stdout
     assert "322 messages" in result.stdout
     assert CliRunner().invoke(fornix, words).exit_code == 1
     with Memory.open(db) as memory:
         assert memory.key("ines").short_term.get("profile.city") == "Trieste"
+
+
+def test_the_demo_asks_a_server_that_is_named(monkeypatch):
+    """One variable names the model and its server; no key is needed for one of your own."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with ChatServer(lambda request: answer(request.body["messages"])) as server:
+        monkeypatch.setenv("FORNIX_DEMO_MODEL", f"small@{server.url}")
+        with Memory.open(embedder="words") as memory, learning.model() as model:
+            assert model is not None
+            assert model.name == "small"
+            report = memory.key("ada").learn("Ada lives in Porto.", model=model)
+            assert [fact.text for fact in report.added] == ["Ada lives in Porto."]
 
 
 def test_what_to_type_next_can_be_typed(tmp_path, monkeypatch):
@@ -78,23 +96,23 @@ def test_a_killed_writer_loses_nothing(tmp_path, kill_after):
     said = kill_proof.run_writer(db, steps=60, kill_after=kill_after, progress=lambda _count: None)
     assert kill_after <= said <= 60
     proof = kill_proof.examine(db, acknowledged=said)
-    assert proof.holds
+    assert proof.is_complete
     said = kill_proof.run_writer(db, steps=60, kill_after=None, progress=lambda _count: None)
     again = kill_proof.examine(db, acknowledged=said)
-    assert (said, again.holds, again.items, again.counter) == (60, True, 60, 60)
+    assert (said, again.is_complete, again.items, again.counter) == (60, True, 60, 60)
 
 
 def test_a_proof_can_fail():
     """The demo would say so if something were lost, twice, or in part."""
     good = kill_proof.Proof(2, 2, 2, 0, 0, ())
-    assert good.holds
+    assert good.is_complete
     for broken in (
         kill_proof.Proof(2, 1, 2, 0, 0, ()),
         kill_proof.Proof(2, 2, 2, 1, 0, ()),
         kill_proof.Proof(2, 2, 2, 0, 1, ()),
         kill_proof.Proof(2, 2, 2, 0, 0, ("a page is damaged",)),
     ):
-        assert not broken.holds
+        assert not broken.is_complete
 
 
 def test_the_questions_are_answered_better_than_by_words():

@@ -19,7 +19,7 @@ def test_a_message_keeps_name_role_and_content_for_a_model():
     """A model is told these three of a `Msg`, and nothing else that it has."""
     model = ScriptedChat(["yes"])
     model.complete([Msg("Ada", "Hello?", role="user", mood="calm")])
-    assert model.asked[0].messages == ({"role": "user", "content": "Hello?", "name": "Ada"},)
+    assert model.requests[0].messages == ({"role": "user", "content": "Hello?", "name": "Ada"},)
 
 
 @pytest.mark.parametrize("role", [None, "", "gone"])
@@ -48,7 +48,7 @@ def test_contents_and_urls_reach_a_model_as_text(content: object, url: object, t
     """Urls follow the content, a line each, and data is named; no content is lost on the way."""
     model = ScriptedChat(["yes"])
     model.complete([Msg("Ada", content, url, role="user")])  # pyright: ignore[reportArgumentType] - tuples and lists
-    (told,) = model.asked[0].messages
+    (told,) = model.requests[0].messages
     assert told == {"role": "user", "content": text, "name": "Ada"}
 
 
@@ -62,7 +62,7 @@ def test_images_are_parts_for_a_model_that_takes_them():
             assert chat.takes_images
             assert chat.complete([looks, Msg("bot", "And this?", PIXEL)]) == "A cat."
             assert "".join(chat.stream([Msg("Ada", None, PIXEL, role="user")])) == "A cat."
-        first, second = (asked.body["messages"] for asked in server.asked)
+        first, second = (asked.body["messages"] for asked in server.requests)
     assert first == [
         {
             "role": "user",
@@ -86,7 +86,7 @@ def test_an_agent_shows_its_model_images():
         bot = DialogAgent("bot", model=model)
         for message in seen:
             bot.reply(message)
-        told = model.asked[1].messages[0]
+        told = model.requests[1].messages[0]
         assert (told["content"], told.get("urls")) == (text, urls)
         assert bot.memory.get_memory()[0] == seen[0]
 
@@ -110,7 +110,7 @@ def test_a_message_that_cannot_be_told_is_an_error():
     ):
         with pytest.raises(InvalidInput):
             model.complete([wrong])
-    assert model.asked == ()
+    assert model.requests == ()
 
 
 def test_an_agent_remembers_what_it_got_and_what_it_answered():
@@ -124,7 +124,7 @@ def test_an_agent_remembers_what_it_got_and_what_it_answered():
     assert type(bot.memory) is TemporaryMemory
     assert bot.memory.get_memory() == [first, answer, second, last]
     assert (last.name, last.role, last.content) == ("bot", "assistant", "You are Ada.")
-    assert model.asked[1].messages == (
+    assert model.requests[1].messages == (
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "I am Ada.", "name": "Ada"},
         {"role": "assistant", "content": "Hello, Ada.", "name": "bot"},
@@ -139,7 +139,7 @@ def test_an_agent_with_a_memory_of_a_key_goes_on_after_a_restart(tmp_path: Path)
         with Memory.open(tmp_path / "app.db", embedder="words") as memory:
             bot = DialogAgent("bot", model=model, memory=TemporaryMemory(memory=memory.key("ada")))
             bot.reply(Msg("Ada", text, role="user"))
-        assert len(model.asked[0].messages) == told
+        assert len(model.requests[0].messages) == told
 
 
 def test_a_reply_that_fails_remembers_nothing_and_can_be_asked_again():
@@ -162,7 +162,7 @@ def test_a_message_that_was_observed_is_told_once():
     bot.reply(seen)
     bot.reply(Msg.from_items({"name": "Eve", "content": "And I?", "role": "user"}))
     bot.reply()
-    assert [len(asked.messages) for asked in model.asked] == [1, 3, 4]
+    assert [len(asked.messages) for asked in model.requests] == [1, 3, 4]
     assert bot.memory.size() == 5
 
 
@@ -172,7 +172,7 @@ def test_messages_without_an_id_are_each_told():
     bot = DialogAgent("bot", model=model)
     for text in ("Hello?", "And I?"):
         bot.reply(Msg.from_items({"name": "Eve", "content": text, "role": "user"}))
-    assert [one["content"] for one in model.asked[1].messages] == ["Hello?", "One.", "And I?"]
+    assert [one["content"] for one in model.requests[1].messages] == ["Hello?", "One.", "And I?"]
 
 
 def test_both_messages_of_a_reply_are_one_commit():

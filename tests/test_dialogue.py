@@ -168,7 +168,7 @@ def test_what_a_chat_model_is_told(talk):
     ):
         model = ScriptedChat(["Yes."], takes_images=takes)
         model.complete(talk.messages(for_chat=True))
-        assert model.asked[0].messages == (
+        assert model.requests[0].messages == (
             {"role": "user", "content": "number 0"},
             {"role": "user", "content": "What is number 1?"},
             {"role": "assistant", "content": "look({})"},

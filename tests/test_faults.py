@@ -183,8 +183,10 @@ with Memory.open(path, embedder="words") as memory:
 
 
 def test_too_many_open_files_are_told_as_that(path: Path, start) -> None:
-    """However few are left: Unavailable and what to do, nothing lost, nothing half done."""
+    """However few are left: Unavailable and what to do, nothing lost, nothing left open."""
     child = start("""
+import gc
+gc.disable()  # a file that only it would close is left open
 def opened():
     return Memory.open(path, embedder=Letters(instant=False))
 with opened() as memory:
@@ -213,6 +215,7 @@ for free in range(16):
         told += 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert len(os.listdir("/proc/self/fd")) - 1 == taken, free
 with opened() as memory:
     say(told > 5, done > 1, len(memory.key("ada").list()) == done, memory.settle(),
         memory.store.problems())

@@ -373,7 +373,7 @@ def test_what_runs_still_hold_goes_when_they_end(memory):
     store.commit(Batch(scope=scope, time=NOW, epoch=lease.epoch, run=step, release=True))
     receipt = notes.forget("a")
     assert (receipt.state, receipt.open) == ("pending", (run,))
-    assert f"run {run}" in receipt.held[0]
+    assert f"run {run}" in receipt.blocked_by[0]
     store.commit(Batch(scope=scope, time=NOW, run=StatusChange(run, "waiting", "discarded")))
     assert [done.state for done in memory.scrub()] == ["scrubbed"]
     assert store.steps(run) == []

@@ -129,13 +129,13 @@ def test_a_reader_holds_the_scrub_up_and_is_named(tmp_path: Path) -> None:
         with other("read", path) as reader:
             receipt = memory.forget(key)
             assert receipt.state == "pending"
-            assert any(f"process {reader.process.pid}" in words for words in receipt.held)
+            assert any(f"process {reader.process.pid}" in words for words in receipt.blocked_by)
             assert memory.forget(key).state == "pending"
             assert memory.key(key).sets() == []
             reader.go_on()
         assert memory.receipt(receipt.id).state == "pending"
         assert [done.state for done in memory.scrub()] == ["scrubbed"]
-        assert memory.receipt(receipt.id).held == ()
+        assert memory.receipt(receipt.id).blocked_by == ()
         assert scan(planter.canaries, path.parent) == {}
 
 

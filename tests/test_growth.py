@@ -12,7 +12,7 @@ import pytest
 
 from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
-from fornix.store.sql import apply, tree
+from fornix.store.sql import scope_rows, tree
 from fornix.store.sqlite import SqliteStore, database_file, free_pages
 from fornix.store.sqlite.connection import connect
 from index_store import Store, answers, catalog_of, fresh, viewed
@@ -89,7 +89,7 @@ def test_a_set_that_shrank_leaves_no_sealed_file(monkeypatch, tmp_path):
 
 def test_a_writer_knows_a_bounded_number_of_keys(monkeypatch, tmp_path):
     """However many keys were written to; what it no longer knows it reads again."""
-    monkeypatch.setattr(apply, "MAX_CACHED_SCOPES", 20)
+    monkeypatch.setattr(scope_rows, "MAX_CACHED_SCOPES", 20)
     with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
         for turn in range(2):
             for number in range(50):

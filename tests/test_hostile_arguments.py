@@ -38,7 +38,7 @@ from fornix.agents.layers import (
 )
 from fornix.agents.windows import Linked, Semantic, Void
 from fornix.errors import InvalidInput
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.memory.aio import AsyncKey, AsyncMemorySet
 from fornix.memory.async_calls import AsyncConversation
 
@@ -159,7 +159,7 @@ def test_what_is_nested_deeply_or_huge_is_refused(memory: Memory, call: str, kin
 
 @pytest.mark.parametrize("value", [1, "x", [1, {"a": b"b"}], None, -(2**63), datetime.now(UTC)])
 def test_what_is_short_is_shown_as_it_is(value) -> None:
-    assert shown(value) == repr(value)
+    assert short_repr(value) == repr(value)
 
 
 def paths(folder: Path) -> dict[str, object]:

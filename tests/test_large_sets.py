@@ -159,7 +159,7 @@ def reads_whole(monkeypatch):
 
 def raw(memory, query):
     """Ask the server itself; ``fornix.`` stands for the memory's schema."""
-    place = store_of(memory)._place
+    place = store_of(memory)._server
     with psycopg.connect(place.conninfo) as connection:
         return connection.execute(query.replace("fornix.", f"{place.schema}.")).fetchall()
 

@@ -432,7 +432,7 @@ async def test_models_and_their_stand_ins(memory):
     assert await short.score_memory_importance([frag("tea")]) == [1.0]
     (insight,) = await short.get_insights([frag("tea")])
     assert texts(insight.insights) == ["Likes tea", "Is kind"]
-    assert [r.messages[0]["content"].count("tea") for r in chat.asked] == [1, 1]
+    assert [r.messages[0]["content"].count("tea") for r in chat.requests] == [1, 1]
     short.initialize("Joy", None, OfflineImportanceScorer(), OfflineInsightExtractor())
     dull, sharp = frag("ok"), frag("On 3 May Ann married Bob in Lisbon; she loves him")
     low, high = await short.score_memory_importance([dull, sharp])

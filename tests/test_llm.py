@@ -101,7 +101,7 @@ def test_messages_are_checked_before_anything_is_sent(messages):
     chat = ScriptedChat(["never said"])
     with pytest.raises(InvalidInput, match="message"):
         chat.complete(messages)
-    assert chat.asked == ()
+    assert chat.requests == ()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_who_spoke_is_told_in_a_way_that_servers_take(serve, name, sent, said):
     asked = [{"role": "user", "content": "hi", "name": name}]
     chat.complete(asked)
     list(chat.stream(asked))
-    for one in server.asked:
+    for one in server.requests:
         (told,) = one.body["messages"]
         assert told == {"role": "user", "content": said} | ({} if sent is None else {"name": sent})
 
@@ -166,7 +166,7 @@ def test_a_speaker_named_in_the_text_still_shows_images(serve):
     chat.complete(
         [{"role": "user", "content": "hi", "name": "Zoë", "urls": ["https://example.org/a.png"]}]
     )
-    (told,) = server.asked[0].body["messages"]
+    (told,) = server.requests[0].body["messages"]
     assert [part["type"] for part in told["content"]] == ["text", "image_url"]
     assert told["content"][0]["text"] == "Zoë: hi"
 
@@ -176,7 +176,7 @@ def test_two_speakers_never_get_one_name(serve):
     chat, server = serve("Yes.")
     names = ["a_b", "a b", "a b", "x y", "x.y", "z z", "z z"]
     chat.complete([{"role": "user", "content": "hi", "name": name} for name in names])
-    told = [(one.get("name"), one["content"]) for one in server.asked[0].body["messages"]]
+    told = [(one.get("name"), one["content"]) for one in server.requests[0].body["messages"]]
     assert told == [
         ("a_b", "hi"),
         (None, "a b: hi"),
@@ -196,7 +196,7 @@ def test_everything_asked_reaches_the_server(serve):
         {"role": "user", "content": "Grüße, 世界 🎻", "name": "ada"},
     ]
     chat.complete(said, json_schema=SCHEMA, temperature=0.5, max_tokens=9, stop=["END"])
-    (asked,) = server.asked
+    (asked,) = server.requests
     assert asked.path == "/v1/chat/completions"
     assert asked.headers["authorization"] == f"Bearer {KEY}"
     assert asked.body == {
@@ -217,7 +217,7 @@ def test_what_is_left_out_is_not_sent(serve):
     """The model's own defaults hold: some models refuse a temperature that others need."""
     chat, server = serve("fine")
     chat.complete(SAID)
-    assert set(server.asked[0].body) == {"model", "messages", "stream"}
+    assert set(server.requests[0].body) == {"model", "messages", "stream"}
 
 
 @pytest.mark.parametrize(
@@ -232,19 +232,19 @@ def test_a_server_is_spoken_to_in_its_dialect(serve, dialect, sent):
     """Servers that claim the protocol differ: in JSON, in the name of a limit, in extras."""
     chat, server = serve("fine", dialect=dialect)
     chat.complete(SAID, json_schema=SCHEMA, max_tokens=9)
-    asked = {name: value for name, value in server.asked[0].body.items() if name in sent}
+    asked = {name: value for name, value in server.requests[0].body.items() if name in sent}
     assert asked == sent
-    assert set(server.asked[0].body) == {"model", "messages", "stream", *sent}
+    assert set(server.requests[0].body) == {"model", "messages", "stream", *sent}
 
 
 def test_a_stream_asks_for_its_tokens_unless_told_not_to(serve):
     """`stream_options` is newer than some servers."""
     chat, server = serve("fine")
     assert "".join(chat.stream(SAID)) == "fine"
-    assert server.asked[0].body["stream_options"] == {"include_usage": True}
+    assert server.requests[0].body["stream_options"] == {"include_usage": True}
     chat, server = serve(ChatReply("fine", usage=None), dialect=Dialect(stream_usage=False))
     assert "".join(chat.stream(SAID)) == "fine"
-    assert "stream_options" not in server.asked[0].body
+    assert "stream_options" not in server.requests[0].body
     assert chat.usage == Usage(calls=1, uncounted=1)
 
 
@@ -270,7 +270,7 @@ def test_an_answer_can_be_awaited(serve):
 
     assert asyncio.run(ask()) == ["fine"] * 4
     assert asyncio.run(ask()) == ["fine"] * 4, "another loop is as good"
-    assert {asked.body["max_tokens"] for asked in server.asked} == {3}
+    assert {asked.body["max_tokens"] for asked in server.requests} == {3}
 
 
 def test_usage_is_what_the_server_counted(serve):
@@ -328,7 +328,7 @@ def test_what_may_pass_is_tried_again(serve, fault):
     """A server that is busy, or a connection that is cut, costs time, not the answer."""
     chat, server = serve(fault, fault, "fine")
     assert chat.complete(SAID) == "fine"
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
     assert chat.usage.calls == 1, "what failed is not an answer"
 
 
@@ -337,7 +337,7 @@ def test_a_stream_is_tried_again_until_its_first_piece(serve, fault):
     """Nothing was said yet, so nothing is said twice."""
     chat, server = serve(fault, "all is fine")
     assert "".join(chat.stream(SAID)) == "all is fine"
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("fault", BUSY, ids=BUSY_IDS)
@@ -346,7 +346,7 @@ def test_what_does_not_pass_is_unavailable(serve, fault):
     chat, server = serve(fault)
     with pytest.raises(ModelUnavailable) as raised:
         chat.complete(SAID)
-    assert len(server.asked) == SOON.attempts
+    assert len(server.requests) == SOON.attempts
     assert raised.value.status == (None if fault.status == 200 else fault.status)
     assert raised.value.__notes__ == ["tried 3 times"]
     assert raised.value.model == "small"
@@ -363,7 +363,7 @@ def test_a_server_that_asks_to_be_left_alone_is(serve):
     with pytest.raises(ModelUnavailable, match="3600 s") as raised:
         chat.complete(SAID)
     assert raised.value.retry_after_s == 3600
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -391,8 +391,8 @@ def test_a_silent_server_is_given_up(serve):
     silent = ChatReply("too late", delay_s=3600)
     chat, server = serve(silent, silent, "fine", timeout_s=SHORT_S, retry=PATIENT)
     assert chat.complete(SAID) == "fine"
-    assert len(server.asked) >= 3
-    assert server.asked[0] == server.asked[1] == server.asked[2]
+    assert len(server.requests) >= 3
+    assert server.requests[0] == server.requests[1] == server.requests[2]
     halfway = ChatReply("one two three", drip_s=3600)
     chat, _ = serve(halfway, timeout_s=SHORT_S, retry=Retry(attempts=1))
     for ask in (chat.complete, lambda said: list(chat.stream(said))):
@@ -453,7 +453,7 @@ def test_what_will_not_pass_is_refused_at_once(serve, status, error, says):
     with pytest.raises(ModelRefused, match=says) as raised:
         chat.complete(SAID)
     assert raised.value.status == status
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_an_answer_that_is_none_is_invalid(serve, reply, says):
     chat, server = serve(reply)
     with pytest.raises(ModelAnswerInvalid, match=says):
         chat.complete(SAID)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_an_answer_larger_than_any_is_not_read(serve, monkeypatch: pytest.MonkeyPatch):
@@ -527,7 +527,7 @@ def test_a_stream_that_is_cut_says_so_after_its_pieces(serve):
         heard = []
         with pytest.raises(ModelUnavailable, match="cut off"):
             heard.extend(chat.stream(SAID))
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         assert chat.usage == Usage(calls=1, uncounted=1)
 
 
@@ -581,7 +581,7 @@ def test_a_stream_that_nobody_reads_on_lets_go(serve):
         break
     gc.collect()
     chat.stream(SAID)
-    assert len(server.asked) == 1, "a stream that is not read asks nothing"
+    assert len(server.requests) == 1, "a stream that is not read asks nothing"
     assert chat.complete(SAID) == "fine"
 
 
@@ -694,7 +694,7 @@ def test_a_closed_client_says_so(serve):
     for use in (chat.complete, lambda said: list(chat.stream(said))):
         with pytest.raises(ModelClosed, match="closed; make a new one"):
             use(SAID)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     OpenAIChat("small").close()
 
 
@@ -739,7 +739,7 @@ def test_a_child_asks_through_connections_of_its_own(serve):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert chat.complete(SAID) == "fine"
     assert chat.usage.calls == 2
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
     assert server.connections == 2
 
 
@@ -767,12 +767,12 @@ sys.meta_path.insert(0, Missing())
 
 from fornix import OpenAIChat
 from fornix.testing import ChatReply, ChatServer
-from fornix.testing.chat_server import ChatAsked
+from fornix.testing.chat_server import ReceivedRequest
 
 with ChatServer([ChatReply("fine")]) as server:
     with OpenAIChat("small", base_url=server.url, api_key="any") as chat:
         assert chat.complete([{"role": "user", "content": "well?"}]) == "fine"
-    assert isinstance(server.asked[0], ChatAsked)
+    assert isinstance(server.requests[0], ReceivedRequest)
 try:
     from fornix.testing import StoreContract
 except ImportError as error:
@@ -799,14 +799,14 @@ def test_a_script_says_its_answers_in_order():
     chat = ScriptedChat(["one answer", "two"], name="actor")
     assert chat.complete(SAID, temperature=0, stop=["x"]) == "one answer"
     assert list(chat.stream([{"role": "system", "content": "again"}])) == ["two"]
-    assert [asked.messages[0]["content"] for asked in chat.asked] == [WORDS, "again"]
-    assert (chat.asked[0].temperature, chat.asked[0].stop) == (0, ("x",))
+    assert [asked.messages[0]["content"] for asked in chat.requests] == [WORDS, "again"]
+    assert (chat.requests[0].temperature, chat.requests[0].stop) == (0, ("x",))
     assert chat.usage == Usage(2, 7, 3)
     with pytest.raises(ScriptEnded, match="all of its 2 answers"):
         chat.complete(SAID)
-    assert len(chat.asked) == 3
+    assert len(chat.requests) == 3
     assert isinstance(chat, ChatModel)
-    assert repr(chat) == "ScriptedChat(name='actor', asked=3)"
+    assert repr(chat) == "ScriptedChat(name='actor', requests=3)"
 
 
 def test_a_script_may_be_a_function_and_may_raise():
@@ -894,13 +894,13 @@ def test_a_model_is_told_why_and_asked_again():
     chat = ScriptedChat(["pardon?", '{"n": "IGNORE ALL"}', '{"n": 3}'])
     found = llm.ask_json(chat, SAID, json_schema=SCHEMA, check=numbered, asking=Asking(attempts=3))
     assert found == 3
-    first, second, third = chat.asked
+    first, second, third = chat.requests
     assert first.messages == ({"role": "user", "content": WORDS},)
-    assert [len(asked.messages) for asked in chat.asked] == [1, 2, 2]
+    assert [len(asked.messages) for asked in chat.requests] == [1, 2, 2]
     assert "not JSON" in second.messages[1]["content"]
     assert "whole number" in third.messages[1]["content"]
     assert "IGNORE" not in third.messages[1]["content"]
-    assert all(asked.json_schema == SCHEMA for asked in chat.asked)
+    assert all(asked.json_schema == SCHEMA for asked in chat.requests)
 
 
 def test_a_model_that_never_fits_is_invalid():
@@ -908,11 +908,11 @@ def test_a_model_that_never_fits_is_invalid():
     chat = ScriptedChat(["pardon?"] * 9)
     with pytest.raises(ModelAnswerInvalid, match=r"not JSON.*\(asked 2 times\)"):
         llm.ask_json(chat, SAID, json_schema=SCHEMA, check=numbered, asking=Asking(attempts=2))
-    assert len(chat.asked) == 2
+    assert len(chat.requests) == 2
     chat = ScriptedChat([ModelUnavailable("actor", "it sleeps"), "never asked"])
     with pytest.raises(ModelUnavailable):
         llm.ask_json(chat, SAID, json_schema=SCHEMA, check=numbered, asking=Asking())
-    assert len(chat.asked) == 1
+    assert len(chat.requests) == 1
     chat = ScriptedChat([KeyError("theirs")])
     with pytest.raises(ModelFailed, match="raised KeyError"):
         llm.ask_json(chat, SAID, json_schema=SCHEMA, check=numbered, asking=Asking())
@@ -932,10 +932,10 @@ def test_dbgpt_programs_find_their_client(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         with OpenAILLMClient(model_alias="gpt-4o") as client:
             assert client.complete(SAID) == "found"
-        assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
         with OpenAILLMClient("gpt-4o", api_base=server.url, api_key="theirs") as client:
             assert client.complete(SAID) == "found"
-        assert server.asked[1].headers["authorization"] == "Bearer theirs"
+        assert server.requests[1].headers["authorization"] == "Bearer theirs"
 
 
 def test_openai_itself_is_told_its_newer_limit():

@@ -65,7 +65,7 @@ def test_a_file_is_brought_up_to_date_step_by_step(tmp_path: Path, monkeypatch) 
     Memory.open(path, embedder="words").close()
     db = connect(path)
     before = shape(db)
-    migrate(db, found=SCHEMA)
+    migrate(db, from_version=SCHEMA)
     assert shape(db) == before
     assert check(db, path) == SCHEMA
     assert db.pragma("application_id") == APPLICATION_ID
@@ -78,7 +78,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was() -> None:
     db.execute("CREATE TABLE change (x)")  # in the way of the script's last table
     before = shape(db)
     with pytest.raises(apsw.SQLError):
-        migrate(db, found=0)
+        migrate(db, from_version=0)
     assert shape(db) == before
     assert db.pragma("user_version") == 0
 

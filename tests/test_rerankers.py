@@ -28,11 +28,11 @@ from fornix.errors import (
 )
 from fornix.llm import ChatReranker, HttpReranker, ScriptedChat
 from fornix.store.items import Hit
-from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
+from fornix.testing.chat_server import ChatReply, ChatServer, ReceivedRequest
 from fornix.values import http_json
 from waiting import LIMIT_S, SHORT_S
 
-Answer = Callable[[ChatAsked], ChatReply]
+Answer = Callable[[ReceivedRequest], ChatReply]
 
 NOTES = ["Tea with milk.", "Coffee, black.", "Tea and toast.", "The bus to town."]
 
@@ -49,7 +49,7 @@ def by_length(texts: Sequence[str]) -> list[float]:
     return [1 / len(text) for text in texts]
 
 
-def cohere(asked: ChatAsked) -> ChatReply:
+def cohere(asked: ReceivedRequest) -> ChatReply:
     """Answer as Cohere and Jina do: the best first, each with the place of its text."""
     scores = by_length(asked.body["documents"])
     entries = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
@@ -57,7 +57,7 @@ def cohere(asked: ChatAsked) -> ChatReply:
     return ChatReply(body=json.dumps({"results": entries}).encode())
 
 
-def tei(asked: ChatAsked) -> ChatReply:
+def tei(asked: ReceivedRequest) -> ChatReply:
     """Answer as Text Embeddings Inference does."""
     entries = [
         {"index": at, "score": score} for at, score in enumerate(by_length(asked.body["texts"]))
@@ -67,7 +67,7 @@ def tei(asked: ChatAsked) -> ChatReply:
 
 @pytest.mark.parametrize(("answer", "model"), [(cohere, "rerank-v3.5"), (tei, None)])
 def test_a_server_re_ranks_hits(
-    answer: Callable[[ChatAsked], ChatReply], model: str | None
+    answer: Callable[[ReceivedRequest], ChatReply], model: str | None
 ) -> None:
     """Its order and its scores are those of the hits, and `parts` and `explain` show them."""
     with ChatServer(answer) as server, Memory.open(embedder="words") as memory:
@@ -79,7 +79,7 @@ def test_a_server_re_ranks_hits(
         assert hits[0].score == pytest.approx(1 / len(f"{datetime.now(UTC):%Y-%m-%d}: tea"))
         assert "rerank" in hits.explain()
         assert hits.reranker_failure is None
-        (asked,) = server.asked
+        (asked,) = server.requests
         assert asked.path == "/v1/rerank"
         assert asked.headers["authorization"] == "Bearer secret"
         assert asked.body["query"] == "tea"
@@ -118,16 +118,16 @@ def test_a_search_outlives_its_re_ranker(reply: ChatReply) -> None:
 def test_a_server_of_tei_is_sent_no_more_texts_than_it_takes() -> None:
     """Which are 32 unless it was told otherwise; the scores of all parts stay in their order."""
 
-    def strict(asked: ChatAsked) -> ChatReply:
+    def strict(asked: ReceivedRequest) -> ChatReply:
         return tei(asked) if len(asked.body["texts"]) <= 32 else ChatReply(status=422)
 
     texts = ["x" * n for n in range(1, 71)]
     with ChatServer(strict) as server:
         assert HttpReranker(server.url).rerank("x", texts) == by_length(texts)
-        assert [len(asked.body["texts"]) for asked in server.asked] == [32, 32, 6]
+        assert [len(asked.body["texts"]) for asked in server.requests] == [32, 32, 6]
     with ChatServer(cohere) as server:
         assert HttpReranker(server.url, model="m").rerank("x", texts) == by_length(texts)
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 def test_a_busy_server_is_asked_again() -> None:
@@ -136,7 +136,7 @@ def test_a_busy_server_is_asked_again() -> None:
     with ChatServer([ChatReply(status=429), ChatReply(status=500), answer]) as server:
         reranker = HttpReranker(server.url, api_key="hush")
         assert reranker.rerank("private", ["words"]) == [0.5]
-        assert len(server.asked) == 3
+        assert len(server.requests) == 3
     with pytest.raises(RerankerFailed, match="tried 4 times") as caught:
         reranker.rerank("private", ["words"])
     assert not {"hush", "private", "words"} & set(str(caught.value).split())
@@ -314,7 +314,7 @@ def test_a_context_shows_what_its_re_ranker_prefers() -> None:
         assert best.text == "tea number 0"
         assert best.shown
         assert best.parts["rerank"]
-        assert [len(asked.body["texts"]) for asked in server.asked] == [32, 8]
+        assert [len(asked.body["texts"]) for asked in server.requests] == [32, 8]
 
 
 def test_a_context_outlives_its_re_ranker() -> None:
@@ -345,8 +345,8 @@ def test_the_command_line_re_ranks(tmp_path: Path) -> None:
         assert found["reranker_failure"] is None
         made = json.loads(ran("context", "tea milk", "--json", *options).stdout)
         assert [piece["rank"] for piece in made["why"] if piece["text"] == "tea"] == [1]
-        assert {asked.body["model"] for asked in server.asked} == {"m"}
-        assert len(server.asked) == 2
+        assert {asked.body["model"] for asked in server.requests} == {"m"}
+        assert len(server.requests) == 2
     with ChatServer([ChatReply(status=401)]) as server:
         failed = ran("search", "tea milk", "--reranker", server.url)
         assert failed.exit_code == 0
@@ -448,7 +448,7 @@ def test_a_silent_server_is_asked_once() -> None:
             reranker = HttpReranker(server.url, timeout_s=SHORT_S)  # no answer ever ends in time
             with pytest.raises(RerankerFailed, match="did not answer within"):
                 reranker.rerank("tea", ["a"])
-            assert len(server.asked) <= 1  # on a slow machine it is too late even to be asked
+            assert len(server.requests) <= 1  # on a slow machine it is too late even to be asked
 
 
 @pytest.mark.parametrize("longest_s", [20.0, 9 * LIMIT_S])
@@ -461,7 +461,7 @@ def test_a_pause_that_is_too_long_is_not_waited_for(
     with ChatServer([busy]) as server:
         with pytest.raises(RerankerFailed, match="status 429"):
             HttpReranker(server.url, timeout_s=LIMIT_S).rerank("tea", ["a"])
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 def test_a_key_goes_to_its_server_alone() -> None:
@@ -470,7 +470,7 @@ def test_a_key_goes_to_its_server_alone() -> None:
         moved = ChatReply(status=302, headers={"Location": f"{other.url}/elsewhere"})
         with ChatServer([moved]) as server, pytest.raises(RerankerFailed, match="status 302"):
             HttpReranker(server.url, api_key="secret").rerank("tea", ["a"])
-        assert other.asked == ()
+        assert other.requests == ()
         assert other.connections == 0
 
 
@@ -485,7 +485,7 @@ def test_a_key_that_cannot_be_sent_is_in_no_message(
         assert "no HTTP header can carry" in (hits.reranker_failure or "")
         with pytest.raises(EmbedderFailed, match="no HTTP header can carry") as caught:
             OpenAIEmbedder("m", base_url=server.url, api_key=key, dimensions=3).embed(["tea"])
-        assert server.asked == ()
+        assert server.requests == ()
     for said in (caplog.text, hits.explain(), str(caught.value), repr(caught.value.__cause__)):
         assert "hidd" not in said
 
@@ -493,7 +493,7 @@ def test_a_key_that_cannot_be_sent_is_in_no_message(
 # --- embedders --------------------------------------------------------------------------------
 
 
-def vectors(asked: ChatAsked) -> ChatReply:
+def vectors(asked: ReceivedRequest) -> ChatReply:
     """Answer as an embeddings server does, in another order than asked: counts of letters."""
     size = asked.body.get("dimensions", 26)
     entries = [
@@ -515,10 +515,10 @@ def test_a_server_embeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None
             memory.settle()
             assert ada.search("zzz")[0].item.text == "zigzag"
             assert ada.search("zzz", min_score=0)[0].relevance is not None
-        assert {asked.path for asked in server.asked} == {"/v1/embeddings"}
-        assert {asked.body["model"] for asked in server.asked} == {"letters"}
-        assert server.asked[0].headers["authorization"] == "Bearer secret"
-        assert all(text.strip() for asked in server.asked for text in asked.body["input"])
+        assert {asked.path for asked in server.requests} == {"/v1/embeddings"}
+        assert {asked.body["model"] for asked in server.requests} == {"letters"}
+        assert server.requests[0].headers["authorization"] == "Bearer secret"
+        assert all(text.strip() for asked in server.requests for text in asked.body["input"])
         with pytest.raises(EmbedderConflict):
             Memory.open(path, embedder=OpenAIEmbedder("others"))
         with Memory.open(path) as memory:  # the name is remembered
@@ -542,11 +542,11 @@ def test_questions_have_a_prefix_of_their_own() -> None:
             ada.add("banana")
             memory.settle()
             ada.search("fruit")
-        assert [asked.body["input"] for asked in server.asked] == [
+        assert [asked.body["input"] for asked in server.requests] == [
             ["passage: banana"],
             ["query: fruit"],
         ]
-        assert server.asked[0].body["dimensions"] == 26
+        assert server.requests[0].body["dimensions"] == 26
 
 
 def test_many_texts_are_sent_in_parts() -> None:
@@ -557,7 +557,7 @@ def test_many_texts_are_sent_in_parts() -> None:
         rows = embedder.embed(texts)
         assert rows.argmax(axis=1).tolist() == [n % 26 for n in range(300)]
         assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(300), abs=1e-5)
-        assert [len(asked.body["input"]) for asked in server.asked] == [1, 128, 128, 44]
+        assert [len(asked.body["input"]) for asked in server.requests] == [1, 128, 128, 44]
 
 
 @pytest.mark.parametrize(
@@ -583,7 +583,7 @@ def test_wrong_vectors_are_refused(reply: ChatReply) -> None:
 def only_up_to(characters: int, status: int) -> Answer:
     """Answer as servers do that take so much in a text, and four times as much in a request."""
 
-    def answer(asked: ChatAsked) -> ChatReply:
+    def answer(asked: ReceivedRequest) -> ChatReply:
         lengths = [len(text) for text in asked.body["input"]]
         if max(lengths) > characters or sum(lengths) > 4 * characters:
             return ChatReply(status=status, error={"code": "context_length_exceeded"})
@@ -613,7 +613,7 @@ def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
         embedder = OpenAIEmbedder("m", base_url=server.url, dimensions=3)
         with pytest.raises(EmbedderFailed, match="status 400"):
             embedder.embed(["tea " * 5_000] * 64)
-        assert len(server.asked) < 20
+        assert len(server.requests) < 20
 
 
 def test_a_name_tells_how_an_embedder_was_made(
@@ -629,7 +629,7 @@ def test_a_name_tells_how_an_embedder_was_made(
                 memory.settle()
                 memory.key("ada").search("zzz")
                 assert memory.embedder.dimensions == 13
-        bodies = {(asked.body["model"], asked.body["dimensions"]) for asked in server.asked}
+        bodies = {(asked.body["model"], asked.body["dimensions"]) for asked in server.requests}
         assert bodies == {("letters", 13)}
     for name in ("openai:a 'passage", "openai:a 'x' + 'y'"):
         with pytest.raises(InvalidInput, match=r"OpenAIEmbedder\('a', text_prefix"):
@@ -639,11 +639,11 @@ def test_a_name_tells_how_an_embedder_was_made(
 
 def asked_by_a_search(memory: Memory, server: ChatServer) -> list[list[str]]:
     """Return what the server was asked for: a text, and a question that nobody asked before."""
-    before = len(server.asked)
+    before = len(server.requests)
     memory.key("ada").add("banana")
     memory.settle()
     memory.key("ada").search("fruit")
-    return [asked.body["input"] for asked in server.asked[before:]]
+    return [asked.body["input"] for asked in server.requests[before:]]
 
 
 def test_a_memory_remembers_the_prefixes_of_its_embedder(
@@ -667,7 +667,7 @@ def test_a_memory_remembers_the_prefixes_of_its_embedder(
                     assert memory.embedder.name == made.name
             with Memory.open(path, space=space, mode="ro") as memory:
                 memory.key("ada").search("apple")
-                assert server.asked[-1].body["input"] == [f"{query_prefix}apple"]
+                assert server.requests[-1].body["input"] == [f"{query_prefix}apple"]
 
 
 def test_a_prefix_of_questions_can_be_changed(

@@ -15,7 +15,6 @@ import pytest
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.errors import InvalidInput, StoreClosed, StoreFull
-from fornix.store.postgres import PostgresStore
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
@@ -29,6 +28,31 @@ class Local:
     """A `LocalRunner`, and how it is killed without a process."""
 
     clock: Clock
+
+    def mortal(self, memory):
+        """Have owners that are killed take no lease any more, which would bring them to life.
+
+        A thread of a process that was killed cannot either.
+        """
+        killed, taking = set(), threading.Lock()
+        acquire = memory.store.acquire_lease
+
+        def unless_killed(scope, owner):
+            with taking:
+                return None if owner in killed else acquire(scope, owner)
+
+        def kill(owner):
+            with taking:
+                killed.add(owner)
+                memory.store._owners.dismiss(owner)
+
+        memory.store.acquire_lease, memory.store.kill = unless_killed, kill
+        return memory
+
+    def kill(self, runner, memory):
+        """Have a runner count as dead; a thread of it may still be at something."""
+        self.still(runner)
+        memory.store.kill(runner.owner)
 
     def runner(self, agent, memory, **options):
         return LocalRunner(agent, memory, **options)
@@ -55,28 +79,31 @@ class InRam(Local):
 
 class OnDisk(Local):
     def open(self, path):
-        return Memory.open(
-            path, space="app", embedder=Letters(), clock=self.clock, durability="normal"
+        return self.mortal(
+            Memory.open(
+                path, space="app", embedder=Letters(), clock=self.clock, durability="normal"
+            )
         )
 
     def crash(self, runner, memory, path):
-        self.still(runner)
-        assert isinstance(memory.store, SqliteStore)
-        assert memory.store._owners is not None
-        memory.store._owners.dismiss(runner.owner)
+        self.kill(runner, memory)
         return self.open(path)
 
 
 class OnServer(Local):
     def open(self, path):
-        return Memory.open(
-            url_for(path), space="app", embedder=Letters(), clock=self.clock, durability="normal"
+        return self.mortal(
+            Memory.open(
+                url_for(path),
+                space="app",
+                embedder=Letters(),
+                clock=self.clock,
+                durability="normal",
+            )
         )
 
     def crash(self, runner, memory, path):
-        self.still(runner)
-        assert isinstance(memory.store, PostgresStore)
-        memory.store._owners.dismiss(runner.owner)
+        self.kill(runner, memory)
         return self.open(path)
 
 

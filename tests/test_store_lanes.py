@@ -18,7 +18,7 @@ from fornix.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
 from fornix.store.sql import runs
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import ADA, NOW, batch, differences, reads
-from fornix.testing.run_laws import BEGIN, accept, asked, end, leased, turn
+from fornix.testing.run_laws import BEGIN, accept, end, leased, queued_input, turn
 from waiting import LIMIT_S, SHORT_S
 
 SCOPE = Scope("default", "ada")
@@ -50,7 +50,7 @@ def memory(url):
 def furnish(store) -> int:
     """Have a run done, one parked and one begun; return the last."""
     end(store, accept(store), ["1", "2"])
-    store.accept("helper", [asked("e"), asked("f")])
+    store.accept("helper", [queued_input("e"), queued_input("f")])
     turn(store, store.queued_runs("helper", ADA)[0].id, "parked", '"why"')
     run = store.queued_runs("helper", ADA)[1].id
     lease = leased(store)

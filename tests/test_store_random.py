@@ -28,10 +28,10 @@ PostgresMachine = store_machine(
 TwoHostsMachine = store_machine(open_twice, kill_owner=kill, persistent=True)
 TestRamMachine = store_machine(lambda path: RamStore()).TestCase
 TestSqliteMachine = SqliteMachine.TestCase
-TestPostgresMachine = PostgresMachine.TestCase
+TestPostgresMachine = pytest.mark.server(PostgresMachine.TestCase)
+TestTwoHostsMachine = pytest.mark.server(TwoHostsMachine.TestCase)
 TestRamMachine.settings = TestSqliteMachine.settings = settings(max_examples=COUNTS.store_walks)
 TestPostgresMachine.settings = settings(max_examples=max(1, COUNTS.store_walks // 4))
-TestTwoHostsMachine = TwoHostsMachine.TestCase
 TestTwoHostsMachine.settings = settings(max_examples=max(1, COUNTS.store_walks // 10))
 
 
@@ -66,17 +66,20 @@ def test_sqlite_agrees_with_ram_batch_by_batch(sqlite, seed):
     play_beside(sqlite, batches=COUNTS.random_ops // 5, seed=seed)
 
 
+@pytest.mark.server
 def test_postgres_agrees_with_a_replay_of_its_threads(postgres):
     """Groups, savepoints and several connections change nothing of it either."""
     replay(postgres, play_threads(postgres, batches=COUNTS.random_ops // 4, threads=8, seed=1))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("seed", range(3))
 def test_postgres_agrees_with_ram_batch_by_batch(postgres, seed):
     """Every answer is the same, errors too."""
     play_beside(postgres, batches=COUNTS.random_ops // 10, seed=seed)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("seed", range(3))
 def test_two_hosts_agree_with_ram_batch_by_batch(tmp_path, seed):
     """What a host remembers of keys, sets and commits is right after the commits of another."""

@@ -34,6 +34,7 @@ from fornix.store import Batch, Run, Scope
 from fornix.store.ram import RamStore
 from fornix.telemetry import OpenTelemetry
 from fornix.telemetry.catalogue import ATTRIBUTES, DURABLE_CALL, EVENT_ATTRIBUTES, METRICS, SPANS
+from fornix.telemetry.memory_telemetry import MemoryTelemetry
 from fornix.testing import StoreContract
 from postgres_server import url_for
 from waiting import wait_until
@@ -335,7 +336,7 @@ def test_taking_over_and_fencing_are_counted(emitted):
     """A lease of an owner that died, and what it would still commit."""
     dead = set[str]()
     store = RamStore(alive=lambda owner: owner not in dead)
-    emitted.telemetry.of(store, lambda: 0)
+    MemoryTelemetry(emitted.telemetry, store, lambda: 0)
     scope = Scope("s", "ada")
     first = store.acquire_lease(scope, "one")
     assert first is not None
@@ -383,7 +384,7 @@ def test_gauges_tell_what_waits(emitted, tmp_path):
         assert emitted.value("fornix.items.pending") == 1
         assert emitted.value("fornix.store.size") > 0
         assert emitted.value("fornix.runs.waiting") == 0
-    emitted.telemetry.of(RamStore(), lambda: 0)  # dropped at once
+    MemoryTelemetry(emitted.telemetry, RamStore(), lambda: 0)  # dropped at once
     assert emitted.value("fornix.store.size") == 0
 
 
@@ -532,7 +533,7 @@ class TestObservedStore(StoreContract):
     def open(self, path):
         self.dead = set[str]()
         store = RamStore(alive=lambda owner: owner not in self.dead)
-        self.memory = Emitted(content=True).telemetry.of(store, lambda: 0)
+        self.memory = MemoryTelemetry(Emitted(content=True).telemetry, store, lambda: 0)
         return store
 
     def kill_owner(self, store, owner):

@@ -348,7 +348,7 @@ def test_t21_retry():
         window, model = Stream(), ScriptedChat(["bad", "good"])
         agent = Automata(model, window, str, decode, deduct, keep_rejected=keeps)
         assert agent.prompt("ask.") == "good"
-        assert model.asked[0].messages == model.asked[1].messages
+        assert model.requests[0].messages == model.requests[1].messages
         found = {str(o.reply.content): o.outcome for o in window.observations()}
         assert list(found) == kept
         assert found["good"] == "accepted"
@@ -361,7 +361,7 @@ def test_t22_epochs():
     agent = Automata(model, Stream(), str, str, Epoch(3, lambda _: "retry"))
     with pytest.raises(EpochsSpent, match="3 times"):
         agent.prompt("ask.")
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3
 
 
 # --- T23 to T28: importance ---------------------------------------------------------------------

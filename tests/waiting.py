@@ -16,11 +16,14 @@ SHORT_S = 0.05  # for what cannot happen
 """How long a test waits for what cannot happen: longer would only make it more sure."""
 
 
-def wait_until(what: Callable[[], object], problem: str = "it did not come to be") -> None:
-    """Wait, bounded, until *what* is so."""
+def wait_until(
+    what: Callable[[], object], problem: str | Callable[[], str] = "it did not come to be"
+) -> None:
+    """Wait, bounded, until *what* is so; *problem* says what is wrong if it never is."""
     deadline = time.monotonic() + LIMIT_S  # noqa: TID251 - a guard against hanging
     while not what():
-        assert time.monotonic() < deadline, problem  # noqa: TID251 - the same
+        late = time.monotonic() >= deadline  # noqa: TID251 - the same
+        assert not late, problem if isinstance(problem, str) else problem()
         time.sleep(0.002)  # noqa: TID251 - another thread or process does it
 
 

@@ -1,4 +1,4 @@
-"""The page of the store contract: a row for each promise, a column for each store that keeps it.
+"""The page of the contracts: a row for each promise, a column for each store or runner that keeps it.
 
 A store is held to the contract by its class in tests/test_store_contract.py; what that class
 inherits says which promises are tested on it.
@@ -13,13 +13,13 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from fornix.testing import PersistentStoreContract, StoreContract
+from fornix.testing import PersistentStoreContract, RunnerContract, StoreContract
 
-TESTS = Path(__file__).resolve().parent.parent / "tests" / "test_store_contract.py"
+TESTS = Path(__file__).resolve().parent.parent / "tests"
 
-CONTRACTS = {one.__name__: one for one in (StoreContract, PersistentStoreContract)}
+STORES = {"TestRam": "RAM", "TestSqlite": "SQLite", "TestPostgres": "PostgreSQL"}
 
-NAMES = {"TestRam": "RAM", "TestSqlite": "SQLite", "TestPostgres": "PostgreSQL"}
+RUNNERS = {**STORES, "TestHotRunner": "Flink's keyed state"}
 
 INTRO = """\
 # The contract of a store
@@ -32,35 +32,47 @@ A tick says that the test runs on that store; what is kept when a store is close
 """
 
 
+RUNNER_INTRO = """\
+## The contract of a runner
+
+Every promise of a runner is a test, too: of a local runner on each store, and of the runner that works inside Flink's operator, which reads exact memory from keyed state.
+What Flink itself does, [jobs whose processes are killed](flink.md) show: errors, kills and changes of parallelism, each input and output exactly once.
+"""
+
+
 def contract_page(_page: str) -> str:
     """Return the page."""
-    return "\n".join([INTRO, *_sections()]) + "\n"
+    stores = _kept("test_store_contract.py", STORES, StoreContract, PersistentStoreContract)
+    runners = _kept("test_runner.py", RUNNERS, RunnerContract)
+    runners |= _kept("test_flink_state.py", RUNNERS, RunnerContract)
+    tables = _sections(PersistentStoreContract, stores)
+    more = _sections(RunnerContract, runners)
+    return "\n".join([INTRO, *tables, RUNNER_INTRO, *more]) + "\n"
 
 
-def _stores() -> dict[str, type]:
-    """The contract that each store is held to, by the name of the store."""
-    found = {
-        node.name: CONTRACTS[base.id]
-        for node in ast.parse(TESTS.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
+def _kept(file: str, names: dict[str, str], *contracts: type) -> dict[str, type]:
+    """The contract that each class in a file of tests is held to, by the name of what it tests."""
+    by_name = {one.__name__: one for one in contracts}
+    return {
+        names[node.name]: by_name[base.id]
+        for node in ast.parse((TESTS / file).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name in names
         for base in node.bases
-        if isinstance(base, ast.Name) and base.id in CONTRACTS
+        if isinstance(base, ast.Name) and base.id in by_name
     }
-    return {NAMES[name]: contract for name, contract in found.items()}
 
 
-def _sections() -> Iterator[str]:
-    stores = _stores()
-    for laws in PersistentStoreContract.__mro__:
+def _sections(whole: type, kept: dict[str, type]) -> Iterator[str]:
+    for laws in whole.__mro__:
         tests = {name: one for name, one in vars(laws).items() if name.startswith("test_")}
         if not tests:
             continue
         yield f"## {(inspect.getdoc(laws) or '').splitlines()[0].rstrip('.')}\n"
-        yield f"| promise | {' | '.join(stores)} |"
-        yield f"|---|{'---|' * len(stores)}"
+        yield f"| promise | {' | '.join(kept)} |"
+        yield f"|---|{'---|' * len(kept)}"
         for name, test in tests.items():
-            says = (inspect.getdoc(test) or "").splitlines()[0].replace("|", "\\|")
+            says = ((inspect.getdoc(test) or "").splitlines() or [""])[0].replace("|", "\\|")
             title = name.removeprefix("test_").replace("_", " ")
-            ticks = " | ".join("✓" if issubclass(one, laws) else "" for one in stores.values())
-            yield f"| **{title}**: {says} | {ticks} |"
+            ticks = " | ".join("✓" if issubclass(one, laws) else "" for one in kept.values())
+            yield f"| **{title}**{f': {says}' if says else ''} | {ticks} |"
         yield ""

@@ -70,7 +70,7 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 
 ## JSON
 
-With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `show --history`, `compactions`, `quarantine list`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
+With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `show --history`, `compactions`, `facts list`, `facts check`, `quarantine list`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
 Fields are only ever added.
 Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`; commands read the same forms.
 Times are ISO 8601 in UTC.

@@ -12,6 +12,7 @@ from typing import Literal
 from bench.corpus import CorpusEmbedder, Rows
 from bench.peers import EVERYWHERE, Vector
 from fornix import Item, Memory
+from fornix.store.postgres import PostgresStore
 
 
 class Fornix:
@@ -112,3 +113,11 @@ class FornixPostgres(Fornix):
     def open(self, path: Path, dimensions: int) -> None:
         self.memory = Memory.open(self._url, embedder=self._embedder)
         self._keys = {}
+        self._dimensions = dimensions
+
+    def prepare(self) -> None:
+        """Wait until large sets have their indexes, too; a server makes them in the background."""
+        super().prepare()
+        store = self.memory.store
+        assert isinstance(store, PostgresStore)
+        store.build_large_sets(self._dimensions)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
     from fornix.memory.memory import Memory, MemoryStats
     from fornix.memory.prompt import Context, Shares
-    from fornix.runs.agent import Agent, action
+    from fornix.runs.agent import Agent, Learn, action
     from fornix.runs.durable_calls import durable
     from fornix.runs.runner import LocalRunner
     from fornix.runs.task import RunnerContext
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fornix.store import Limits, Retain
     from fornix.store.items import Hit, Hits, Item
     from fornix.text.budget import Budget
+    from fornix.tools import memory_tools
     from fornix.values.retries import Retry
 
 __version__ = "0.1.0"
@@ -69,6 +70,7 @@ __all__ = [
     "KeyMemory",
     "KnowledgeMemory",
     "KnowledgeSet",
+    "Learn",
     "Limits",
     "LocalRunner",
     "LongTermGetEvent",
@@ -103,6 +105,7 @@ __all__ = [
     "Ttl",
     "action",
     "durable",
+    "memory_tools",
 ]
 
 _NAMES = {
@@ -129,7 +132,7 @@ _NAMES = {
     "fornix.memory.keys": ("KeyBatch", "KeyMemory", "KnowledgeMemory"),
     "fornix.memory.memory": ("Memory", "MemoryStats"),
     "fornix.memory.prompt": ("Context", "Shares"),
-    "fornix.runs.agent": ("Agent", "action"),
+    "fornix.runs.agent": ("Agent", "Learn", "action"),
     "fornix.runs.durable_calls": ("durable",),
     "fornix.runs.runner": ("LocalRunner",),
     "fornix.runs.task": ("RunnerContext",),
@@ -140,6 +143,7 @@ _NAMES = {
     "fornix.store": ("Limits", "Retain"),
     "fornix.store.items": ("Hit", "Hits", "Item"),
     "fornix.text.budget": ("Budget",),
+    "fornix.tools": ("memory_tools",),
     "fornix.values.retries": ("Retry",),
 }
 """The module of each public name."""

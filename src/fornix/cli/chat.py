@@ -18,7 +18,8 @@ from fornix.cli.forgetting import show_receipt
 from fornix.cli.prompts import budget_option, context_fields, exact_option
 from fornix.cli.session import Session
 from fornix.conversation import ConversationMemory
-from fornix.errors import FornixError, InvalidInput
+from fornix.errors import FornixError, InvalidInput, ModelFailed
+from fornix.facts import Learning
 from fornix.llm import ChatModel, OpenAIChat
 from fornix.memory.keys import KeyMemory
 from fornix.memory.prompt import Context, Piece
@@ -53,6 +54,7 @@ HELP = """\
 /why     what was recalled for the last answer, with scores
 /again   answer the request that has no answer yet; so does Enter
 /forget  erase the last request and its answer for good
+/undo    take back what was learnt last (with --learn)
 /quit    end; so does Ctrl-D
 /help    this
 Ctrl-C stops an answer, and drops a line that is not sent.
@@ -65,6 +67,8 @@ A line that begins with a space is said, whatever it begins with then."""
 @budget_option(BUDGET)
 @exact_option
 @options.option("--name NAME", "The conversation.", default=NAME)
+@options.option("--learn", "Learn facts after each answer, and show them.")
+@options.option("--learn-model NAME", "Have this model find the facts.  [default: as --model]")
 def chat_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
@@ -74,6 +78,8 @@ def chat_command(  # noqa: PLR0913 - an option each, as click passes them
     budget: int,
     exact: tuple[str, ...],
     name: str,
+    learn: bool,
+    learn_model: str | None,
 ) -> None:
     """Talk with a model that remembers.
 
@@ -82,10 +88,14 @@ def chat_command(  # noqa: PLR0913 - an option each, as click passes them
     answer, Ctrl-D ends. A request whose answer was stopped, failed or was killed is kept; the next
     start shows it, and Enter or /again answers it. /help lists the commands.
 
+    With --learn, facts are learnt from what was said, after each answer; the facts that are new or
+    changed are shown, and /undo takes back the last ones. Without a model, rules find them.
+
     Without --model, answers are what a search of the memory finds.
     Lines may be piped in, a turn each. With --json a line per turn: {"id": …, "request": …,
     "answer": …, "model": …, "tokens": …, "stopped": …}, or "error" if it failed; tokens are those
-    of the prompt. Exit code 1 if a request failed and has no answer at the end.
+    of the prompt; with --learn another one, {"learnt": {…}}, as learn prints it. Exit code 1 if a
+    request failed and has no answer at the end.
 
     Example: fornix chat --key ada --model gpt-4o
     """
@@ -95,7 +105,12 @@ def chat_command(  # noqa: PLR0913 - an option each, as click passes them
             session.open(make=lambda memory: memory.key(key).conversation(name))
         )
         own = memory.key(key)
+        finds = asked
+        if learn_model is not None:
+            finds = stack.enter_context(OpenAIChat(learn_model, base_url=base_url))
         talking = Chat(session, own, _conversation(own, name), asked, budget, exact)
+        if learn or learn_model is not None:
+            talking.learning = ChatLearning(session, own, talking.talk, finds)
         talking.greet()
         for line in _lines(session):
             try:
@@ -159,6 +174,55 @@ class Request:
         return derived_ids(f"answer to {self.id}".encode())()
 
 
+@dataclass(frozen=True, slots=True)
+class ChatLearning:
+    """Learns facts from a chat, and takes them back.
+
+    Attributes:
+        model: Who finds them; None: rules.
+    """
+
+    session: Session
+    key: KeyMemory
+    talk: ConversationMemory
+    model: ChatModel | None
+
+    def learn(self) -> None:
+        """Learn from what was said; what fails is told, and made up for after the next answer."""
+        try:
+            report = self.key.learn(self.talk, model=self.model)
+        except ModelFailed as error:
+            self.session.note(f"nothing was learnt: {error}")
+            return
+        if self.session.json:
+            output.document({"learnt": output.wired(report.to_json())})
+            return
+        gone = dict.fromkeys((*report.superseded, *report.taken_back))
+        lines = [f"+ {fact.text}" for fact in report.added]
+        lines += [f"- {self.key.facts.history(item_id)[-1].text}" for item_id in gone]
+        if lines:
+            self.session.note("\n".join([*lines, "learnt; /undo takes it back"]))
+
+    def undo(self) -> str | None:
+        """Take back what was learnt last; return what is wrong if that is impossible."""
+        facts = self.key.facts
+        last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
+        if last is None:
+            return "nothing was learnt that could be taken back"
+        count = facts.undo(last.id)
+        fields: dict[str, output.Json] = {"learnings": [last.id], "facts": count}
+        if self.session.json:
+            output.document(fields)
+        else:
+            self.session.note(f"took back {count:,} facts")
+        return None
+
+
+def _can_undo(learning: Learning, talk: ConversationMemory) -> bool:
+    has_effect = bool(learning.added or learning.changed or learning.taken_back)
+    return has_effect and not learning.undone and learning.conversation == talk.name
+
+
 @dataclass(slots=True)
 class Chat:
     """A chat under way.
@@ -167,6 +231,7 @@ class Chat:
         exact: Paths of the exact values that a model is shown.
         recalled: The prompt of the last request.
         failed: Ids of requests that failed, until they are answered or forgotten.
+        learning: Learns from what is said; None: nothing does.
     """
 
     session: Session
@@ -177,6 +242,7 @@ class Chat:
     exact: tuple[str, ...] = ()
     recalled: Context | None = None
     failed: set[str] = field(default_factory=set[str])
+    learning: ChatLearning | None = None
 
     def greet(self) -> None:
         """Say what there is, and which request waits for an answer."""
@@ -207,6 +273,8 @@ class Chat:
             self._why()
         elif name == "/forget":
             self._forget()
+        elif name == "/undo":
+            self._undo()
         elif name != "/again":
             self._wrong(f"{name.split(maxsplit=1)[0]!r} is not a command; /help lists the commands")
         elif open_ := self._open():
@@ -261,6 +329,8 @@ class Chat:
         if kept != answer and not self.session.json:
             self.session.note("another chat answered first; this is the answer that is kept:")
             click.echo(output.plain(kept))
+        if self.learning is not None:
+            self.learning.learn()
 
     def _kept(self, request: Request, answer: str) -> str:
         """Keep an answer; return it, or the one that is there already."""
@@ -345,6 +415,15 @@ class Chat:
             self.session.note(told)
             return made
         return None
+
+    def _undo(self) -> None:
+        learning = self.learning or ChatLearning(self.session, self.key, self.talk, None)
+        try:
+            problem = learning.undo()
+        except FornixError as error:
+            problem = str(error)
+        if problem is not None:
+            self._wrong(problem)
 
     def _forget(self) -> None:
         """Erase the last request, and what was said to it."""

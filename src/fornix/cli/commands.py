@@ -30,6 +30,7 @@ class Listed(NamedTuple):
 
 
 COMMANDS = (
+    Listed("about", "facts", "Show what is known of a person, a place or a thing."),
     Listed("add", "items", "Add an item to a set."),
     Listed("backup", "maintenance", "Write a copy of the memory to a file."),
     Listed("chat", "chat", "Talk with a model that remembers."),
@@ -42,15 +43,19 @@ COMMANDS = (
     Listed("diff", "history", "Show what changed in a key's memory between two moments."),
     Listed("doctor", "maintenance", "Check the memory; say what is wrong and what to do."),
     Listed("export", "import_export", "Write the memory as JSON lines, which import reads."),
+    Listed("facts", "facts", "List the facts of a key, explain, check and undo them."),
+    Listed("flink", "flink", "Run agents on Apache Flink."),
     Listed("forget", "forgetting", "Erase a key, or items of it, for good."),
     Listed("get", "exact_memory", "Print one value of exact memory."),
     Listed("grant", "access", "Let a user of PostgreSQL use a space, or a knowledge."),
     Listed("grants", "access", "List which users of PostgreSQL may use which spaces."),
     Listed("import", "import_export", "Import an export, chats, or another system's memories."),
     Listed("keys", "listing", "List the keys of the space."),
+    Listed("learn", "facts", "Learn facts from a conversation of a key."),
     Listed("lineage", "compaction", "Draw what an item was derived from, as a tree."),
     Listed("list", "items", "List the items of a set by time."),
     Listed("migrate", "maintenance", "Copy a memory, with its history, into an empty one."),
+    Listed("profile", "facts", "Print what is always told of somebody, within a budget of tokens."),
     Listed("prune-history", "history", "Remove what exact memory was before a time, for good."),
     Listed("quarantine", "quarantine", "Review the items that rules of admission held back."),
     Listed("receipts", "forgetting", "List what was forgotten, or show one receipt."),
@@ -77,7 +82,9 @@ COMMANDS = (
 )
 """Every command. A test holds each line of help against that of the command itself."""
 
-EMBEDDING_MANY = frozenset({"chat", "compact", "demo", "import", "recover", "reindex", "run"})
+EMBEDDING_MANY = frozenset(
+    {"chat", "compact", "demo", "flink", "import", "learn", "recover", "reindex", "run"}
+)
 """Commands that may embed many texts, which more threads do faster."""
 
 BY_NAME = {listed.name: listed for listed in COMMANDS}

@@ -52,7 +52,7 @@ def _read_hours(text: str) -> tuple[int, int]:
 @options.only_set_option
 @options.option("--all everything", "Also sets that are not 'external'.")
 @options.model_options
-@options.option("--progress shown", "Print a line per step.")
+@options.option("--progress", "Print a line per step.")
 @options.option("--dry-run", "Only list the sets that are due.")
 def compact_command(  # noqa: PLR0913 - a command's options
     session: Session,
@@ -66,7 +66,7 @@ def compact_command(  # noqa: PLR0913 - a command's options
     everything: bool,
     model: str | None,
     base_url: str | None,
-    shown: bool,
+    progress: bool,
     dry_run: bool,
 ) -> None:
     """Compact the sets that have reached their mark.
@@ -88,7 +88,7 @@ def compact_command(  # noqa: PLR0913 - a command's options
             return
         if watch:
             _stop_on_signals(compactor)
-        tell = _Teller(session) if shown else None
+        tell = _Teller(session) if progress else None
         done = compactor.run(watch=watch, every=every, progress=tell)
     session.done(f"{done:,} compactions done", {"compactions": done})
 

@@ -117,7 +117,7 @@ def show_receipt(session: Session, receipt: Receipt) -> None:
     if receipt.restored:
         session.say(f"{receipt.restored:,} sources of those are back")
     if receipt.state == "pending":
-        why = "; ".join(receipt.held) or "fornix scrub does that"
+        why = "; ".join(receipt.blocked_by) or "fornix scrub does that"
         session.say(f"still in the files: {why}")
     else:
         session.say("no file of the memory contains it now")
@@ -144,11 +144,11 @@ def scrub_command(session: Session) -> None:
     done = [receipt for receipt in receipts if receipt.state == "scrubbed"]
     left = [receipt for receipt in receipts if receipt.state == "pending"]
     if session.json:
-        waits: list[Json] = [{"receipt": r.id, "held": list(r.held)} for r in left]
+        waits: list[Json] = [{"receipt": r.id, "held": list(r.blocked_by)} for r in left]
         output.document({"scrubbed": [receipt.id for receipt in done], "pending": waits})
     else:
         for receipt in left:
-            session.say(f"receipt {receipt.id} is pending: {'; '.join(receipt.held)}")
+            session.say(f"receipt {receipt.id} is pending: {'; '.join(receipt.blocked_by)}")
         session.say(f"{len(done):,} receipts are complete" if receipts else "nothing to scrub")
     if left:
         click.get_current_context().exit(1)
@@ -181,4 +181,4 @@ def _all(memory: Memory) -> Iterator[Receipt]:
 
 def _row(receipt: Receipt) -> tuple[str, ...]:
     time = receipt.time.isoformat(timespec="seconds")
-    return receipt.id, time, str(receipt.asked.get("kind")), receipt.state, _counts(receipt)
+    return receipt.id, time, str(receipt.request.get("kind")), receipt.state, _counts(receipt)

@@ -115,6 +115,6 @@ def batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
     stdin = cast("BufferedReader", sys.stdin.buffer)
     while block := stdin.read1(BLOCK):
         *whole, rest = (rest + block).split(b"\n")
-        yield lines.read(numbered_lines("stdin", whole, past=number))
+        yield lines.read(numbered_lines("stdin", whole, lines_before=number))
         number += len(whole)
-    yield lines.read(numbered_lines("stdin", [rest], past=number))
+    yield lines.read(numbered_lines("stdin", [rest], lines_before=number))

@@ -104,12 +104,12 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
         session.note(f"\n{found.explain()}")
 
 
-def context_fields(found: Context) -> dict[str, output.Json]:
+def context_fields(context: Context) -> dict[str, output.Json]:
     """Return a prompt and why it is as it is, as JSON."""
     fields = output.attributes(
-        found, "messages text tokens budget_tokens partial reranker_failure more"
+        context, "messages text tokens budget_tokens partial reranker_failure more"
     )
-    return fields | {"why": [_piece(piece) for piece in found.why]}
+    return fields | {"why": [_piece(piece) for piece in context.why]}
 
 
 def _piece(piece: Piece) -> dict[str, output.Json]:

@@ -217,16 +217,16 @@ class Session:
     def listing(
         self,
         columns: Sequence[str],
-        found: Iterable[T],
+        items: Iterable[T],
         *,
         row: Callable[[T], Sequence[str]],
         fields: Callable[[T], output.Json],
     ) -> None:
         """Print a list: a table with a header, or with --json a document for each."""
         if not self.json:
-            output.table(columns, map(row, found), header=not self.quiet)
+            output.table(columns, map(row, items), header=not self.quiet)
             return
-        for each in found:
+        for each in items:
             output.document(fields(each))
 
     def nothing(self, text: str, fields: output.Json | None = None) -> NoReturn:

@@ -59,20 +59,20 @@ def progress_bar() -> Progress:
     )
 
 
-def explained(found: Hits, *, marked: Container[str | None] = ()) -> Table:
+def explained(hits: Hits, *, marked: Container[str | None] = ()) -> Table:
     """Return a table of hits with what each score is made of; items with *marked* ids stand out."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = [name for name in (found[0].parts if found else ()) if _counts(found, name)]
+    shown = [name for name in (hits[0].parts if hits else ()) if _counts(hits, name)]
     table.add_column("score", justify="right")
     table.add_column("")
-    judged = bool(found) and found[0].relevance is not None
+    judged = bool(hits) and hits[0].relevance is not None
     if judged:
         table.add_column("relevance", justify="right")
     for name in shown:
         table.add_column(name, justify="right")
     table.add_column("text", ratio=1, overflow="fold")
-    best = max((hit.score for hit in found), default=1.0)
-    for hit in found:
+    best = max((hit.score for hit in hits), default=1.0)
+    for hit in hits:
         parts = [f"{hit.parts.get(name, 0.0):.2f}".replace("0.00", "·") for name in shown]
         text = one_line(hit.item.text or "")
         mark = "✓ " if hit.item.id in marked else ""

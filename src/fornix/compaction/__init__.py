@@ -4,7 +4,7 @@ from fornix.compaction.compactor_notes import Compacted
 from fornix.compaction.executor import CALLED, Compactions
 from fornix.compaction.planning import CompactionTools
 from fornix.compaction.plans import CompactionPlan, Derived, Strategy
-from fornix.compaction.strategies import Given, Merge, Summarize, Trim, kept
+from fornix.compaction.strategies import Given, Merge, Summarize, Trim, stored_form
 
 __all__ = [
     "CALLED",
@@ -18,5 +18,5 @@ __all__ = [
     "Strategy",
     "Summarize",
     "Trim",
-    "kept",
+    "stored_form",
 ]

@@ -13,7 +13,7 @@ from fornix.compaction.planning import (
     refuse_inside,
 )
 from fornix.compaction.set_snapshot import CompactionSnapshot, SetSize, View, bytes_of, record_size
-from fornix.compaction.strategies import Known, name_of, restored
+from fornix.compaction.strategies import LocalStrategies, name_of, restored
 from fornix.errors import SetFull
 from fornix.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
 from fornix.store.definition import Definition
@@ -32,7 +32,9 @@ def makes_room(definition: Definition) -> bool:
     return definition.bounded and definition.rejects_when_full and definition.compaction != "reject"
 
 
-def room_made(snapshot: CompactionSnapshot, tools: CompactionTools, known: Known) -> Compact | None:
+def step_making_room(
+    snapshot: CompactionSnapshot, tools: CompactionTools, local_strategies: LocalStrategies
+) -> Compact | None:
     """Return one step that makes room for what is coming; None: there is room.
 
     A step that frees something is progress, also where it makes not room enough: whoever asked
@@ -43,17 +45,17 @@ def room_made(snapshot: CompactionSnapshot, tools: CompactionTools, known: Known
         InvalidPlan, StrategyFailed: A user's strategy failed.
         Unusable: It is a user's strategy that adds to the set.
     """
-    over = snapshot.held + snapshot.coming
-    if not over.over(snapshot.definition):
+    needed = snapshot.live_size + snapshot.coming
+    if not needed.exceeds(snapshot.definition):
         return None
     refuse_inside(snapshot.ref, tools)
-    strategy = restored(snapshot.definition.compaction, known)
+    strategy = restored(snapshot.definition.compaction, local_strategies)
     step = None if strategy is None else planned_step(snapshot, strategy, tools)
     if step is None:
-        raise full(snapshot.definition, snapshot.ref, over, RETIRES_NOTHING)
+        raise full(snapshot.definition, snapshot.ref, needed, RETIRES_NOTHING)
     change = carried_out(snapshot, step, tools, by="sync")
-    if not frees(snapshot.definition, snapshot.held, freed(snapshot, step, change)):
-        raise full(snapshot.definition, snapshot.ref, over, FREES_NOTHING)
+    if not frees(snapshot.definition, snapshot.live_size, freed(snapshot, step, change)):
+        raise full(snapshot.definition, snapshot.ref, needed, FREES_NOTHING)
     return change
 
 
@@ -81,23 +83,28 @@ def shrunk(before: SetSize, after: SetSize) -> bool:
     return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
 
 
-def full(definition: Definition, ref: SetRef, over: SetSize, problem: str) -> SetFull:
+def full(definition: Definition, ref: SetRef, needed: SetSize, problem: str) -> SetFull:
     """Return the error of a set for which no room can be made, as *problem* says."""
-    what, most = definition.exceeded_capacity(over.items, over.tokens, over.bytes) or ("items", 0)
+    what, most = definition.exceeded_capacity(needed.items, needed.tokens, needed.bytes) or (
+        "items",
+        0,
+    )
     name = name_of(definition.compaction)
     return SetFull(
         ref.name, capacity=most, what=what, compacts=True, strategy=name, problem=problem
     )
 
 
-class Rooms:
+class BatchCapacity:
     """How much the sets of a batch hold as the batch sees them, and the room it makes in them.
 
     It follows those in which whoever adds is to make room.
     """
 
-    def __init__(self, view: View, tools: CompactionTools, known: Known) -> None:
-        self._view, self._tools, self._known = view, tools, known
+    def __init__(
+        self, view: View, tools: CompactionTools, local_strategies: LocalStrategies
+    ) -> None:
+        self._view, self._tools, self._local_strategies = view, tools, local_strategies
         self._sets: dict[SetRef, SetInfo | None] = {}
         self._last = 0
 
@@ -127,7 +134,7 @@ class Rooms:
         self._last = max(self._tools.clock(), self._last + 1)
         return replace(add, record=replace(add.record, time=self._last))
 
-    def made_for(self, add: Add) -> Iterator[Compact]:
+    def steps_for(self, add: Add) -> Iterator[Compact]:
         """Yield what makes room for *add*; each is part of the batch before the next is asked for.
 
         Raises:
@@ -139,25 +146,27 @@ class Rooms:
             snapshot = CompactionSnapshot(
                 self._view, info, record_size(add.record), self._tools.clock()
             )
-            made = room_made(snapshot, self._tools, self._known)
-            if made is None:
+            step = step_making_room(snapshot, self._tools, self._local_strategies)
+            if step is None:
                 return
-            rewrites += len(made.added) == len(made.retired)
+            rewrites += len(step.added) == len(step.retired)
             if rewrites > MOST_REWRITES:
-                raise full(info.definition, info.ref, snapshot.held + snapshot.coming, TOO_LITTLE)
-            yield made
+                raise full(
+                    info.definition, info.ref, snapshot.live_size + snapshot.coming, TOO_LITTLE
+                )
+            yield step
 
-    def took(self, change: Add | Replace | Retire, before: StoredItem | None) -> None:
+    def count(self, change: Add | Replace | Retire, before: StoredItem | None) -> None:
         """Count what the batch did to a set."""
         info = self._sets.get(change.set)
         if info is None:
             return
-        held = SetSize.of(info)
+        size = SetSize.of(info)
         if before is not None:
             features = self._view.features(change.set, [before])
-            held -= SetSize(1, sum(f.tokens for f in features.values()), bytes_of(before.record))
+            size -= SetSize(1, sum(f.tokens for f in features.values()), bytes_of(before.record))
         if not isinstance(change, Retire):
-            held += record_size(change.record)
+            size += record_size(change.record)
         self._sets[change.set] = replace(
-            info, items=held.items, tokens=held.tokens, bytes=held.bytes
+            info, items=size.items, tokens=size.tokens, bytes=size.bytes
         )

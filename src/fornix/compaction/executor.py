@@ -9,7 +9,14 @@ from contextlib import contextmanager
 
 from fornix.compaction import compactor_notes
 from fornix.compaction.background_worker import BUSY_S, CompactionFailure, CompactionWorker
-from fornix.compaction.capacity import FREES_NOTHING, RETIRES_NOTHING, Rooms, frees, full, shrunk
+from fornix.compaction.capacity import (
+    FREES_NOTHING,
+    RETIRES_NOTHING,
+    BatchCapacity,
+    frees,
+    full,
+    shrunk,
+)
 from fornix.compaction.compactor_notes import Compacted, CompactionListeners, compactions_of
 from fornix.compaction.planning import (
     CompactionTools,
@@ -26,7 +33,7 @@ from fornix.compaction.set_snapshot import (
     View,
     living,
 )
-from fornix.compaction.strategies import Given, Known, Trim, kept, restored
+from fornix.compaction.strategies import Given, LocalStrategies, Trim, restored, stored_form
 from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
 from fornix.store.definition import IN_THE_COMMIT
@@ -53,13 +60,13 @@ class Compactions:
     """Compacts sets: for whoever adds to a full one, on demand, in the background.
 
     Attributes:
-        known: Strategies that only this process knows.
+        local_strategies: Strategies that only this process knows.
         listeners: Who is told of compactions.
     """
 
     def __init__(self, tools: CompactionTools) -> None:
         self.tools = tools
-        self.known: Known = {}
+        self.local_strategies: LocalStrategies = {}
         self.listeners = CompactionListeners()
         self.worker = CompactionWorker(self._in_background, self._note)
         self._locks: dict[SetRef, HandleLock] = {}
@@ -68,9 +75,9 @@ class Compactions:
 
     # --- for whoever adds ---------------------------------------------------------------------
 
-    def rooms(self, view: View) -> Rooms:
+    def capacity_of(self, view: View) -> BatchCapacity:
         """Return what makes room in the sets of a batch, which sees them as *view* does."""
-        return Rooms(view, self.tools, self.known)
+        return BatchCapacity(view, self.tools, self.local_strategies)
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
         """Compact, before more is added to them, sets that hold twice their capacity.
@@ -181,12 +188,16 @@ class Compactions:
             f"set {ref.name!r} changed each time before its compaction was done; try again"
         )
 
-    def _planned(self, ref: SetRef, by: str, given: Given | None) -> Compact | None:
+    def _planned(self, ref: SetRef, by: str, strategy_given: Given | None) -> Compact | None:
         tools, info = self.tools, self._info(ref)
         if info is None or not info.items:
             return None
-        compaction = info.definition.compaction if given is None else kept(given, self.known)
-        strategy = Trim() if compaction == "trim" else restored(compaction, self.known)
+        compaction = (
+            info.definition.compaction
+            if strategy_given is None
+            else stored_form(strategy_given, self.local_strategies)
+        )
+        strategy = Trim() if compaction == "trim" else restored(compaction, self.local_strategies)
         if strategy is None:
             raise InvalidInput(
                 f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
@@ -196,10 +207,10 @@ class Compactions:
         if step is None:
             return _no_step(info, by, RETIRES_NOTHING)
         change = carried_out(snapshot, step, tools, by=by)
-        left = freed(snapshot, step, change)
+        size_after = freed(snapshot, step, change)
         if by == CALLED:
-            return change if shrunk(snapshot.held, left) else None
-        progress = frees(info.definition, snapshot.held, left)
+            return change if shrunk(snapshot.live_size, size_after) else None
+        progress = frees(info.definition, snapshot.live_size, size_after)
         return change if progress else _no_step(info, by, FREES_NOTHING)
 
     def _info(self, ref: SetRef) -> SetInfo | None:
@@ -261,7 +272,7 @@ def due(info: SetInfo, share: float | None = None) -> bool:
     definition = info.definition
     if not definition.bounded or definition.compaction in IN_THE_COMMIT:
         return False
-    return SetSize.of(info).over(definition, definition.high_water if share is None else share)
+    return SetSize.of(info).exceeds(definition, definition.high_water if share is None else share)
 
 
 def pressed(info: SetInfo) -> bool:
@@ -275,7 +286,7 @@ def _no_step(info: SetInfo, by: str, problem: str) -> None:
     Raises:
         SetFull: The set is over a capacity, and is not compacted by a call.
     """
-    if by != CALLED and SetSize.of(info).over(info.definition):
+    if by != CALLED and SetSize.of(info).exceeds(info.definition):
         raise full(info.definition, info.ref, SetSize.of(info), problem)
 
 

@@ -71,7 +71,7 @@ class PlannedStep:
     """A plan, and the items it is about."""
 
     plan: CompactionPlan
-    known: Mapping[str, StoredItem]
+    items_by_id: Mapping[str, StoredItem]
     strategy: dict[str, Value]
     notes: dict[str, Value]
 
@@ -94,7 +94,7 @@ def planned_step(
         case Merge():
             return _merged(snapshot, strategy, tools)
         case CustomStrategy():
-            return _own(snapshot, strategy, tools)
+            return _custom_step(snapshot, strategy, tools)
 
 
 # --- trim -------------------------------------------------------------------------------------
@@ -109,22 +109,22 @@ def _trimmed(snapshot: CompactionSnapshot, trim: Trim) -> PlannedStep | None:
         chosen = ordered[: trim.n] if trim.n else _down(snapshot, iter(ordered))
     if not chosen:
         return None
-    known = {stored.record.id: stored for stored in chosen}
+    items_by_id = {stored.record.id: stored for stored in chosen}
     return PlannedStep(
-        CompactionPlan(retire=tuple(known)), known, {"name": "trim", "by": trim.by}, {}
+        CompactionPlan(retire=tuple(items_by_id)), items_by_id, {"name": "trim", "by": trim.by}, {}
     )
 
 
 def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[StoredItem]:
     """Return the first of some items, as many as bring the set to its low-water mark."""
-    left, chosen = snapshot.held + snapshot.coming, list[StoredItem]()
+    set_size, chosen = snapshot.live_size + snapshot.coming, list[StoredItem]()
     low = snapshot.definition.low_water
-    while left.over(snapshot.definition, low) and (page := list(islice(pages, STEP))):
+    while set_size.exceeds(snapshot.definition, low) and (page := list(islice(pages, STEP))):
         for stored, size in zip(page, snapshot.sizes(page), strict=True):
-            if not left.over(snapshot.definition, low):
+            if not set_size.exceeds(snapshot.definition, low):
                 break
             chosen.append(stored)
-            left -= size
+            set_size -= size
     return chosen
 
 
@@ -152,18 +152,18 @@ def _keys(trim: Trim, now: int) -> Callable[[StoredItem], float]:
 def _summarised(
     snapshot: CompactionSnapshot, how: Summarize, tools: CompactionTools
 ) -> PlannedStep | None:
-    asks = how.model != "never" and tools.model is not None
-    taken, limit = _candidates(snapshot, how, MODEL_STEP if asks else STEP)
-    if len(taken) <= limit:
+    uses_model = how.model != "never" and tools.model is not None
+    candidates, limit = _candidates(snapshot, how, MODEL_STEP if uses_model else STEP)
+    if len(candidates) <= limit:
         return None
-    features = snapshot.view.features(snapshot.ref, taken)
-    rows = meanings(taken, features, tools.recorder)
+    features = snapshot.view.features(snapshot.ref, candidates)
+    rows = meanings(candidates, features, tools.recorder)
     add: list[Derived] = []
     by: dict[str, Value] = {}
     for group in topics(rows, limit):
         if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
             continue
-        sources = [taken[at] for at in group]
+        sources = [candidates[at] for at in group]
         summary = _summary(_said(sources), how, tools)
         if not summary.text.strip():
             continue
@@ -176,8 +176,10 @@ def _summarised(
         by[summary.by] = 1 + (count if isinstance(count, int) else 0)
     if not add:
         return None
-    known = {stored.record.id: stored for stored in taken}
-    return PlannedStep(CompactionPlan(add=add), known, {"name": "summarize"}, {"summaries": by})
+    items_by_id = {stored.record.id: stored for stored in candidates}
+    return PlannedStep(
+        CompactionPlan(add=add), items_by_id, {"name": "summarize"}, {"summaries": by}
+    )
 
 
 def _candidates(
@@ -187,21 +189,21 @@ def _candidates(
 
     What holds and what held are not said in one breath: of the oldest, it is what most of them do.
     """
-    held, definition = snapshot.held + snapshot.coming, snapshot.definition
-    if how.n is None and not held.over(definition, definition.low_water):
+    size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
+    if how.n is None and not size.exceeds(definition, definition.low_water):
         return [], 1
     seen = islice(_lasting(snapshot), step if how.n is None else how.n)
-    taken, limit = list[StoredItem](), 1
+    candidates, limit = list[StoredItem](), 1
     for ended, _ in Counter(_has_ended(stored, snapshot.now) for stored in seen).most_common():
         alike = (s for s in _lasting(snapshot) if _has_ended(s, snapshot.now) is ended)
         if how.n is not None:
-            taken, limit = list(islice(alike, how.n)), how.limit or 1
+            candidates, limit = list(islice(alike, how.n)), how.limit or 1
         else:
-            taken = _not_summed_up(alike, step, min(_summary_count(snapshot, how), step))
-            limit = how.limit or -(-len(taken) // PER_TOPIC)
-        if len(taken) > limit:
+            candidates = _not_summed_up(alike, step, min(_summary_count(snapshot, how), step))
+            limit = how.limit or -(-len(candidates) // PER_TOPIC)
+        if len(candidates) > limit:
             break
-    return taken, limit
+    return candidates, limit
 
 
 def _lasting(snapshot: CompactionSnapshot) -> Iterator[StoredItem]:
@@ -211,9 +213,9 @@ def _lasting(snapshot: CompactionSnapshot) -> Iterator[StoredItem]:
     """
     for stored in snapshot.oldest():
         record = stored.record
-        begun = record.valid_from is None or record.valid_from <= snapshot.now
+        has_begun = record.valid_from is None or record.valid_from <= snapshot.now
         if record.expires is None and (
-            _has_ended(stored, snapshot.now) or (begun and record.valid_to is None)
+            _has_ended(stored, snapshot.now) or (has_begun and record.valid_to is None)
         ):
             yield stored
 
@@ -236,15 +238,15 @@ def _summary_count(snapshot: CompactionSnapshot, how: Summarize) -> int:
     """Return how many items, as summaries, bring the set to its low-water mark."""
     definition = snapshot.definition
     share = 1.0
-    held = snapshot.held + snapshot.coming
+    size = snapshot.live_size + snapshot.coming
     for count, most in (
-        (held.items, definition.capacity),
-        (held.tokens, definition.capacity_tokens),
-        (held.bytes, definition.capacity_bytes),
+        (size.items, definition.capacity),
+        (size.tokens, definition.capacity_tokens),
+        (size.bytes, definition.capacity_bytes),
     ):
         if most is not None and count:
             share = min(share, definition.low_water * most / count)
-    excess = held.items * (1 - share)
+    excess = size.items * (1 - share)
     if how.limit is not None:
         return int(excess) + how.limit + 1
     return int(excess * PER_TOPIC / (PER_TOPIC - 1)) + 2
@@ -273,10 +275,10 @@ def _summary(texts: Sequence[str], how: Summarize, tools: CompactionTools) -> Su
         )
     if how.model == "never" or tools.model is None:
         return tools.extractive().summarise(texts, max_tokens=how.max_tokens)
-    made = tools.model().summarise(texts, max_tokens=how.max_tokens)
-    if how.model == "need" and made.by == EXTRACTIVE:
-        raise ModelUnavailable("of the memory", made.because or "it made no summary")
-    return made
+    summary = tools.model().summarise(texts, max_tokens=how.max_tokens)
+    if how.model == "need" and summary.by == EXTRACTIVE:
+        raise ModelUnavailable("of the memory", summary.because or "it made no summary")
+    return summary
 
 
 def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
@@ -305,11 +307,11 @@ def _merged(snapshot: CompactionSnapshot, how: Merge, tools: CompactionTools) ->
         texts = [s.record.text or "" for s in items]
         groups = alike(rows, texts, [_holds(s) for s in items], how.threshold)
         if groups:
-            known = {s.record.id: s for s in items}
+            items_by_id = {s.record.id: s for s in items}
             add = [_best([items[at] for at in group]) for group in groups]
-            return PlannedStep(CompactionPlan(add=add), known, {"name": "merge"}, {})
-    held, definition = snapshot.held + snapshot.coming, snapshot.definition
-    if how.otherwise is None or not held.over(definition, definition.high_water):
+            return PlannedStep(CompactionPlan(add=add), items_by_id, {"name": "merge"}, {})
+    size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
+    if how.otherwise is None or not size.exceeds(definition, definition.high_water):
         return None
     return planned_step(snapshot, how.otherwise, tools)
 
@@ -329,8 +331,10 @@ def _best(sources: Sequence[StoredItem]) -> Derived:
 # --- the user's own ---------------------------------------------------------------------------
 
 
-_ASKED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar("_ASKED", default=frozenset())
-"""Of which sets, of which memory, a user's strategy is being asked by the code that runs."""
+_BEING_PLANNED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar(
+    "_BEING_PLANNED", default=frozenset()
+)
+"""The sets, each with its memory, that a user's strategy is planning for in this context."""
 
 
 def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
@@ -339,32 +343,34 @@ def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
     Raises:
         Unusable: It is.
     """
-    if (id(tools), ref) in _ASKED.get():
+    if (id(tools), ref) in _BEING_PLANNED.get():
         raise Unusable(
             f"set {ref.name!r} is being compacted by the strategy that calls this; a plan says "
             "what becomes of the items, and neither compacts the set nor adds to it if it is full"
         )
 
 
-def _own(
-    snapshot: CompactionSnapshot, own: CustomStrategy, tools: CompactionTools
+def _custom_step(
+    snapshot: CompactionSnapshot, custom: CustomStrategy, tools: CompactionTools
 ) -> PlannedStep | None:
     items = list(snapshot.oldest())
-    known = {stored.record.id: stored for stored in items}
+    items_by_id = {stored.record.id: stored for stored in items}
     capacity = snapshot.definition.capacity
     most = None if capacity is None else max(0, capacity - snapshot.coming.items)
-    asked = _ASKED.set(_ASKED.get() | {(id(tools), snapshot.ref)})
+    token = _BEING_PLANNED.set(_BEING_PLANNED.get() | {(id(tools), snapshot.ref)})
     try:
-        plan = own.plan([item_of(stored) for stored in items], most)
+        plan = custom.plan([item_of(stored) for stored in items], most)
     except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
         name = snapshot.ref.name
-        raise StrategyFailed(own.at, f"raised {error!r}", set_name=name) from error
+        raise StrategyFailed(custom.at, f"raised {error!r}", set_name=name) from error
     finally:
-        _ASKED.reset(asked)
-    checked = checked_plan(plan, strategy=own.at, set_name=snapshot.ref.name, known=known)
-    if not checked.gone:
+        _BEING_PLANNED.reset(token)
+    checked = checked_plan(
+        plan, strategy=custom.at, set_name=snapshot.ref.name, item_ids=items_by_id
+    )
+    if not checked.retired_ids:
         return None
-    return PlannedStep(checked, known, {"name": "own", "at": own.at}, {})
+    return PlannedStep(checked, items_by_id, {"name": "own", "at": custom.at}, {})
 
 
 # --- carried out ------------------------------------------------------------------------------
@@ -381,7 +387,7 @@ def carried_out(
     ranks = _Ranks(snapshot, step)
     added: list[Add] = []
     for derived in step.plan.add:
-        sources = [step.known[item_id] for item_id in derived.sources]
+        sources = [step.items_by_id[item_id] for item_id in derived.sources]
         item = _item(derived, sources, ranks.time(sources))
         try:
             record = tools.recorder.records([(tools.new_id(), item)], now=snapshot.now)[0]
@@ -393,16 +399,17 @@ def carried_out(
         links = [Link(snapshot.ref, s.record.id) for s in sources]
         added.append(Add(snapshot.ref, record, fresh=True, links=links, accessed=accessed))
     how: dict[str, Value] = {"strategy": step.strategy, "by": by, **step.notes}
-    gone = [(item_id, step.known[item_id].version) for item_id in step.plan.gone]
-    return Compact(snapshot.ref, gone, added, wire.encode(how))
+    retired = [(item_id, step.items_by_id[item_id].version) for item_id in step.plan.retired_ids]
+    return Compact(snapshot.ref, retired, added, wire.encode(how))
 
 
 class _Ranks:
     """Where what stands for others is to stand: where the first of them stood."""
 
     def __init__(self, snapshot: CompactionSnapshot, step: PlannedStep) -> None:
-        self._snapshot, self._gone = snapshot, [step.known[item_id] for item_id in step.plan.gone]
-        self._ids = set(step.plan.gone)
+        self._snapshot = snapshot
+        self._retired = [step.items_by_id[item_id] for item_id in step.plan.retired_ids]
+        self._ids = set(step.plan.retired_ids)
         self._leading: dict[int, set[str]] = {}
 
     def time(self, sources: Sequence[StoredItem]) -> int:
@@ -419,7 +426,7 @@ class _Ranks:
 
     def _leads(self, time: int) -> set[str]:
         """Return ids that go and stand before any that stay, if any of the same time stay."""
-        same = sum(time_of(stored) == time for stored in self._gone)
+        same = sum(time_of(stored) == time for stored in self._retired)
         page = self._snapshot.view.page(
             self._snapshot.ref,
             after=(time - 1, _LAST),
@@ -494,10 +501,10 @@ def _agreed(labels: Sequence[str | None]) -> str | None:
 
 def freed(snapshot: CompactionSnapshot, step: PlannedStep, change: Compact) -> SetSize:
     """Return what a set holds after a change."""
-    gone = snapshot.sizes([step.known[item_id] for item_id in step.plan.gone])
-    left = snapshot.held
-    for size in gone:
-        left -= size
+    retired = snapshot.sizes([step.items_by_id[item_id] for item_id in step.plan.retired_ids])
+    set_size = snapshot.live_size
+    for size in retired:
+        set_size -= size
     for add in change.added:
-        left += record_size(add.record)
-    return left
+        set_size += record_size(add.record)
+    return set_size

@@ -44,7 +44,7 @@ class CompactionPlan:
     add: Sequence[Derived] = ()
 
     @property
-    def gone(self) -> list[str]:
+    def retired_ids(self) -> list[str]:
         """Ids of all items that it retires."""
         return [*self.retire, *(item_id for derived in self.add for item_id in derived.sources)]
 
@@ -73,13 +73,13 @@ class Strategy(Protocol):
 
 
 def checked_plan(
-    plan: object, *, strategy: str, set_name: str, known: Collection[str]
+    plan: object, *, strategy: str, set_name: str, item_ids: Collection[str]
 ) -> CompactionPlan:
     """Return *plan*, if it can be carried out.
 
     Args:
         strategy: What errors call whoever made it.
-        known: Ids of the items of the set.
+        item_ids: Ids of the items of the set.
 
     Raises:
         InvalidPlan: It cannot; the message says which part of it.
@@ -99,8 +99,8 @@ def checked_plan(
     ]
     checked = CompactionPlan(tuple(retire), tuple(add))
     seen = set[str]()
-    for item_id in checked.gone:
-        if item_id not in known:
+    for item_id in checked.retired_ids:
+        if item_id not in item_ids:
             raise invalid(f"names {item_id!r}, which is no item of it")
         if item_id in seen:
             raise invalid(f"names {item_id!r} twice")
@@ -118,13 +118,15 @@ def _ids(ids: object, where: str, invalid: _Invalid) -> list[str]:
     return cast("list[str]", list(listed))
 
 
-def _checked_derived(made: object, where: str, invalid: _Invalid) -> Derived:
-    if not isinstance(made, Derived):
-        raise invalid(f"has a {type(made).__name__} as {where}, not a Derived")
-    sources = _ids(made.sources, f"{where}.sources", invalid)
+def _checked_derived(derived: object, where: str, invalid: _Invalid) -> Derived:
+    if not isinstance(derived, Derived):
+        raise invalid(f"has a {type(derived).__name__} as {where}, not a Derived")
+    sources = _ids(derived.sources, f"{where}.sources", invalid)
     if not sources:
         raise invalid(f"has no sources in {where}; name the items it stands for")
-    text = text_of(made.value) if made.text is None else made.text
+    text = text_of(derived.value) if derived.text is None else derived.text
     if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise invalid(f"has an empty text in {where}; give what stands for the items")
-    return Derived(tuple(sources), made.value, made.text, made.metadata, made.importance)
+    return Derived(
+        tuple(sources), derived.value, derived.text, derived.metadata, derived.importance
+    )

@@ -87,7 +87,7 @@ class SetSize:
     def __sub__(self, less: SetSize) -> SetSize:
         return SetSize(self.items - less.items, self.tokens - less.tokens, self.bytes - less.bytes)
 
-    def over(self, definition: Definition, share: float = 1.0) -> bool:
+    def exceeds(self, definition: Definition, share: float = 1.0) -> bool:
         """Whether it is more than a share of a set's capacities."""
         return (
             definition.exceeded_capacity(self.items, self.tokens, self.bytes, share=share)
@@ -123,7 +123,7 @@ class CompactionSnapshot:
         return self.info.definition
 
     @property
-    def held(self) -> SetSize:
+    def live_size(self) -> SetSize:
         """What is in it."""
         return SetSize.of(self.info)
 

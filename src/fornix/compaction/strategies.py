@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from fornix.compaction.plans import CompactionPlan, Strategy
 from fornix.errors import FornixError, InvalidInput, StrategyFailed
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.store.items import Item
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
@@ -132,12 +132,12 @@ _BY_NAME: Mapping[str, type[BuiltIn]] = {"trim": Trim, "summarize": Summarize, "
 def written(strategy: BuiltIn) -> dict[str, Value]:
     """Return a strategy as JSON: its name, and what is not as by default."""
     name = type(strategy).__name__.lower()
-    found: dict[str, Value] = {"name": name}
+    plain: dict[str, Value] = {"name": name}
     for one in fields(strategy):
         value = getattr(strategy, one.name)
         if value != one.default:
-            found[one.name] = _plain(value)
-    return found
+            plain[one.name] = _plain(value)
+    return plain
 
 
 def _plain(value: object) -> Value:
@@ -155,16 +155,16 @@ def read(plain: Mapping[str, Value]) -> BuiltIn:
         InvalidInput: A newer fornix wrote it, or somebody else.
     """
     kind = _BY_NAME.get(str(plain.get("name")))
-    given = {name: value for name, value in plain.items() if name != "name"}
-    known = (
+    settings = {name: value for name, value in plain.items() if name != "name"}
+    allowed = (
         set[str]() if kind is None else {f.name for f in fields(kind) if f.default is not MISSING}
     )
-    if kind is None or not known.issuperset(given):
+    if kind is None or not allowed.issuperset(settings):
         raise InvalidInput(f"this fornix knows no strategy of compaction like {dict(plain)!r}")
-    arguments: dict[str, object] = dict(given)
-    if isinstance(half_life := given.get("half_life"), int):
+    arguments: dict[str, object] = dict(settings)
+    if isinstance(half_life := settings.get("half_life"), int):
         arguments["half_life"] = timedelta(microseconds=half_life)
-    if isinstance(otherwise := given.get("otherwise"), Mapping):
+    if isinstance(otherwise := settings.get("otherwise"), Mapping):
         arguments["otherwise"] = read(cast("Mapping[str, Value]", otherwise))
     return kind(**arguments)  # pyright: ignore[reportArgumentType]  the classes check themselves
 
@@ -201,74 +201,62 @@ class CustomStrategy:
     plan: Planner
 
 
-Known: TypeAlias = dict[str, Planner]
+LocalStrategies: TypeAlias = dict[str, Planner]
 """Strategies that cannot be imported, by `CustomStrategy.at`; they work in this process only."""
 
 
-def kept(given: object, known: Known) -> str | dict[str, Value]:
-    """Return how a set keeps what `compaction=` was given; what has no name goes to *known*.
+def stored_form(strategy: object, local_strategies: LocalStrategies) -> str | dict[str, Value]:
+    """Return how a set stores what `compaction=` was given.
+
+    A strategy that cannot be imported goes to *local_strategies*.
 
     Raises:
         InvalidInput: It is no strategy.
     """
-    if isinstance(given, (Trim, Summarize, Merge)):
-        return written(given)
-    if given in ("trim", "reject"):
-        return cast("str", given)
-    plan = getattr(given, "plan", None)
-    planner = plan if callable(plan) else given
-    if not callable(planner) or isinstance(given, type):
+    if isinstance(strategy, (Trim, Summarize, Merge)):
+        return written(strategy)
+    if strategy in ("trim", "reject"):
+        return cast("str", strategy)
+    plan = getattr(strategy, "plan", None)
+    planner = plan if callable(plan) else strategy
+    if not callable(planner) or isinstance(strategy, type):
         raise InvalidInput(
             "compaction must be 'trim', 'reject', a Trim, Summarize or Merge, a function (items, "
-            f"capacity) -> CompactionPlan, or an object with such a plan; not {shown(given)}"
+            "capacity) -> CompactionPlan, or an object with such a plan; "
+            f"not {short_repr(strategy)}"
         )
-    named = given if callable(given) and hasattr(given, "__qualname__") else type(given)
+    named = strategy if callable(strategy) and hasattr(strategy, "__qualname__") else type(strategy)
     at = f"{named.__module__}:{named.__qualname__}"
-    found: dict[str, Value] = {"name": OWN, "at": at}
-    if named is not given and (settings := _settings(given)):
-        found["settings"] = settings
-    if not _is_found(found, given):
-        found["here"] = True
-        known[at] = cast("Planner", planner)
-    return found
+    plain: dict[str, Value] = {"name": OWN, "at": at}
+    if named is not strategy and (settings := _settings(strategy)):
+        plain["settings"] = settings
+    if not _is_found(plain, strategy):
+        plain["here"] = True
+        local_strategies[at] = cast("Planner", planner)
+    return plain
 
 
-def as_kept(plain: object) -> str | dict[str, Value]:
-    """Return what a set keeps, as it was written down; checked.
-
-    Raises:
-        InvalidInput: It stands for no strategy.
-    """
-    if plain in ("trim", "reject"):
-        return cast("str", plain)
-    if not isinstance(plain, Mapping):
-        raise InvalidInput(
-            '"compaction" must be "trim" or "reject", or a strategy as an object, '
-            f"not {shown(plain)}"
-        )
-    found = dict(cast("Mapping[str, Value]", plain))
-    if found.get("name") == OWN and isinstance(found.get("at"), str):
-        return found
-    return written(read(found))
-
-
-def _settings(given: object) -> dict[str, Value]:
+def _settings(strategy: object) -> dict[str, Value]:
     """Return the fields of a dataclass, which make it again."""
-    if not is_dataclass(given):
+    if not is_dataclass(strategy):
         return {}
-    return {one.name: cast("Value", getattr(given, one.name)) for one in fields(given)}
+    return {one.name: cast("Value", getattr(strategy, one.name)) for one in fields(strategy)}
 
 
-def _is_found(found: Mapping[str, Value], given: object) -> bool:
+def _is_found(plain: Mapping[str, Value], strategy: object) -> bool:
     """Return whether what is kept leads back to what was given."""
     try:
-        wire.encode(dict(found))
-        again = _imported(found)
+        wire.encode(dict(plain))
+        again = _imported(plain)
     except (FornixError, TypeError):
         return False
-    if type(given) is not type(again):
+    if type(strategy) is not type(again):
         return False
-    return again is given or again == given or (not hasattr(given, "__dict__") or not vars(given))
+    return (
+        again is strategy
+        or again == strategy
+        or (not hasattr(strategy, "__dict__") or not vars(strategy))
+    )
 
 
 def name_of(plain: str | Mapping[str, Value]) -> str:
@@ -276,7 +264,9 @@ def name_of(plain: str | Mapping[str, Value]) -> str:
     return plain if isinstance(plain, str) else str(plain.get("at", plain.get("name")))
 
 
-def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | CustomStrategy | None:
+def restored(
+    plain: str | Mapping[str, Value], local_strategies: LocalStrategies
+) -> BuiltIn | CustomStrategy | None:
     """Return the strategy that a set keeps; None: its store does what there is to do.
 
     Raises:
@@ -288,15 +278,15 @@ def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | Custom
     if plain.get("name") != OWN:
         return read(plain)
     at = str(plain.get("at"))
-    if at in known:
-        return CustomStrategy(at, known[at])
+    if at in local_strategies:
+        return CustomStrategy(at, local_strategies[at])
     if plain.get("here"):
         raise StrategyFailed(
             at,
             "has no name that other processes could import, and was not opened with the set here",
         )
-    made = _imported(plain)
-    plan = getattr(made, "plan", made)
+    imported = _imported(plain)
+    plan = getattr(imported, "plan", imported)
     if not callable(plan):
         raise StrategyFailed(at, "is neither a function nor has it a plan")
     return CustomStrategy(at, cast("Planner", plan))
@@ -306,17 +296,17 @@ def _imported(plain: Mapping[str, Value]) -> object:
     at = str(plain.get("at"))
     module, _, name = at.partition(":")
     try:
-        found: object = importlib.import_module(module)
+        named: object = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            named = getattr(named, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise StrategyFailed(at, f"cannot be imported here ({error})") from error
-    if not isinstance(found, type):
-        return found
-    if not callable(getattr(found, "plan", None)):  # no class of another kind is called by a file
+    if not isinstance(named, type):
+        return named
+    if not callable(getattr(named, "plan", None)):  # no class of another kind is called by a file
         raise StrategyFailed(at, "has no plan(items, capacity)")
     settings = cast("dict[str, object]", plain.get("settings") or {})
     try:
-        return found(**settings)
+        return named(**settings)
     except Exception as error:  # the edge to other people's code; the cause is kept
         raise StrategyFailed(at, f"cannot be made again ({error!r})") from error

@@ -17,8 +17,8 @@ from fornix.conversation.rolling_summary import (
     Compressed,
     SummaryPolicy,
     Summing,
-    shown,
     summed_up,
+    without_orphaned_calls,
 )
 from fornix.errors import (
     DuplicateItem,
@@ -74,6 +74,11 @@ class ConversationMemory:
     def name(self) -> str:
         """Its name among the sets of its key."""
         return self._ref.name
+
+    @property
+    def ref(self) -> SetRef:
+        """The set that it is, for rooms of fornix that read it."""
+        return self._ref
 
     # --- adding -------------------------------------------------------------------------------
 
@@ -172,7 +177,7 @@ class ConversationMemory:
 
         found, summary = self._consistent(read)
         as_told = message_items.for_chat if for_chat else message_items.for_model
-        told = [as_told(stored) for stored in shown(found)]
+        told = [as_told(stored) for stored in without_orphaned_calls(found)]
         head = {"role": "user", "content": summary}
         return [head, *told] if summary and prepend_summary else told
 

@@ -88,11 +88,11 @@ class SummaryPolicy:
         most = self.budget.tokens
         return most is None or self.beside + self.budget.size(turns) >= most
 
-    def last(self, turns: Sequence[Message], found: Sequence[Unit]) -> int:
+    def last(self, turns: Sequence[Message], units: Sequence[Unit]) -> int:
         """Return how many of the last units of a conversation are kept."""
         if self.tokens is None:
             return self.recent
-        sizes = (self.budget.size([turns[at] for at in unit.places]) for unit in reversed(found))
+        sizes = (self.budget.size([turns[at] for at in unit.places]) for unit in reversed(units))
         return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
 
 
@@ -114,7 +114,7 @@ def summed_up(open_: Sequence[StoredItem], policy: SummaryPolicy) -> list[Stored
     return [open_[place] for place in sorted(place for unit in gone for place in unit.places)]
 
 
-def shown(messages: Sequence[StoredItem]) -> list[StoredItem]:
+def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
     """Return messages without calls and answers that are parted from each other.
 
     A call that waits for its answer is shown only where nothing was said since.

@@ -23,6 +23,7 @@
     │   ├── SetDefinitionConflict          a set exists with another definition
     │   ├── SetMoved                       a set changed since an add to it was checked
     │   ├── CompactionChanged              items of a compaction to undo have changed
+    │   ├── LearningChanged                facts of a learning to undo have changed
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
@@ -78,10 +79,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from json import JSONDecodeError
 from pathlib import Path
 
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 
 
 class FornixError(Exception):
@@ -109,7 +111,7 @@ class InvalidPath(InvalidInput):
 
     def __init__(self, path: object, problem: str) -> None:
         self.path = path
-        super().__init__(f"path {shown(path)}: {problem}")
+        super().__init__(f"path {short_repr(path)}: {problem}")
 
 
 class InvalidName(InvalidInput):
@@ -262,6 +264,30 @@ class CompactionChanged(Conflict):
     def __init__(self, compaction: int, problem: str) -> None:
         self.compaction = compaction
         super().__init__(f"compaction {compaction} cannot be undone: {problem}")
+
+
+class LearningChanged(Conflict):
+    """Learnings cannot be undone, because facts that they added or changed have changed since.
+
+    Attributes:
+        learnings: What was to be undone.
+        by: Later learnings that changed the same facts; empty if somebody changed them by hand.
+        facts: Ids of those facts.
+    """
+
+    def __init__(
+        self, learnings: Sequence[str], *, by: Sequence[str], facts: Sequence[str]
+    ) -> None:
+        self.learnings, self.by, self.facts = tuple(learnings), tuple(by), tuple(facts)
+        what = f"fact {facts[0]!r}" if len(facts) == 1 else f"{len(facts)} of their facts"
+        reason = (
+            f"the later learning {by[0]!r} changed {what}; undo it first, or in the same call"
+            if len(by) == 1
+            else f"{len(by)} later learnings changed {what}; undo those in the same call"
+            if by
+            else f"{what} changed since; restore the earlier version, or delete the facts"
+        )
+        super().__init__(f"learning {', '.join(map(repr, learnings))} cannot be undone: {reason}")
 
 
 class EmbedderConflict(Conflict):

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from fornix.errors import InvalidInput
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.values.storable import counted
 
 CANDIDATES = 50
@@ -64,5 +64,7 @@ def checked_reranker(given: object) -> None:
     if given is None or given is MEMORY_DEFAULT:
         return
     if not isinstance(given, Reranker) or isinstance(given, type):
-        raise InvalidInput(f"reranker must be an object with a method rerank, not {shown(given)}")
+        raise InvalidInput(
+            f"reranker must be an object with a method rerank, not {short_repr(given)}"
+        )
     candidates_of(given)

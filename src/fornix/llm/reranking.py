@@ -145,8 +145,8 @@ class ChatReranker:
             ModelFailed: The model could not be asked, or gave no marks.
         """
 
-        def marks(found: object) -> list[float]:
-            answer = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+        def marks(parsed: object) -> list[float]:
+            answer = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
             given = answer.get("marks")
             if not isinstance(given, list):
                 raise Unfit('it must be {"marks": [numbers]}')

@@ -48,10 +48,10 @@ class ScriptedChat(ChatModel):
             raise InvalidInput("answers must be a list of answers, or a function; not a str")
         self._answers = answers if callable(answers) else tuple(answers)
         self._name, self._meter, self._takes_images = name, Meter(), takes_images
-        self._lock, self._asked = FreshLock(), list[ChatRequest]()
+        self._lock, self._requests = FreshLock(), list[ChatRequest]()
 
     def __repr__(self) -> str:
-        return f"ScriptedChat(name={self._name!r}, asked={len(self._asked)})"
+        return f"ScriptedChat(name={self._name!r}, requests={len(self._requests)})"
 
     @property
     def name(self) -> str:
@@ -69,9 +69,9 @@ class ScriptedChat(ChatModel):
         return self._takes_images
 
     @property
-    def asked(self) -> tuple[ChatRequest, ...]:
+    def requests(self) -> tuple[ChatRequest, ...]:
         """What it was asked, in order, also where it raised."""
-        return tuple(self._asked)
+        return tuple(self._requests)
 
     def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
         """Return the next answer.
@@ -102,8 +102,8 @@ class ScriptedChat(ChatModel):
 
     def _next(self, request: ChatRequest) -> Answer:
         with self._lock:
-            self._asked.append(request)
-            at = len(self._asked) - 1
+            self._requests.append(request)
+            at = len(self._requests) - 1
         if callable(self._answers):
             return self._answers(request.messages)
         if at >= len(self._answers):

@@ -89,24 +89,24 @@ def read_body(model: str, body: bytes, kind: str) -> ServerReply:
     )
 
 
-def text_of(model: str, found: ServerReply, *, asked_json: bool) -> str:
+def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
     """Return the text of an answer.
 
     Raises:
         ModelRefused: The model, or a filter, refused to answer.
         ModelAnswerInvalid: There is no text, or JSON was asked for and cut off.
     """
-    if found.refused:
+    if reply.refused:
         raise ModelRefused(model, "it refused to answer; ask for something else")
-    if found.finish == "content_filter":
+    if reply.finish == "content_filter":
         raise ModelRefused(model, "a content filter stopped its answer; ask for something else")
-    if not found.text and found.finish == "length":
+    if not reply.text and reply.finish == "length":
         raise unusable(model, "ended at its limit of tokens before it said anything")
-    if not found.text:
+    if not reply.text:
         raise unusable(model, "has no text")
-    if asked_json and found.finish == "length":
+    if asked_json and reply.finish == "length":
         raise unusable(model, "was cut at its limit of tokens, so it is not whole JSON")
-    return _encodable(model, found.text)
+    return _encodable(model, reply.text)
 
 
 class Streamed:

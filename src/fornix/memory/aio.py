@@ -16,6 +16,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from fornix.embed import Embedder
 from fornix.errors import Unusable
+from fornix.facts import Facts, LearningCost, LearnOptions, LearnReport, Source
+from fornix.llm import ChatModel
 from fornix.memory.async_calls import (
     Async,
     AsyncConversation,
@@ -199,6 +201,40 @@ class AsyncMemorySet:
         return await self.loop.run(lambda: self.sync.definition)
 
 
+class AsyncFacts:
+    """The `Facts` of a key, whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: Facts) -> None:
+        self.loop, self.sync = loop, sync
+
+    list = awaited(Facts.list)
+    get = awaited(Facts.get)
+    history = awaited(Facts.history)
+    learnings = awaited(Facts.learnings)
+
+    async def cost(
+        self,
+        conversation: AsyncConversation,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+    ) -> LearningCost:
+        """See `Facts.cost`."""
+        talk = conversation.sync
+        return await self.loop.run(lambda: self.sync.cost(talk, model=model, options=options))
+
+    about = awaited(Facts.about)
+    entities = awaited(Facts.entities)
+    neighbours = awaited(Facts.neighbours)
+    profile = awaited(Facts.profile)
+    merge = awaited(Facts.merge)
+    split = awaited(Facts.split)
+    why = awaited(Facts.why)
+    check = awaited(Facts.check)
+    undo = awaited(Facts.undo)
+    size = awaited(Facts.__len__)
+
+
 class AsyncKnowledge:
     """A `KnowledgeMemory` whose calls are awaited."""
 
@@ -275,6 +311,28 @@ class AsyncKey(_AsyncSets):
     sync: KeyMemory
 
     forget = awaited(KeyMemory.forget)
+
+    about = awaited(KeyMemory.about)
+    profile = awaited(KeyMemory.profile)
+
+    async def learn(
+        self,
+        source: AsyncConversation | Source,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LearnReport:
+        """See `KeyMemory.learn`."""
+        given = source.sync if isinstance(source, AsyncConversation) else source
+        return await self.loop.run(
+            lambda: self.sync.learn(given, model=model, options=options, progress=progress)
+        )
+
+    @property
+    def facts(self) -> AsyncFacts:
+        """See `KeyMemory.facts`."""
+        return AsyncFacts(self.loop, self.sync.facts)
 
     @property
     def key(self) -> str:

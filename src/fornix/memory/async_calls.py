@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from fornix.conversation import ConversationMemory
 from fornix.errors import StoreClosed, WrongLoop
+from fornix.store import SetRef
 from fornix.values.keywords import UnknownKeyword
 
 THREADS = 16
@@ -145,6 +146,11 @@ class AsyncConversation:
     def name(self) -> str:
         """See `ConversationMemory.name`."""
         return self.sync.name
+
+    @property
+    def ref(self) -> SetRef:
+        """See `ConversationMemory.ref`."""
+        return self.sync.ref
 
     async def summary(self) -> str:
         """See `ConversationMemory.summary`."""

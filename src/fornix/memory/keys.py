@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Literal, NamedTuple, Self, Unpack
 
 from fornix import conversation as conversations
+from fornix import facts as fact_rooms
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
-from fornix.llm import MEMORY_DEFAULT, RerankerChoice
+from fornix.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from fornix.memory.prompt import Prompts, Sources
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
@@ -19,7 +20,7 @@ from fornix.sets.admission import Quarantine, Rule, plans
 from fornix.sets.batch import Draft
 from fornix.sets.commits import CommitWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
-from fornix.sets.set_options import SetOptions, asked_of
+from fornix.sets.set_options import SetOptions, stored_options
 from fornix.sets.writer import Engine, Where, Writer
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
 from fornix.store import Commit, Scope, SetRef
@@ -57,9 +58,9 @@ class OwnerSets:
         """What it is made of, for rooms of fornix that keep something in its sets."""
         return Inside(self._engine, self._writer, self._scope)
 
-    def _set(self, name: str, **asked: object) -> MemorySet:
+    def _set(self, name: str, **options: object) -> MemorySet:
         ref = SetRef(self._scope, set_name(name))
-        return self._make(self._writer, ref, asked)
+        return self._make(self._writer, ref, options)
 
     def sets(self) -> builtins.list[str]:
         """Return the names of the sets that something was added to."""
@@ -88,17 +89,17 @@ class OwnerSets:
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
         names = [set_name(n) for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
-        asked = self._scope if sets is None else refs
+        target = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
             limit, where, at, signals, valid_at, min_score=min_score, reranker=reranker
         )
-        return self._writer.search(asked, query, options)
+        return self._writer.search(target, query, options)
 
 
 def default_set(sets: KeySets) -> MemorySet:
-    """Return the set "default"."""
-    return sets.set(DEFAULT_SET)
+    """Return the set "default", without the checks of `set`: it is asked for at every call."""
+    return sets._set(DEFAULT_SET)  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
 @suggest_names_in
@@ -117,7 +118,7 @@ class KeySets(OwnerSets):
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
         """
         check_keywords(self, "set", options, SetOptions)
-        return self._set(name, **asked_of(options, self._writer))
+        return self._set(name, **stored_options(options, self._writer))
 
     def conversation(self, name: str) -> conversations.ConversationMemory:
         """Return a conversation: messages in their order, in the set *name*; writes nothing."""
@@ -240,6 +241,54 @@ class KeyMemory(KeySets, Prompts):
     def _sources(self) -> Sources:
         knowledge = Scope(self._knowledge, None)
         return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
+
+    @property
+    def facts(self) -> fact_rooms.Facts:
+        """What was learnt: the facts of its set "facts", where they come from, and undo."""
+        return fact_rooms.facts_of_key(self._engine, self._scope)
+
+    def about(self, name: str) -> fact_rooms.EntityPage:
+        """Return the page of a person, a place or a thing; see `Facts.about`."""
+        return self.facts.about(name)
+
+    def profile(self, name: str | None = None, *, budget: int = 300) -> fact_rooms.EntityProfile:
+        """Return what is always told of somebody; see `Facts.profile`."""
+        return self.facts.profile(name, budget=budget)
+
+    def learn(
+        self,
+        source: fact_rooms.Source,
+        *,
+        model: ChatModel | None,
+        options: fact_rooms.LearnOptions | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> fact_rooms.LearnReport:
+        """Learn facts from a conversation, messages or texts; return what was learnt.
+
+        A conversation is read from where the last call stopped: each message is read once,
+        whoever is killed and however many processes learn. Texts and messages are added to the
+        conversation "learned" first; those without an id get one from what they say, so that a
+        repetition adds nothing. For each batch of messages the model is asked for facts, and, if
+        facts of the same subjects are known, what becomes of both. Its answers are recorded before
+        they are used; the facts, what they supersede and the position are one commit. Nothing
+        is locked while a model is asked.
+
+        Args:
+            source: A conversation of this key, or messages or texts, one or several.
+            model: Who finds the facts. What it says is checked: facts whose sources or quotations
+                are wrong are not stored, and counted in `LearnReport.refused`. None: written-down
+                rules find what English speakers say of themselves.
+            options: How many messages are read at once.
+            progress: Called with the number of messages that each commit read.
+
+        Raises:
+            ModelAnswerInvalid: No answer could be used; what was read before that is stored.
+            ModelFailed: The model could not be asked; the same.
+            InvalidInput: *source* cannot be learnt from.
+        """
+        return fact_rooms.learn(
+            self._engine, self._scope, source, model=model, options=options, progress=progress
+        )
 
     def forget(
         self,

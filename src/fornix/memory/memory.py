@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from fornix.compaction import Compacted, Compactions, CompactionTools
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import InvalidInput, Unsupported
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.events.memory_events import MemoryEvent
 from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice, checked_reranker
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
@@ -162,12 +162,14 @@ class Memory(Maintenance):
         space = checked_name(space, "a space")
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
-            raise InvalidInput(f"mode must be 'rw' or 'ro', not {shown(mode)}")
+            raise InvalidInput(f"mode must be 'rw' or 'ro', not {short_repr(mode)}")
         check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry)
         checked_reranker(reranker)
         rules = plans(admission)
         if durability not in ("full", "normal"):
-            raise InvalidInput(f"durability must be 'full' or 'normal', not {shown(durability)}")
+            raise InvalidInput(
+                f"durability must be 'full' or 'normal', not {short_repr(durability)}"
+            )
         store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
             check_access(store, space, knowledge)
@@ -441,11 +443,13 @@ class Memory(Maintenance):
             progress: Called with the number of items embedded since the last call.
         """
         if wait_s is not None and type(wait_s) not in (int, float):
-            raise InvalidInput(f"wait_s must be a number of seconds, or None, not {shown(wait_s)}")
+            raise InvalidInput(
+                f"wait_s must be a number of seconds, or None, not {short_repr(wait_s)}"
+            )
         began = time.monotonic()
         compacted = self._engine.compactions.worker.settle(wait_s)
-        left = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
-        return self._engine.worker.settle(wait_s=left, progress=progress) and compacted
+        remaining_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+        return self._engine.worker.settle(wait_s=remaining_s, progress=progress) and compacted
 
     def stats(self) -> MemoryStats:
         """Return figures: what is stored, what waits, who runs what."""
@@ -491,12 +495,12 @@ class Memory(Maintenance):
             progress: Called with the number of bytes given back since the last call.
         """
         self.sweep()
-        given = 0
-        while some := self._engine.store.shrink():
-            given += some
+        freed = 0
+        while step_bytes := self._engine.store.shrink():
+            freed += step_bytes
             if progress is not None:
-                progress(some)
-        return given
+                progress(step_bytes)
+        return freed
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.
@@ -508,10 +512,10 @@ class Memory(Maintenance):
         file = sqlite_store(self._engine.store)
         if file is None:
             raise Unsupported(f"{self._engine.store.location} has no file to back up; {NO_FILE}")
-        place = Path(file_path(path, "a backup is named by a path"))
-        if os.access(place, os.F_OK):  # of a path that is too long the store tells
-            raise InvalidInput(f"{place} exists; choose another path, or move it away")
-        file.backup(place)
+        target = Path(file_path(path, "a backup is named by a path"))
+        if os.access(target, os.F_OK):  # of a path that is too long the store tells
+            raise InvalidInput(f"{target} exists; choose another path, or move it away")
+        file.backup(target)
 
     def close(self) -> None:
         """Stop embedding and compacting, flush, close the store; twice is fine.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.llm import ChatModel
 from fornix.memory.reindexing import (
     alone_with_file,
@@ -65,12 +65,12 @@ def check_settings(
     """Refuse at once what would fail at the first write."""
     if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
         raise InvalidInput(
-            f"wait_s must be a number of seconds from 0 to a year, not {shown(wait_s)}"
+            f"wait_s must be a number of seconds from 0 to a year, not {short_repr(wait_s)}"
         )
     if limits is not None and not isinstance(limits, Limits):
-        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {shown(limits)}")
+        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {short_repr(limits)}")
     if ttl is not None and not isinstance(ttl, Ttl):
-        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {shown(ttl)}")
+        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {short_repr(ttl)}")
     counted(cache_bytes, "cache_bytes", least=0)
     if telemetry is not None:
         _check_telemetry(telemetry)
@@ -80,14 +80,16 @@ def _check_telemetry(telemetry: object) -> None:
     from fornix.telemetry import OpenTelemetry
 
     if not isinstance(telemetry, OpenTelemetry):
-        raise InvalidInput(f"telemetry must be an OpenTelemetry(…), not {shown(telemetry)}")
+        raise InvalidInput(f"telemetry must be an OpenTelemetry(…), not {short_repr(telemetry)}")
 
 
 def observed(engine: Engine, telemetry: OpenTelemetry | None) -> Engine:
     """Return *engine*, with its work told to *telemetry*."""
     if telemetry is None:
         return engine
-    memory = telemetry.of(engine.store, engine.clock)
+    from fornix.telemetry.memory_telemetry import MemoryTelemetry
+
+    memory = MemoryTelemetry(telemetry, engine.store, engine.clock)
     memory.watch(engine.recall, engine.compactions)
     return replace(engine, telemetry=memory)
 
@@ -100,26 +102,31 @@ def open_store(
     wait_s: float,
 ) -> Store:
     """Return the store at a place; made if there is none."""
-    place = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
-    if place == ":memory:":
+    location = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
+    if location == ":memory:":
         if mode == "ro":
             raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
         from fornix.store.ram import RamStore
 
         return RamStore()
-    if is_server(place):
+    if is_server(location):
         return _postgres_store()(
-            place, read_only=mode == "ro", durability=durability, wait_s=wait_s
+            location, read_only=mode == "ro", durability=durability, wait_s=wait_s
+        )
+    if location.startswith(("postgresql:", "postgres:")):
+        raise InvalidInput(
+            f"{short_repr(location)} has no //; a server is named postgresql://user@host/database, "
+            "and a file of that name ./postgresql:…"
         )
     from fornix.store.sqlite import SqliteStore
 
-    scheme, found, rest = place.partition("://")
-    if found and scheme != "sqlite":
+    scheme, separator, rest = location.partition("://")
+    if separator and scheme != "sqlite":
         raise Unsupported(
             f"{scheme}:// stores are not supported; use a path, postgresql://…, or ':memory:'"
         )
-    path = rest.removeprefix("/") if found else place
-    still = bool(found) and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
+    path = rest.removeprefix("/") if separator else location
+    still = bool(separator) and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
     return SqliteStore.open(
         Path(path.removesuffix(IMMUTABLE_SUFFIX) if still else path),
         read_only=mode == "ro",
@@ -202,37 +209,38 @@ def schema_version() -> int:
     return SCHEMA
 
 
-def file_path(given: object, what: str) -> str:
-    """Return *given*, a text or an object of a path, as a text that can name a file.
+def file_path(path: object, what: str) -> str:
+    """Return *path*, a text or an object of a path, as a text that can name a file.
 
     Args:
         what: What it is for, as an error begins.
     """
-    known = isinstance(given, str | os.PathLike)
-    place: object = os.fspath(cast("str | os.PathLike[str]", given)) if known else None
-    if type(place) is not str or not place:
-        raise InvalidInput(f"{what}, not {shown(given)}")
+    is_path = isinstance(path, str | os.PathLike)
+    text: object = os.fspath(cast("str | os.PathLike[str]", path)) if is_path else None
+    if type(text) is not str or not text:
+        raise InvalidInput(f"{what}, not {short_repr(path)}")
     try:
-        place.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what}; {shown(place)} is no UTF-8, as SQLite needs it") from None
-    if "\0" in place:
-        raise InvalidInput(f"{what}; {shown(place)} holds a NUL, which no path can")
-    return place
+        raise InvalidInput(f"{what}; {short_repr(text)} is no UTF-8, as SQLite needs it") from None
+    if "\0" in text:
+        raise InvalidInput(f"{what}; {short_repr(text)} holds a NUL, which no path can")
+    return text
 
 
 def embedder_for(
-    store: Store, space: str, knowledge: str, asked: str | Embedder | None
+    store: Store, space: str, knowledge: str, requested: str | Embedder | None
 ) -> Embedder:
     """Return the embedder to use; have the space and the knowledge remember it.
 
     Opened by the name that is remembered, it has the prefix of questions that it had last.
     """
     remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
-    known = next((name for name in remembered.values() if name is not None), None)
-    chosen = asked if asked is not None else known or DEFAULT_EMBEDDER
+    remembered_name = next((name for name in remembered.values() if name is not None), None)
+    chosen = requested if requested is not None else remembered_name or DEFAULT_EMBEDDER
     prefixes = {name: store.note(name) for name in map(query_prefix_note, remembered)}
-    prefix = next((text for text in prefixes.values() if text), "") if chosen == known else ""
+    is_remembered = chosen == remembered_name
+    prefix = next((text for text in prefixes.values() if text), "") if is_remembered else ""
     embedder = open_embedder(chosen, query_prefix=prefix)
     for note in sorted(
         remembered, key=lambda note: remembered[note] is None
@@ -252,10 +260,10 @@ def embedder_for(
 
 def clock_for(store: Store, clock: Callable[[], datetime] | None) -> DisciplinedClock:
     """Return the clock of a memory on *store*, which keeps what is known of its time."""
-    found = DisciplinedClock(ticks_of(clock), elapsed_beside(clock), store)
+    disciplined = DisciplinedClock(ticks_of(clock), elapsed_beside(clock), store)
     if not store.read_only:
-        found.settle()
-    return found
+        disciplined.settle()
+    return disciplined
 
 
 def ticks_of(clock: Callable[[], datetime] | None) -> Callable[[], int]:

@@ -76,11 +76,13 @@ class Bm25:
         self._postings = [[index.postings(term) for term in terms] for index in sets]
         live = sum([index.live for index in sets]) + (background or 0)
         self._least, self._slope = _norms(sets, signals)
-        held = [
+        holder_counts = [
             list(map(index.holding, terms, [passages for passages, _ in postings]))
             for index, postings in zip(sets, self._postings, strict=True)
         ]
-        self._peaks = [_peak(live, sum(number), signals) for number in zip(*held, strict=True)]
+        self._peaks = [
+            _peak(live, sum(number), signals) for number in zip(*holder_counts, strict=True)
+        ]
         """By term, what its weight tends to where it is repeated for ever."""
 
     @property
@@ -100,8 +102,8 @@ class Bm25:
         counts = np.concatenate([counts for _, counts in postings])
         peaks = np.array(self._peaks).repeat(sizes)
         weights = self._weights(peaks, counts, index.passage_words[passages])
-        found = np.bincount(passages, weights, minlength=index.passages)
-        return _best(index, found.astype(np.float64, copy=False))
+        scores = np.bincount(passages, weights, minlength=index.passages)
+        return _best(index, scores.astype(np.float64, copy=False))
 
     def some(self, number: int, docs: Docs) -> Numbers:
         """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
@@ -109,13 +111,13 @@ class Bm25:
         if not len(docs):
             return np.zeros(0)
         passages, firsts = (docs, None) if index.uncut else index.passages_of(docs)
-        found = np.zeros(len(passages))
+        scores = np.zeros(len(passages))
         length = index.passage_words[passages]
         for (holders, counts), peak in zip(self._postings[number], self._peaks, strict=True):
             at, here = _places(holders, passages)
             if here.size:
-                found[here] += self._weights(peak, counts[at], length[here])
-        return found if firsts is None else np.maximum.reduceat(found, firsts)
+                scores[here] += self._weights(peak, counts[at], length[here])
+        return scores if firsts is None else np.maximum.reduceat(scores, firsts)
 
     def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
         """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
@@ -136,21 +138,21 @@ class Bm25:
         if allowed is not None and not index.uncut:
             allowed = allowed[index.documents(np.arange(index.passages, dtype=np.int32))]
         done = sum([len(term.passages) * _CHEAP <= index.passages for term in order])
-        found, sums = self._added(index, order[:done])
+        passages, sums = self._added(index, order[:done])
         goal = _Goal(order, count, alone=alone)
-        if not goal.met(done, sums, None if allowed is None else allowed[found]):
+        if not goal.met(done, sums, None if allowed is None else allowed[passages]):
             every = np.zeros(index.passages)
-            every[found] = sums
-            found, sums, done = self._added_up(index, every, goal, done, allowed)
+            every[passages] = sums
+            passages, sums, done = self._added_up(index, every, goal, done, allowed)
         for term in order[done:]:
-            at, here = _places(term.passages, found)
-            length = index.passage_words[found[here]]
+            at, here = _places(term.passages, passages)
+            length = index.passage_words[passages[here]]
             sums[here] += self._weights(term.peak, term.counts[at], length)
-        best = found[sums == sums.max(initial=0.0)][:1]
+        best = passages[sums == sums.max(initial=0.0)][:1]
         if allowed is not None:
-            shown = allowed[found]
-            found, sums = found[shown], sums[shown]
-        return united([index.documents(found[highest(sums, count)]), index.documents(best)])
+            permitted = allowed[passages]
+            passages, sums = passages[permitted], sums[permitted]
+        return united([index.documents(passages[highest(sums, count)]), index.documents(best)])
 
     def _from_the_rarest(self, number: int) -> list[_Term]:
         terms = [
@@ -168,9 +170,9 @@ class Bm25:
         counts = np.concatenate([term.counts for term in terms])
         sizes = [len(term.passages) for term in terms]
         peaks = np.array([term.peak for term in terms]).repeat(sizes)
-        found, at = np.unique(passages, return_inverse=True)
+        unique_passages, at = np.unique(passages, return_inverse=True)
         sums = np.bincount(at, self._weights(peaks, counts, index.passage_words[passages]))
-        return found, sums.astype(np.float64, copy=False)
+        return unique_passages, sums.astype(np.float64, copy=False)
 
     def _added_up(
         self,
@@ -189,11 +191,11 @@ class Bm25:
             if goal.met(done, every, allowed):
                 reached = _reached(every if allowed is None else every * allowed, goal.count)
                 least = max(reached - goal.left[done], _ANY)
-                found = (every >= least).nonzero()[0].astype(np.int32)
-                if done == len(goal.order) or len(found) * _SEARCH <= len(
+                passages = (every >= least).nonzero()[0].astype(np.int32)
+                if done == len(goal.order) or len(passages) * _SEARCH <= len(
                     goal.order[done].passages
                 ):
-                    return found, every[found], done
+                    return passages, every[passages], done
             self._add(index, every, goal.order[done])
             done += 1
 
@@ -218,9 +220,9 @@ def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
     return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
 
 
-def _peak(live: int, held: int, signals: Signals) -> float:
-    """Return the most that a term may weigh which *held* of *live* docs hold."""
-    idf = math.log(1 + (live - held + 0.5) / (held + 0.5))
+def _peak(live: int, holders: int, signals: Signals) -> float:
+    """Return the most that a term may weigh which *holders* of *live* docs hold."""
+    idf = math.log(1 + (live - holders + 0.5) / (holders + 0.5))
     return idf * (signals.k1 + 1)
 
 
@@ -249,16 +251,16 @@ class _Weighed:
 
     def of(self, terms: Sequence[int]) -> Numbers:
         """Return the BM25 of every passage."""
-        wanted = _term_array(tuple(terms))
-        at = self.hashes.searchsorted(wanted)
-        held: list[int] = at[self.hashes[at] == wanted].tolist()
-        if not held:
+        hashes = _term_array(tuple(terms))
+        at = self.hashes.searchsorted(hashes)
+        positions: list[int] = at[self.hashes[at] == hashes].tolist()
+        if not positions:
             return np.zeros(self.size)
         offsets, weights = self.offsets, self.weights
-        parts = [slice(offsets[one], offsets[one + 1]) for one in held]
+        parts = [slice(offsets[one], offsets[one + 1]) for one in positions]
         passages = np.concatenate([self.passages[part] for part in parts])
-        found = np.bincount(passages, np.concatenate([weights[part] for part in parts]), self.size)
-        return found.astype(np.float64, copy=False)
+        scores = np.bincount(passages, np.concatenate([weights[part] for part in parts]), self.size)
+        return scores.astype(np.float64, copy=False)
 
     @property
     def nbytes(self) -> int:
@@ -278,8 +280,8 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
     name = (signals.k1, signals.b)
     if name in index.cache:
         return index.cache[name]
-    asked = index.cache["asked"] = index.cache.get("asked", 0) + 1
-    run = index.run() if asked >= PATIENCE else None
+    questions = index.cache["asked"] = index.cache.get("asked", 0) + 1
+    run = index.run() if questions >= PATIENCE else None
     if run is None:
         return None
     sizes = np.diff(run.offsets)
@@ -293,15 +295,15 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
         numbers = np.diff(before[run.offsets])
     else:
         numbers = sizes
-    held, which = np.unique(numbers, return_inverse=True)
-    peaks = np.array([_peak(index.live, number, signals) for number in held.tolist()])
+    distinct, which = np.unique(numbers, return_inverse=True)
+    peaks = np.array([_peak(index.live, number, signals) for number in distinct.tolist()])
     peaks = peaks[which].repeat(sizes)
     weights = _weights(peaks, run.counts, least + slope * index.passage_words[run.docs])
     hashes = np.append(run.hashes, np.uint32(0xFFFFFFFF))
     offsets = [*run.offsets.tolist(), len(run.docs)]
     passages = run.docs.astype(np.intp)
-    index.cache[name] = found = _Weighed(hashes, offsets, passages, weights, index.passages)
-    return found
+    index.cache[name] = weighed = _Weighed(hashes, offsets, passages, weights, index.passages)
+    return weighed
 
 
 class _Term(NamedTuple):
@@ -337,9 +339,9 @@ class _Goal:
         reaching = sums >= self.left[done]
         if not reaching.any():
             return False
-        shown = reaching if allowed is None else reaching & allowed
+        permitted = reaching if allowed is None else reaching & allowed
         few = not self._alone and self._held[done] < self.count
-        return few or int(np.count_nonzero(shown)) >= self.count
+        return few or int(np.count_nonzero(permitted)) >= self.count
 
 
 def _reached(values: Numbers, count: int) -> float:

@@ -78,21 +78,21 @@ class EmbeddingWorker:
         """
         with self._embedding:
             if set_numbers is None:
-                found, expects = self._mine(limit)
+                batch, expects = self._mine(limit)
             else:
-                found, expects = (
+                batch, expects = (
                     self._store.pending_vectors(limit=limit, set_numbers=set_numbers),
                     (),
                 )
-            if found:
-                texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in found]
+            if batch:
+                texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in batch]
                 vectors = quantise_each(embed_windows(self._embedder, texts))
-                filled = zip(found, vectors, strict=True)
+                filled = zip(batch, vectors, strict=True)
                 self._store.store_vectors(
                     [(waiting.set_number, waiting.row, vector) for waiting, vector in filled],
                     expects=sorted({*self._expects, *expects}),
                 )
-        return len(found)
+        return len(batch)
 
     def _mine(self, limit: int) -> tuple[list[PendingVectors], set[tuple[str, str]]]:
         """Return pending items of spaces that remember this embedder, and the notes that say so.

@@ -44,14 +44,14 @@ class _CachedItem:
     def item(self) -> Item:
         """Return the item, which shares nothing mutable with any other."""
         item = object.__new__(Item)
-        own = item.__dict__
-        own.update(self.fields)
+        values = item.__dict__
+        values.update(self.fields)
         if self.metadata is None:
-            own["metadata"] = own["metadata"].copy()
+            values["metadata"] = values["metadata"].copy()
         else:
-            own["metadata"] = wire.decode(self.metadata)
+            values["metadata"] = wire.decode(self.metadata)
         if self.value is not None:
-            own["value"] = wire.decode(self.value)
+            values["value"] = wire.decode(self.value)
         return item
 
 
@@ -62,34 +62,46 @@ class ItemCache:
         self._finder = finder
         self._items: dict[int, _CachedItem] = {}
         self._rows: dict[int, int] = {}
+        self._epoch = 0
         self._mutex = HandleLock()
 
-    def items(self, rows: Sequence[int], *, now: int) -> tuple[list[Item | None], list[int]]:
+    def items(
+        self, rows: Sequence[int], *, now: int, epoch: int
+    ) -> tuple[list[Item | None], list[int]]:
         """Return the live items of *rows*, None for what is gone, and the first rows of items.
 
         They are noted as read *now*, which they do not say themselves yet.
+
+        Args:
+            epoch: Of the view that *rows* were found in; rows of another one are not the same.
         """
+        if epoch != self._epoch:
+            with self._mutex:
+                self._clear()
+                self._epoch = epoch
         cached = [self._items.get(row) for row in rows]
         if not all(cached):
             stored = self._finder.items_by_row(
                 [r for r, one in zip(rows, cached, strict=True) if not one]
             )
             new = {one.row: _cached(one) for one in stored}
-            self._add(new, stored)
+            self._add(new, stored, epoch)
             cached = [one or new.get(row) for row, one in zip(rows, cached, strict=True)]
         items = [one and one.item() for one in cached]
-        there = [one for one in cached if one]
-        _note(there, now)
-        return items, [one.first for one in there]
+        present = [one for one in cached if one]
+        _note(present, now)
+        return items, [one.first for one in present]
 
     def touched(self, firsts: Sequence[int], now: int) -> None:
         """Note that items were read."""
         rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
         _note([cached for row in rows if (cached := self._items.get(row))], now)
 
-    def _add(self, new: Mapping[int, _CachedItem], stored: Sequence[StoredItem]) -> None:
+    def _add(
+        self, new: Mapping[int, _CachedItem], stored: Sequence[StoredItem], epoch: int
+    ) -> None:
         with self._mutex:
-            for one in stored:
+            for one in stored if epoch == self._epoch else ():
                 if _size(one.record) <= LONGEST:
                     self._items[one.row] = new[one.row]
                     self._rows[one.first] = one.row
@@ -101,8 +113,11 @@ class ItemCache:
     def clear(self) -> None:
         """Free the RAM."""
         with self._mutex:
-            self._items.clear()
-            self._rows.clear()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._items.clear()
+        self._rows.clear()
 
 
 def _note(cached: Sequence[_CachedItem], now: int) -> None:
@@ -154,7 +169,7 @@ class RecentHits:
     def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
         """Return what was found for *scope*, or in knowledge, each item once, the latest first."""
         with self._mutex:
-            found = [
+            pairs = [
                 (owner, hit.item)
                 for owner, searches in self._hits.items()
                 if owner == scope or owner.key is None
@@ -162,7 +177,7 @@ class RecentHits:
                 for hit in hits
             ]
         once: dict[tuple[Scope, str | None, str | None], tuple[Scope, Item]] = {}
-        for owner, item in found:
+        for owner, item in pairs:
             once.setdefault((owner, item.set_name, item.id), (owner, item))
         return list(once.values())
 

@@ -50,29 +50,34 @@ def can_be_partial(signals: Signals) -> bool:
 
 
 def part_of(
-    store: Finder, number: int, whole: LargeSet, asked: LargeSetRequest, *, dimensions: int
+    store: Finder, number: int, whole: LargeSet, request: LargeSetRequest, *, dimensions: int
 ) -> tuple[SetIndex, list[int]]:
     """Return the part of a large set that may hold the best, and rows of it that are no hits."""
-    query = _query(whole, asked)
+    query = _query(whole, request)
     features = store.candidates(number, query, dimensions=dimensions)
-    found = _standing_for(whole, features, dimensions)
-    if np.count_nonzero(_shown(found, asked)) < asked.limit and asked.where is not None:
+    candidates = _standing_for(whole, features, dimensions)
+    if (
+        np.count_nonzero(_visible(candidates, request)) < request.limit
+        and request.where is not None
+    ):
         features = store.candidates(number, query._replace(scan=True), dimensions=dimensions)
-        found = _standing_for(whole, features, dimensions)
-    rows = _short_list(found, asked)
+        candidates = _standing_for(whole, features, dimensions)
+    rows = _short_list(candidates, request)
     windows = store.neighbours(number, rows)
-    known = {feature.row: feature for feature in features}
-    wanted = {*rows, *(row for window in windows for row in window)}
-    more = store.features_of(number, sorted(wanted.difference(known)))
-    known.update((feature.row, feature) for feature in more if feature.end_commit is None)
-    chosen: list[Feature] = [known[row] for row in sorted(wanted) if row in known]
+    features_by_row = {feature.row: feature for feature in features}
+    wanted_rows = {*rows, *(row for window in windows for row in window)}
+    more = store.features_of(number, sorted(wanted_rows.difference(features_by_row)))
+    features_by_row.update((feature.row, feature) for feature in more if feature.end_commit is None)
+    chosen: list[Feature] = [
+        features_by_row[row] for row in sorted(wanted_rows) if row in features_by_row
+    ]
     part = SetIndex.build(chosen, dimensions=dimensions)
     part.stand_for(whole, windows)
-    return part, sorted(wanted.difference(_inner(rows, windows)))
+    return part, sorted(wanted_rows.difference(_inner(rows, windows)))
 
 
-def _query(whole: LargeSet, asked: LargeSetRequest) -> CandidateQuery:
-    question, signals, vector = asked.question, asked.signals, asked.vector
+def _query(whole: LargeSet, request: LargeSetRequest) -> CandidateQuery:
+    question, signals, vector = request.question, request.signals, request.vector
     meaning: Sequence[float] = ()
     if vector is not None and signals.meaning and vector.norm:
         meaning = (vector.whole / vector.norm).tolist()
@@ -81,7 +86,7 @@ def _query(whole: LargeSet, asked: LargeSetRequest) -> CandidateQuery:
         vector=meaning,
         speaker=question.speaker if signals.speaker else None,
         role="user" if question.says_i and question.speaker is None and signals.user else None,
-        where=asked.where,
+        where=request.where,
     )
 
 
@@ -91,32 +96,32 @@ def _standing_for(whole: LargeSet, features: Sequence[Feature], dimensions: int)
     return part
 
 
-def _shown(found: SetIndex, asked: LargeSetRequest) -> NDArray[np.bool_]:
-    shown = np.isin(found.row, list(asked.hidden), invert=True)
-    return shown if asked.where is None else shown & found.mask(asked.where)
+def _visible(candidates: SetIndex, request: LargeSetRequest) -> NDArray[np.bool_]:
+    visible = np.isin(candidates.row, list(request.hidden), invert=True)
+    return visible if request.where is None else visible & candidates.mask(request.where)
 
 
-def _short_list(found: SetIndex, asked: LargeSetRequest) -> list[int]:
+def _short_list(candidates: SetIndex, request: LargeSetRequest) -> list[int]:
     """Return the rows of the best candidates, and of those that are best by words alone."""
     ranking = Ranking(
-        [found],
-        asked.question,
-        asked.vector,
-        limit=max(SHORT_LIST, 4 * asked.limit),
-        signals=asked.signals,
-        allowed=[_shown(found, asked)],
-        now=asked.now,
+        [candidates],
+        request.question,
+        request.vector,
+        limit=max(SHORT_LIST, 4 * request.limit),
+        signals=request.signals,
+        allowed=[_visible(candidates, request)],
+        now=request.now,
     )
-    words = Bm25([found], asked.question.terms, asked.signals).all(0)
+    words = Bm25([candidates], request.question.terms, request.signals).all(0)
     by_words = np.argsort(-words, kind="stable")[:BEST_BY_WORDS]
-    return sorted({*(one.row for one in ranking.best()), *found.row[by_words].tolist()})
+    return sorted({*(one.row for one in ranking.best()), *candidates.row[by_words].tolist()})
 
 
 def _inner(rows: Sequence[int], windows: Sequence[Sequence[int]]) -> set[int]:
     """Return *rows* and their direct neighbours: all whose own neighbours are known."""
-    wanted, inner = set(rows), set(rows)
+    chosen, inner = set(rows), set(rows)
     for window in windows:
         for at, row in enumerate(window):
-            if row in wanted:
+            if row in chosen:
                 inner.update(window[max(0, at - 1) : at + 2])
     return inner

@@ -75,20 +75,20 @@ class ItemsByTerm:
             return []
         if sum(map(len, lists)) <= COUNTED:
             counts = Counter(chain.from_iterable(lists))
-            held = [items[at] for at, count in counts.items() if count >= probe.least]
-            return [item_id for item_id, _, tokens in held if tokens <= probe.most]
+            enough = [items[at] for at, count in counts.items() if count >= probe.least]
+            return [item_id for item_id, _, tokens in enough if tokens <= probe.most]
         return self._find_among(lists, probe)
 
     def _find_among(self, lists: list[list[int]], probe: Probe) -> list[str]:
         items = self._items
         lists.sort(key=len)
         few = lists[: len(lists) - probe.least + 1]  # who shares enough is in one of them
-        found = list[str]()
-        for at in {at for held in few for at in held}:
+        ids = list[str]()
+        for at in {at for holders in few for at in holders}:
             item_id, packed, tokens = items[at]
             if tokens <= probe.most and shared(packed, probe.terms) >= probe.least:
-                found.append(item_id)
-        return found
+                ids.append(item_id)
+        return ids
 
 
 def shared(packed: bytes, terms: Sequence[int]) -> int:
@@ -103,8 +103,8 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
     lists = sorted((index.holders(term) for term in probe.terms), key=len)
     few = len(lists) - probe.least + 1
     docs, shared = np.unique(np.concatenate(lists[:few]), return_counts=True)
-    for left, others in zip(range(probe.least - 1, 0, -1), lists[few:], strict=True):
-        enough = shared + left >= probe.least
+    for most_to_come, others in zip(range(probe.least - 1, 0, -1), lists[few:], strict=True):
+        enough = shared + most_to_come >= probe.least
         docs, shared = docs[enough], shared[enough]
         if not len(docs):
             return []
@@ -122,13 +122,13 @@ class _IndexedSet:
         number: What a Finder knows it by.
         items: How many it had at first.
         base: Items up to this row are in the index.
-        past: Items up to this row are in the index or in *recent*.
+        read_up_to: Items up to this row are in the index or in *recent*.
     """
 
     number: int
     items: int
     base: int = 0
-    past: int = 0
+    read_up_to: int = 0
     recent: ItemsByTerm = field(default_factory=ItemsByTerm)
     lock: HandleLock = field(default_factory=HandleLock)
 
@@ -139,6 +139,7 @@ class Alike:
     def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
         self._store, self._index, self._dimensions = store, index, dimensions
         self._sets: OrderedDict[SetRef, _IndexedSet] = OrderedDict()
+        self._epoch = 0
         self._mutex = HandleLock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
@@ -146,16 +147,19 @@ class Alike:
 
         Of no live item below that row anything was missed.
         """
-        known = self._of(ref)
-        if known is None:
+        indexed = self._of(ref)
+        if indexed is None:
             return 0, [[] for _ in probes]
-        with known.lock:
-            self._catch_up(known)
-            past, found = known.past, [known.recent.find(probe) for probe in probes]
-            if known.base:
-                for ids, more in zip(found, self._in_index(known.number, probes), strict=True):
+        with indexed.lock:
+            self._catch_up(indexed)
+            last_row = indexed.read_up_to
+            ids_by_probe = [indexed.recent.find(probe) for probe in probes]
+            if indexed.base:
+                for ids, more in zip(
+                    ids_by_probe, self._in_index(indexed.number, probes), strict=True
+                ):
                     ids.extend(more)
-        return past, self._live(ref, found, None)
+        return last_row, self._live(ref, ids_by_probe, None)
 
     def forget(self, ref: SetRef) -> None:
         """Know no more of a set: another one may have its name."""
@@ -169,18 +173,21 @@ class Alike:
 
     def _of(self, ref: SetRef) -> _IndexedSet | None:
         with self._mutex:
-            known = self._sets.get(ref)
-            if known is not None:
+            if self._epoch != self._index.epoch:
+                self._sets.clear()
+                self._epoch = self._index.epoch
+            indexed = self._sets.get(ref)
+            if indexed is not None:
                 self._sets.move_to_end(ref)
-                return known
+                return indexed
         info = self._store.set_info(ref)
         if info is None:
             return None
         with self._mutex:
-            known = self._sets.setdefault(ref, _IndexedSet(info.number, info.items))
+            indexed = self._sets.setdefault(ref, _IndexedSet(info.number, info.items))
             if len(self._sets) > SETS:
                 self._sets.popitem(last=False)
-        return known
+        return indexed
 
     def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
         """Return what `find` would have found after commit *at*; reads the whole set."""
@@ -191,24 +198,26 @@ class Alike:
         return self._live(ref, [find(index, probe) for probe in probes], at)
 
     def _live(
-        self, ref: SetRef, found: Sequence[Sequence[str]], at: int | None
+        self, ref: SetRef, ids_by_probe: Sequence[Sequence[str]], at: int | None
     ) -> list[list[StoredItem]]:
-        wanted = list(dict.fromkeys(item_id for ids in found for item_id in ids))
-        if not wanted:
-            return [[] for _ in found]
-        live = dict(zip(wanted, self._store.get(ref, wanted, at=at), strict=True))
-        each = ([live[item_id] for item_id in dict.fromkeys(ids)] for ids in found)
+        unique_ids = list(dict.fromkeys(item_id for ids in ids_by_probe for item_id in ids))
+        if not unique_ids:
+            return [[] for _ in ids_by_probe]
+        live = dict(zip(unique_ids, self._store.get(ref, unique_ids, at=at), strict=True))
+        each = ([live[item_id] for item_id in dict.fromkeys(ids)] for ids in ids_by_probe)
         return [[stored for stored in items if stored is not None] for items in each]
 
-    def _catch_up(self, known: _IndexedSet) -> None:
-        if len(known.recent) > RECENT_ITEMS or (known.items > RECENT_ITEMS and not known.past):
-            known.base = known.past = self._index.read(
-                [known.number], dimensions=self._dimensions, work=_last_row
+    def _catch_up(self, indexed: _IndexedSet) -> None:
+        if len(indexed.recent) > RECENT_ITEMS or (
+            indexed.items > RECENT_ITEMS and not indexed.read_up_to
+        ):
+            indexed.base = indexed.read_up_to = self._index.read(
+                [indexed.number], dimensions=self._dimensions, work=_last_row
             )
-            known.recent = ItemsByTerm()
-        for feature in self._store.features(known.number, after=known.past):
-            known.recent.take(feature.id, feature.terms, feature.tokens)
-            known.past = feature.row
+            indexed.recent = ItemsByTerm()
+        for feature in self._store.features(indexed.number, after=indexed.read_up_to):
+            indexed.recent.take(feature.id, feature.terms, feature.tokens)
+            indexed.read_up_to = feature.row
 
     def _in_index(self, number: int, probes: Sequence[Probe]) -> list[list[str]]:
         # As it is: later items are in *recent*, and bringing it up to date takes longer.
@@ -216,7 +225,7 @@ class Alike:
             [number],
             dimensions=self._dimensions,
             work=lambda sets: [find(sets[0], probe) for probe in probes],
-            view=SearchView(self._index.seq, []),
+            view=SearchView(self._index.seq, [], epoch=self._index.epoch),
         )
 
 

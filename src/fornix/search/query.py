@@ -25,7 +25,7 @@ from fornix.errors import (
     RerankerFailed,
     Unavailable,
 )
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
@@ -188,7 +188,7 @@ class Searcher:
         self._questions: dict[tuple[str, tuple[str, ...]], QuestionSignals] = {}
         self._item_cache = ItemCache(store)
         self._mutex = HandleLock()
-        self._checked_seq = -1
+        self._checked = -1, 0
         self._calibration: Calibration | None = None
 
     @property
@@ -212,11 +212,11 @@ class Searcher:
             now: By which time it is judged what has expired and what holds; by default the clock's.
         """
         if type(query) is not str:
-            raise InvalidInput(f"a query must be a str, not {shown(query)}")
+            raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
         checked(query, where="query")
         notes = [name for name, _ in self._expects]
-        known = SearchCache(self._index.seq, self._index.numbers, notes)
-        view = self._store.search_view(sets, known)
+        cache = SearchCache(self._index.seq, self._index.numbers, notes)
+        view = self._store.search_view(sets, cache)
         infos = view.sets
         if isinstance(sets, Scope):
             infos = [info for info in infos if not is_hidden(info.ref)]
@@ -227,59 +227,59 @@ class Searcher:
         calibration = None if options.min_score is None else self._calibrated()
         signals = _signals(options, infos)
         reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
-        asked = _SearchRequest(infos, query, options, signals, instants, calibration, reranker)
+        request = _SearchRequest(infos, query, options, signals, instants, calibration, reranker)
         if options.at is None:
-            return self._search_now(view, sets, asked, drafted)
+            return self._search_now(view, sets, request, drafted)
         for info in infos:
             check_set(self._store, info.ref, options.at)
         commit = options.at.commit
-        past = [
+        indexes = [
             SetIndex.build(
                 self._store.features(info.number, at=commit), dimensions=self._embedder.dimensions
             )
             for info in infos
         ]
         time, valid_at = instants
-        out = [
+        hidden = [
             self._store.expired_or_invalid_rows(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos
         ]
-        question = self._question(asked, past)
-        scored, pending = self._rank(past, asked, question, out)
-        return self._hits(scored, {}, asked, partial=pending > 0, touch=False)
+        question = self._question(request, indexes)
+        scored, pending = self._rank(indexes, request, question, hidden)
+        return self._hits(scored, {}, request, partial=pending > 0, touch=False)
 
     def _search_now(
         self,
         view: SearchView,
         sets: Sequence[SetRef] | Scope,
-        asked: _SearchRequest,
+        request: _SearchRequest,
         drafted: Drafted | None,
     ) -> Hits:
-        asked, whole = self._parted(asked, drafted)
-        numbers = [info.number for info in asked.infos if info.number not in whole]
-        own = self._own(drafted, sets)
-        hidden = self._hidden(asked, drafted)
+        request, large_sets = self._with_large_sets_last(request, drafted)
+        numbers = [info.number for info in request.infos if info.number not in large_sets]
+        drafted_indexes = self._drafted_indexes(drafted, sets)
+        hidden = self._hidden(request, drafted)
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
         seen: SearchView | None = view
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
             self._check_embedder(view)
-            others = [name for one in whole.values() for name in one.speakers]
-            question = self._question(asked, [*sets, *own], others)
+            others = [name for one in large_sets.values() for name in one.speakers]
+            question = self._question(request, [*sets, *drafted_indexes], others)
             if not ready and dimensions and question.meaning not in self._vectors:
                 return question.meaning
-            parts, gone = self._parts(asked, question, whole, hidden)
-            return self._rank([*sets, *parts, *own], asked, question, gone)
+            parts, excluded = self._large_set_parts(request, question, large_sets, hidden)
+            return self._rank([*sets, *parts, *drafted_indexes], request, question, excluded)
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
             nonlocal ready, seen
             while True:
-                found = self._index.read(numbers, dimensions=dimensions, work=work, view=seen)
+                result = self._index.read(numbers, dimensions=dimensions, work=work, view=seen)
                 seen = None
-                if not isinstance(found, str):
-                    return found
-                self._vector(found)
+                if not isinstance(result, str):
+                    return result
+                self._vector(result)
                 ready = True
 
         scored, pending = answer()
@@ -288,7 +288,7 @@ class Searcher:
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
-        return self._hits(scored, items, asked, partial=pending > 0, touch=asked.options.touch)
+        return self._hits(scored, items, request, partial=pending > 0, touch=request.options.touch)
 
     def _calibrated(self) -> Calibration:
         """Return what makes relevance of this embedder's cosines; embeds no text while locked."""
@@ -296,12 +296,12 @@ class Searcher:
             self._calibration = calibration_of(self._embedder)
         return self._calibration
 
-    def _hidden(self, asked: _SearchRequest, drafted: Drafted | None) -> list[Collection[int]]:
+    def _hidden(self, request: _SearchRequest, drafted: Drafted | None) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""
         ended = frozenset[int]() if drafted is None else drafted.hidden
-        now, valid_at = asked.instants
+        now, valid_at = request.instants
         hidden: list[Collection[int]] = []
-        for info in asked.infos:
+        for info in request.infos:
             expiring = info.next_expiry is not None and info.next_expiry <= now
             if expiring or (info.has_validity and valid_at is not None):
                 out = self._store.expired_or_invalid_rows(info.number, now=now, valid_at=valid_at)
@@ -310,72 +310,72 @@ class Searcher:
                 hidden.append(ended)
         return hidden
 
-    def _parted(
-        self, asked: _SearchRequest, drafted: Drafted | None
+    def _with_large_sets_last(
+        self, request: _SearchRequest, drafted: Drafted | None
     ) -> tuple[_SearchRequest, dict[int, LargeSet]]:
         """Return what is asked with the sets last whose candidates the store chooses, and these."""
         least = self._store.large_items
-        if least is None or drafted is not None or not can_be_partial(asked.signals):
-            return asked, {}
-        whole: dict[int, LargeSet] = {}
-        terms, dimensions = words.terms(asked.query)[:MAX_TERMS], self._embedder.dimensions
-        for info in asked.infos:
+        if least is None or drafted is not None or not can_be_partial(request.signals):
+            return request, {}
+        large_sets: dict[int, LargeSet] = {}
+        terms, dimensions = words.terms(request.query)[:MAX_TERMS], self._embedder.dimensions
+        for info in request.infos:
             if info.items >= least:
-                found = self._store.large_set(info.number, terms, dimensions=dimensions)
-                if found is not None:
-                    whole[info.number] = found
-        infos = sorted(asked.infos, key=lambda info: info.number in whole)
-        return replace(asked, infos=infos) if whole else asked, whole
+                large_set = self._store.large_set(info.number, terms, dimensions=dimensions)
+                if large_set is not None:
+                    large_sets[info.number] = large_set
+        infos = sorted(request.infos, key=lambda info: info.number in large_sets)
+        return replace(request, infos=infos) if large_sets else request, large_sets
 
-    def _parts(
+    def _large_set_parts(
         self,
-        asked: _SearchRequest,
+        request: _SearchRequest,
         question: QuestionSignals,
-        whole: Mapping[int, LargeSet],
+        large_sets: Mapping[int, LargeSet],
         hidden: Sequence[Collection[int]],
     ) -> tuple[list[SetIndex], Sequence[Collection[int]]]:
         """Return the parts of large sets that are looked at, and the rows that no set shows."""
         parts: list[SetIndex] = []
-        gone = list(hidden)
-        options = asked.options
-        candidates = 0 if asked.reranker is None else candidates_of(asked.reranker)
-        for place, info in enumerate(asked.infos):
-            if info.number in whole:
-                request = LargeSetRequest(
+        excluded = list(hidden)
+        options = request.options
+        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        for position, info in enumerate(request.infos):
+            if info.number in large_sets:
+                large_request = LargeSetRequest(
                     question,
                     self._vector(question.meaning),
-                    asked.signals,
+                    request.signals,
                     options.where,
                     max(options.limit, candidates),
-                    asked.instants[0],
-                    hidden[place],
+                    request.instants[0],
+                    hidden[position],
                 )
                 part, outer = part_of(
                     self._store,
                     info.number,
-                    whole[info.number],
-                    request,
+                    large_sets[info.number],
+                    large_request,
                     dimensions=self._embedder.dimensions,
                 )
                 parts.append(part)
-                gone[place] = {*hidden[place], *outer}
-        return parts, gone
+                excluded[position] = {*hidden[position], *outer}
+        return parts, excluded
 
     def _question(
-        self, asked: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
+        self, request: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
     ) -> QuestionSignals:
         """Return what is asked of *sets*, from memory if it was asked lately.
 
         Args:
             others: Who speaks in sets that are not read.
         """
-        query, speakers = asked.query, (*_speakers(sets), *others)
-        if asked.signals.names:
+        query, speakers = request.query, (*_speakers(sets), *others)
+        if request.signals.names:
 
             def occurs(term: int) -> bool:
                 return any(one.frequency(term) for one in sets)
 
-            query = respelled(query, speakers, asked.signals.names, occurs)
+            query = respelled(query, speakers, request.signals.names, occurs)
         name = query, speakers
         question = self._questions.get(name)
         if question is None:
@@ -389,16 +389,18 @@ class Searcher:
 
     def _check_embedder(self, view: SearchView) -> None:
         """Refuse to compare vectors of two embedders; looked at when anything was committed."""
-        seq = self._index.seq
-        if seq != self._checked_seq:
+        state = self._index.seq, self._index.epoch
+        if state != self._checked:
             for name, text in self._expects:
-                known = seq == view.seq and name in view.notes
-                found = view.notes[name] if known else self._store.note(name)
-                if found is not None and found != text:
-                    raise EmbedderConflict(name, asked=text, found=found)
-            self._checked_seq = seq
+                is_read = state == (view.seq, view.epoch) and name in view.notes
+                stored = view.notes[name] if is_read else self._store.note(name)
+                if stored is not None and stored != text:
+                    raise EmbedderConflict(name, asked=text, found=stored)
+            self._checked = state
 
-    def _own(self, drafted: Drafted | None, sets: Sequence[SetRef] | Scope) -> list[SetIndex]:
+    def _drafted_indexes(
+        self, drafted: Drafted | None, sets: Sequence[SetRef] | Scope
+    ) -> list[SetIndex]:
         if drafted is None:
             return []
         whole = isinstance(sets, Scope)
@@ -413,14 +415,14 @@ class Searcher:
     def _rank(
         self,
         sets: Sequence[SetIndex],
-        asked: _SearchRequest,
+        request: _SearchRequest,
         question: QuestionSignals,
         hidden: Sequence[Collection[int]],
     ) -> tuple[list[Scored], int]:
-        options, signals = asked.options, asked.signals
+        options, signals = request.options, request.signals
         none: Collection[int] = ()
         rows = [*hidden, *[none] * (len(sets) - len(hidden))]
-        candidates = 0 if asked.reranker is None else candidates_of(asked.reranker)
+        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
         ranking = Ranking(
             sets,
             question,
@@ -428,11 +430,12 @@ class Searcher:
             limit=max(options.limit, candidates),
             signals=signals,
             allowed=[
-                _allowed(one, options.where, gone) for one, gone in zip(sets, rows, strict=True)
+                _allowed(one, options.where, excluded)
+                for one, excluded in zip(sets, rows, strict=True)
             ],
-            now=asked.instants[0],
-            calibration=asked.calibration,
-            read=self._read_times(sets, asked) if signals.decay else None,
+            now=request.instants[0],
+            calibration=request.calibration,
+            read=self._read_times(sets, request) if signals.decay else None,
         )
         scored, least = ranking.best(), options.min_score
         if least is not None:
@@ -441,17 +444,17 @@ class Searcher:
         return scored, pending
 
     def _read_times(
-        self, sets: Sequence[SetIndex], asked: _SearchRequest
+        self, sets: Sequence[SetIndex], request: _SearchRequest
     ) -> list[NDArray[np.int64]]:
         """Return when the items of each set were last read; 0: never, or only drafted yet."""
         times = [np.zeros(one.size, np.int64) for one in sets]
-        for info, one, own in zip(asked.infos, sets, times, strict=False):
+        for info, one, set_times in zip(request.infos, sets, times, strict=False):
             rows = self._store.access_times(info.number)
             if rows and one.size:
                 read = np.array(sorted(rows), np.int64)
                 places = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
-                there = read[places, 0] == one.row
-                own[there] = read[places[there], 1]
+                matching = read[places, 0] == one.row
+                set_times[matching] = read[places[matching], 1]
         return times
 
     def _vector(self, text: str) -> Quantised | None:
@@ -472,26 +475,26 @@ class Searcher:
         self,
         scored: Sequence[Scored],
         drafted: Mapping[int, StoredItem],
-        asked: _SearchRequest,
+        request: _SearchRequest,
         *,
         partial: bool,
         touch: bool,
     ) -> Hits:
         failure: str | None = None
-        if asked.reranker is not None:
-            scored, failure = self._reranked(asked.reranker, scored, drafted, asked)
+        if request.reranker is not None:
+            scored, failure = self._reranked(request.reranker, scored, drafted, request)
         rows = [one.row for one in scored]
         if touch and not drafted:
             now = self._clock()
-            items, firsts = self._item_cache.items(rows, now=now)
+            items, firsts = self._item_cache.items(rows, now=now, epoch=self._index.epoch)
             self._store.touch(firsts, time=now)
         else:
             items = self._from_store(rows, drafted, touch=touch)
-        found = zip(items, scored, strict=True)
+        pairs = zip(items, scored, strict=True)
         hits = [
             Hit(item, one.score, one.parts, one.relevance)
-            for item, one in found
-            if item is not None and asked.admits(item)  # it may have come while this was asked
+            for item, one in pairs
+            if item is not None and request.admits(item)  # it may have come while this was asked
         ]
         return Hits(hits, partial=partial, reranker_failure=failure)
 
@@ -500,34 +503,34 @@ class Searcher:
         reranker: Reranker,
         scored: Sequence[Scored],
         drafted: Mapping[int, StoredItem],
-        asked: _SearchRequest,
+        request: _SearchRequest,
     ) -> tuple[list[Scored], str | None]:
         """Return the best hits in a re-ranker's order; in the search's own, and why, if it fails.
 
         A score is then the re-ranker's; ties are in the order of the search. The part "rerank" is
         what that added to the search's score, or took from it, so that parts still add up.
         """
-        limit = asked.options.limit
+        limit = request.options.limit
         items = self._from_store([one.row for one in scored], drafted, touch=False)
-        there = [
+        present = [
             (one, item)
             for one, item in zip(scored, items, strict=True)
-            if item is not None and asked.admits(item)
+            if item is not None and request.admits(item)
         ]
-        if not there:
+        if not present:
             return [], None
-        texts = [_dated_text(item) for _, item in there]
+        texts = [_dated_text(item) for _, item in present]
         try:
-            scores = reranked(reranker, asked.query, texts)
+            scores = reranked(reranker, request.query, texts)
         except RERANKER_FAILURES as error:
             logger.warning("hits are not re-ranked: %s", error)
-            return [one for one, _ in there][:limit], str(error)
-        judged = [
+            return [one for one, _ in present][:limit], str(error)
+        reranked_hits = [
             one._replace(score=score, parts={**one.parts, "rerank": score - one.score})
-            for (one, _), score in zip(there, scores, strict=True)
+            for (one, _), score in zip(present, scores, strict=True)
         ]
-        judged.sort(key=lambda one: -one.score)
-        return judged[:limit], None
+        reranked_hits.sort(key=lambda one: -one.score)
+        return reranked_hits[:limit], None
 
     def _from_store(
         self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
@@ -535,8 +538,8 @@ class Searcher:
         committed = self._store.items_by_row([row for row in rows if row not in drafted])
         if touch:
             self.touch([stored.first for stored in committed])
-        found = {stored.row: stored for stored in committed} | dict(drafted)
-        return [item_of(found[row]) if row in found else None for row in rows]
+        stored_by_row = {stored.row: stored for stored in committed} | dict(drafted)
+        return [item_of(stored_by_row[row]) if row in stored_by_row else None for row in rows]
 
     def touch(self, firsts: Sequence[int]) -> None:
         """Note that items, by their first rows, were read."""
@@ -583,7 +586,7 @@ def _dated_text(item: Item) -> str:
     about = [who] if (who := item.speaker or item.role) else []
     if item.time is not None:
         about.append(item.time.date().isoformat())
-    text = item.text or shown(item.value)
+    text = item.text or short_repr(item.value)
     return f"{', '.join(about)}: {text}" if about else text
 
 
@@ -596,8 +599,8 @@ def _allowed(
 ) -> NDArray[np.bool_] | None:
     mask = None if where is None else one.mask(where)
     if hidden:
-        shown = ~np.isin(one.row, list(hidden))
-        mask = shown if mask is None else mask & shown
+        visible = ~np.isin(one.row, list(hidden))
+        mask = visible if mask is None else mask & visible
     return mask
 
 

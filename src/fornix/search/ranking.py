@@ -135,11 +135,11 @@ class Ranking:
         entries = _leading(pages, self.limit)
         if len(pages) == 1:
             return self._judged(_scored(pages[0], entries))
-        found: dict[_Entry, Scored] = {}
+        hits: dict[_Entry, Scored] = {}
         for page in pages:
-            own = [entry for entry in entries if entry[2] == page.number]
-            found.update(zip(own, _scored(page, own), strict=True))
-        return self._judged([found[entry] for entry in entries])
+            page_entries = [entry for entry in entries if entry[2] == page.number]
+            hits.update(zip(page_entries, _scored(page, page_entries), strict=True))
+        return self._judged([hits[entry] for entry in entries])
 
     def _judged(self, scored: list[Scored]) -> list[Scored]:
         """Return hits with their relevance, if it is asked for."""
@@ -148,7 +148,7 @@ class Ranking:
         terms = telling_terms(self.question.terms)
         words = Bm25(self.sets, terms, self.signals, background=BACKGROUND)
         most = words.most or 1.0
-        judged = list(scored)
+        with_relevance = list(scored)
         for number in range(len(self.sets)):
             places = [at for at, one in enumerate(scored) if one.set == number]
             if places:
@@ -157,8 +157,8 @@ class Ranking:
                 named = [_named_parts(scored[at].parts, self.signals) for at in places]
                 relevance = self.calibration.relevance(coverage / most, likeness, np.array(named))
                 for at, value in zip(places, relevance.tolist(), strict=True):
-                    judged[at] = scored[at]._replace(relevance=value)
-        return judged
+                    with_relevance[at] = scored[at]._replace(relevance=value)
+        return with_relevance
 
     def _matches(self, number: int, words: Bm25, docs: Docs) -> tuple[Numbers, Numbers]:
         """Return BM25 and cosine of *docs* of a set, with the shares of their neighbours."""
@@ -169,11 +169,11 @@ class Ranking:
         meaning = self._meaning
         cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
         at = [_places(around, some) for some in (docs, before, after)]
-        found: list[Numbers] = []
+        smoothed: list[Numbers] = []
         for part in (words.some(number, around), cosines):
-            own, earlier, later = (np.append(part, 0.0)[places] for places in at)
-            found.append(own + SHARE_BEFORE * earlier + SHARE_AFTER * later)
-        return found[0], found[1]
+            values, earlier, later = (np.append(part, 0.0)[places] for places in at)
+            smoothed.append(values + SHARE_BEFORE * earlier + SHARE_AFTER * later)
+        return smoothed[0], smoothed[1]
 
     @property
     def _meaning(self) -> Vector | None:
@@ -195,7 +195,7 @@ class Ranking:
                 top = words.top(number, count=count, allowed=self._allowed(number), alone=alone)
             tops.append(top)
             values.append(words.all(number) if top is None else words.some(number, top))
-        best = max([float(found.max(initial=0.0)) for found in values], default=0.0)
+        best = max([float(scores.max(initial=0.0)) for scores in values], default=0.0)
         unit = best / self.signals.words if best else 1.0
         return [
             self._whole(number, values[number] / unit)
@@ -254,11 +254,11 @@ class Ranking:
         before, after = index.previous[docs], index.next[docs]
         around = united([docs, before, after])
         around = around[around >= 0]
-        near, base = self._base(index, around, words.some(number, around) / unit)
-        own = around.searchsorted(docs)
-        parts = {name: part[own] for name, part in near.items()}
+        around_parts, base = self._base(index, around, words.some(number, around) / unit)
+        positions = around.searchsorted(docs)
+        parts = {name: part[positions] for name, part in around_parts.items()}
         beside = base[_places(around, before)], base[_places(around, after)]
-        score = self._smoothed(index, docs, parts, base[own], *beside)
+        score = self._smoothed(index, docs, parts, base[positions], *beside)
         return self._page(number, docs, parts, score)
 
     def _base(
@@ -360,9 +360,9 @@ class Ranking:
         weights, question = self.signals, self.question
         name = "user" if question.speaker is None else "speaker"
         weight = weights.user if question.speaker is None else weights.speaker
-        meant = self._named(index) if weight else None
-        if meant is not None and meant[1] is not None:
-            yield name, np.where(_of(meant[0], docs) == meant[1], weight, 0.0)
+        named = self._named(index) if weight else None
+        if named is not None and named[1] is not None:
+            yield name, np.where(_of(named[0], docs) == named[1], weight, 0.0)
         if weights.date and question.date is not None:
             yield "date", weights.date * closeness(question.date, _of(index.time, docs))
 
@@ -420,8 +420,8 @@ class Ranking:
 
 def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
     """Return how much an item is what a question names: a speaker or the user, and a date."""
-    said = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
-    return float(said) + parts.get("date", 0.0) / (signals.date or 1.0)
+    names_speaker = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
+    return float(names_speaker) + parts.get("date", 0.0) / (signals.date or 1.0)
 
 
 class _Traits(NamedTuple):
@@ -446,15 +446,15 @@ class _Traits(NamedTuple):
 
 
 def _traits(index: SetIndex) -> _Traits:
-    found = index.cache.get("traits")
-    if found is None:
-        found = index.cache["traits"] = _Traits(
+    traits = index.cache.get("traits")
+    if traits is None:
+        traits = index.cache["traits"] = _Traits(
             questions=_marked(index, QUESTION),
             short_questions=_marked(index, SHORT_QUESTION),
             instructions=_marked(index, INSTRUCTION),
             in_sessions=bool((index.session >= 0).any()),
         )
-    return found
+    return traits
 
 
 def _marked(index: SetIndex, mark: int) -> Mask | None:
@@ -471,9 +471,9 @@ def _best_of_sessions(
     index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
 ) -> Numbers:
     """Return the best score of a hit in each doc's session, at least 0; its own without one."""
-    own = np.maximum(score, 0.0)
+    own_score = np.maximum(score, 0.0)
     if not _traits(index).in_sessions:
-        return own
+        return own_score
     if docs is None:
         if "sessions" not in index.cache:
             index.cache["sessions"] = np.unique(index.session, return_inverse=True)
@@ -481,10 +481,10 @@ def _best_of_sessions(
     else:
         names, at = np.unique(index.session[docs], return_inverse=True)
     best = np.zeros(len(names))
-    np.maximum.at(best, at, own if hits is None else np.where(hits, own, 0.0))
+    np.maximum.at(best, at, own_score if hits is None else np.where(hits, own_score, 0.0))
     if not len(names) or names[0] >= 0:
         return best[at]
-    return np.where(at == 0, own, best[at])  # the first name stands for no session
+    return np.where(at == 0, own_score, best[at])  # the first name stands for no session
 
 
 _Any = TypeVar("_Any", bound=np.generic)

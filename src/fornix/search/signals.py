@@ -186,8 +186,8 @@ def respelled(
     if not firsts:
         return text
 
-    def name_of(found: re.Match[str]) -> str:
-        word = found[0]
+    def name_of(match: re.Match[str]) -> str:
+        word = match[0]
         plain = word.lower()
         if len(word) < _SHORTEST_MISSPELT or not word.istitle() or plain in firsts:
             return word

@@ -22,7 +22,7 @@ from fornix.errors import (
 )
 from fornix.search.near_duplicates import ItemsByTerm, Probe
 from fornix.search.query import Drafted, SearchOptions
-from fornix.sets.admission.barrier import both, screened_again
+from fornix.sets.admission.barrier import combined_check, recheck_admission
 from fornix.sets.writer import Engine, NewId, PlannedWrite, SetRules, WriteCall, Writer
 from fornix.store import (
     Add,
@@ -83,11 +83,11 @@ class Draft(Writer):
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = False
-        self._rooms = engine.compactions.rooms(DraftView(self, engine))
-        self.screens: dict[SetRef, AdmissionCheck] = {}
+        self._capacity = engine.compactions.capacity_of(DraftView(self, engine))
+        self.admission_checks: dict[SetRef, AdmissionCheck] = {}
         self._whole: set[SetRef] = set()
         self._rules_checked: set[SetRef] = set()
-        self._crowds: dict[SetRef, ItemsByTerm] = {}
+        self._drafted_terms: dict[SetRef, ItemsByTerm] = {}
 
     def now(self) -> int:
         """See `Writer.now`; a repetition goes by the time of the first one."""
@@ -100,25 +100,26 @@ class Draft(Writer):
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
-        made: list[str] = []
+        new_ids: list[str] = []
 
         def new_id() -> str:
-            made.append(self._new_id())
-            return made[-1]
+            new_ids.append(self._new_id())
+            return new_ids[-1]
 
         try:
             change = self._planned(call, new_id)
         except (Conflict, NotFound):
             if not self._is_repetition():
                 raise
-            again = chain(tuple(made), iter(self._new_id, None))
-            change = self._planned(call, lambda: next(again))
+            repeated_ids = chain(tuple(new_ids), iter(self._new_id, None))
+            change = self._planned(call, lambda: next(repeated_ids))
         self.keep(change.items, change.define)
         self.calls.append([call.name, call.arguments()])
-        for screened in change.screened:
-            self.screens[screened.set] = both(self.screens.get(screened.set), screened)
+        for check in change.admission_checks:
+            earlier = self.admission_checks.get(check.set)
+            self.admission_checks[check.set] = combined_check(earlier, check)
             if change.whole:
-                self._whole.add(screened.set)
+                self._whole.add(check.set)
         return change.result
 
     def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
@@ -134,10 +135,10 @@ class Draft(Writer):
         self.define.extend(define)
         try:
             for item in items:
-                self._rooms.follow(item.set, self.define)
+                self._capacity.follow(item.set, self.define)
                 if isinstance(item, Add) and self.before is None:  # a repetition adds nothing
                     self._make_room(item)
-                    self._append(self._rooms.timed(item))
+                    self._append(self._capacity.timed(item))
                 else:
                     self._append(item)
         except BaseException:
@@ -147,7 +148,7 @@ class Draft(Writer):
     def _make_room(self, add: Add) -> None:
         self._tidying = True
         try:
-            for compact in self._rooms.made_for(add):
+            for compact in self._capacity.steps_for(add):
                 self._append(compact)
         finally:
             self._tidying = False
@@ -159,10 +160,10 @@ class Draft(Writer):
 
     def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
         self.items, self.define = [], list(define)
-        self._live, self._hidden, self._versions, self._crowds = {}, set(), {}, {}
-        self._rooms.forget()
+        self._live, self._hidden, self._versions, self._drafted_terms = {}, set(), {}, {}
+        self._capacity.forget()
         for item in items:
-            self._rooms.follow(item.set, self.define)
+            self._capacity.follow(item.set, self.define)
             self._append(item)
 
     def _is_repetition(self) -> bool:
@@ -199,44 +200,44 @@ class Draft(Writer):
 
     def _check(self, change: ItemEdit) -> None:
         if isinstance(change, Add):
-            known = self._live.get((change.set, change.record.id))
-            asked = change.existing == "error" and not change.fresh
-            if known is not None or (asked and self._current_item(change)):
+            drafted = self._live.get((change.set, change.record.id))
+            must_be_new = change.existing == "error" and not change.fresh
+            if drafted is not None or (must_be_new and self._current_item(change)):
                 raise DuplicateItem(change.record.id, set_name=change.set.name)
         elif not (isinstance(change, Replace) and change.upsert):
-            found = self._current_item(change)
-            if found is None or found.version != change.version:
-                version = None if found is None else found.version
+            current = self._current_item(change)
+            if current is None or current.version != change.version:
+                version = None if current is None else current.version
                 raise StaleItem(id_of(change), expected=change.version, found=version)
 
     def _current_item(self, change: ItemEdit) -> StoredItem | None:
         return self.get(change.set, [id_of(change)], at=None)[0]
 
     def _take(self, change: ItemEdit) -> None:
-        place = (change.set, id_of(change))
+        item_key = (change.set, id_of(change))
         before = None if isinstance(change, Add) else self._current_item(change)
         if before is not None:
             self._hidden.add(before.row)
-        self._rooms.took(change, before)
+        self._capacity.count(change, before)
         if isinstance(change, Retire):
-            self._live[place] = None
+            self._live[item_key] = None
         else:
             last = self._last(change) if before is None else before.version
-            self._versions[place] = last + 1
-            self._live[place] = self._stored(change.set, change.record, before, last + 1)
-            if change.set in self._crowds:
+            self._versions[item_key] = last + 1
+            self._live[item_key] = self._stored(change.set, change.record, before, last + 1)
+            if change.set in self._drafted_terms:
                 record = change.record
-                self._crowds[change.set].take(record.id, record.terms, record.tokens)
+                self._drafted_terms[change.set].take(record.id, record.terms, record.tokens)
 
     def _last(self, add: ItemEdit) -> int:
         """Return the version that an id had last, in the batch or before it; 0: none yet."""
-        place = (add.set, id_of(add))
-        if place in self._versions or (isinstance(add, Add) and add.fresh):
-            return self._versions.get(place, 0)
-        past = self._engine.store.versions(*place)
+        item_key = (add.set, id_of(add))
+        if item_key in self._versions or (isinstance(add, Add) and add.fresh):
+            return self._versions.get(item_key, 0)
+        versions = self._engine.store.versions(*item_key)
         before = self.before
-        seen = (s.version for s in past if before is None or s.begin_commit <= before.commit)
-        return max(seen, default=0)
+        numbers = (s.version for s in versions if before is None or s.begin_commit <= before.commit)
+        return max(numbers, default=0)
 
     def _stored(
         self, ref: SetRef, record: ItemRecord, before: StoredItem | None, version: int
@@ -266,11 +267,13 @@ class Draft(Writer):
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         self._check_open()
-        found = super().get(ref, ids, at=self.before if at is None else at)
+        committed = super().get(ref, ids, at=self.before if at is None else at)
         if at is not None:
-            return found
-        own = [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
-        return [None if s is None or self._is_gone(s, None) else s for s in own]
+            return committed
+        current = [
+            self._live.get((ref, i), stored) for i, stored in zip(ids, committed, strict=True)
+        ]
+        return [None if s is None or self._is_expired(s, None) else s for s in current]
 
     def page(
         self,
@@ -286,7 +289,7 @@ class Draft(Writer):
         drafted = [
             stored
             for (home, _), stored in self._live.items()
-            if home == ref and stored is not None and not self._is_gone(stored, None)
+            if home == ref and stored is not None and not self._is_expired(stored, None)
         ]
         hidden = self._hidden if at is None else set[int]()
         page = super().page(
@@ -296,43 +299,43 @@ class Draft(Writer):
             newest_first=newest_first,
             at=self.before if at is None else at,
         )
-        kept = [stored for stored in page if stored.row not in hidden]
+        committed = [stored for stored in page if stored.row not in hidden]
         if at is not None or not drafted:
-            return kept[:limit]
-        own = sorted((s for s in drafted if is_past(s, after, newest_first)), key=position_of)
+            return committed[:limit]
+        new = sorted((s for s in drafted if is_past(s, after, newest_first)), key=position_of)
         if newest_first:
-            own.reverse()
-        merged = heapq.merge(kept, own, key=position_of, reverse=newest_first)
+            new.reverse()
+        merged = heapq.merge(committed, new, key=position_of, reverse=newest_first)
         return list(merged)[:limit]
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
         self._check_open()
-        found = super().versions(ref, item_id)
+        committed = super().versions(ref, item_id)
         if self.before is None:
-            return found
+            return committed
         last = self.before.commit
         return [
             (stored, None if stored.end_commit is not None and stored.end_commit > last else ended)
-            for stored, ended in found
+            for stored, ended in committed
             if stored.begin_commit <= last
         ]
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
-        found, drafted = super().info(ref), self.drafted(ref)
+        info, drafted = super().info(ref), self.drafted(ref)
         defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
-        if found is not None and defined is not None:
-            found = replace(found, definition=defined)
+        if info is not None and defined is not None:
+            info = replace(info, definition=defined)
         if not drafted:
-            return found
+            return info
         committed = super().get(ref, list(drafted), at=self.before)
-        own = [s for s in drafted.values() if s is not None and not self._is_gone(s, None)]
-        more = len(own) - sum(s is not None for s in committed)
-        if found is None:
+        live = [s for s in drafted.values() if s is not None and not self._is_expired(s, None)]
+        more = len(live) - sum(s is not None for s in committed)
+        if info is None:
             return SetInfo(0, ref, defined or Definition(), more, 0)
-        return replace(found, items=found.items + more)
+        return replace(info, items=info.items + more)
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
         """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
@@ -366,61 +369,61 @@ class Draft(Writer):
 
     # --- what is added is checked --------------------------------------------------------------
 
-    def rules(self, ref: SetRef, own: Definition | None) -> SetRules | None:
+    def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
         """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
         if ref not in self._rules_checked:
             self._rules_checked.add(ref)
             info = self.info(ref)
             if info is not None and info.definition.admission is not None:
-                self._engine.ruled[ref] = None
-        return super().rules(ref, own)
+                self._engine.rules_by_set[ref] = None
+        return super().rules(ref, definition)
 
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
         """See `Writer.alike`: with what was gathered."""
         self._check_open()
-        past: int | None = None
+        last_row: int | None = None
         if self.before is None:
-            past, found = super().alike(ref, probes)
+            last_row, matches = super().alike(ref, probes)
         else:
-            found = self._there(self._engine.alike.find_at(ref, probes, self.before.commit))
-        crowd = self._crowds.get(ref)
-        if crowd is None:
-            crowd = self._crowds[ref] = ItemsByTerm()
+            matches = self._unexpired(self._engine.alike.find_at(ref, probes, self.before.commit))
+        drafted_terms = self._drafted_terms.get(ref)
+        if drafted_terms is None:
+            drafted_terms = self._drafted_terms[ref] = ItemsByTerm()
             for (of, item_id), stored in self._live.items():
                 if of == ref and stored is not None:
-                    crowd.take(item_id, stored.record.terms, stored.record.tokens)
-        for items, probe in zip(found, probes, strict=True):
+                    drafted_terms.take(item_id, stored.record.terms, stored.record.tokens)
+        for items, probe in zip(matches, probes, strict=True):
             items[:] = [stored for stored in items if stored.row not in self._hidden]
-            own = (self._live.get((ref, item_id)) for item_id in crowd.find(probe))
-            items.extend(stored for stored in own if stored is not None)
-        return past, found
+            drafted = (self._live.get((ref, item_id)) for item_id in drafted_terms.find(probe))
+            items.extend(stored for stored in drafted if stored is not None)
+        return last_row, matches
 
     def is_whole(self, set_name: str) -> bool:
         """Return whether something that was gathered rests on all that a set held."""
         return any(ref.name == set_name for ref in self._whole)
 
-    def settle(self) -> None:
+    def recheck(self) -> None:
         """Hold what was checked against what others added meanwhile.
 
         Raises:
             SetMoved: One of them makes a difference.
         """
-        for ref, screened in self.screens.items():
+        for ref, check in self.admission_checks.items():
             if ref in self._whole:
                 continue  # the store refuses it, if it moved
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
             live = [self._live.get((ref, item_id)) for item_id in added]
-            there = [stored for stored in live if stored is not None]
-            self.screens[ref] = screened_again(self._engine, screened, there)
+            still_live = [stored for stored in live if stored is not None]
+            self.admission_checks[ref] = recheck_admission(self._engine, check, still_live)
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
         self._check_open()
         if options.at is not None or not self.items:
             return super().search(sets, query, options)
-        self._embed_own()
+        self._embed_drafted()
         now, valid_at = options.instants(self.now())
         live = {
             stored.row: stored
@@ -445,7 +448,7 @@ class Draft(Writer):
         rows = [stored.row for stored in items]
         return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
 
-    def _embed_own(self) -> None:
+    def _embed_drafted(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
         records = [record for item in self.items for record in records_of(item)]
         waiting = {id(record): record for record in records if record.vectors is None}
@@ -458,8 +461,8 @@ class Draft(Writer):
         }
         self.items = [with_vectors(change, done) for change in self.items]
         self._live = {
-            place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
-            for place, stored in self._live.items()
+            item_key: stored and replace(stored, record=done.get(id(stored.record), stored.record))
+            for item_key, stored in self._live.items()
         }
 
 
@@ -471,16 +474,12 @@ class DraftView:
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `View.info`; what has expired takes no room."""
-        found, engine = Draft.info(self._draft, ref), self._engine
-        if (
-            found is None
-            or found.next_expiry is None
-            or found.next_expiry > (now := engine.clock())
-        ):
-            return found
+        info, engine = Draft.info(self._draft, ref), self._engine
+        if info is None or info.next_expiry is None or info.next_expiry > (now := engine.clock()):
+            return info
         whole = engine.store.set_info(ref)
-        left = found if whole is None else living(engine.store, whole, now)
-        return replace(found, bytes=left.bytes, tokens=left.tokens)
+        unexpired = info if whole is None else living(engine.store, whole, now)
+        return replace(info, bytes=unexpired.bytes, tokens=unexpired.tokens)
 
     def page(
         self,
@@ -497,5 +496,7 @@ class DraftView:
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
         """See `View.features`."""
-        own = {stored.row: feature_of(stored) for stored in items if stored.row >= AFTER_ALL}
-        return own | self._draft.committed_features(ref, [s for s in items if s.row not in own])
+        drafted = {stored.row: feature_of(stored) for stored in items if stored.row >= AFTER_ALL}
+        return drafted | self._draft.committed_features(
+            ref, [s for s in items if s.row not in drafted]
+        )

@@ -66,9 +66,9 @@ def _needs_room(error: Refusal, batch: Batch) -> bool:
     """Return whether room is to be made as the sets are now."""
     if isinstance(error, SetFull):
         return error.compacts
-    made = [item for item in batch.items if isinstance(item, Compact)]
+    compactions = [item for item in batch.items if isinstance(item, Compact)]
     return isinstance(error, StaleItem) and any(
-        error.item_id == item_id for item in made for item_id, _ in item.retired
+        error.item_id == item_id for item in compactions for item_id, _ in item.retired
     )
 
 
@@ -132,7 +132,7 @@ class _CallSource(BatchSource):
             expects=engine.expects if planned.items else (),
             define=planned.define,
             items=planned.items,
-            admission_checks=planned.screened if planned.items else (),
+            admission_checks=planned.admission_checks if planned.items else (),
             result=planned.result if op is not None else None,
         )
 
@@ -184,12 +184,18 @@ class _DraftSource(BatchSource):
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
-        return replace(self._gathered, admission_checks=tuple(self._draft.screens.values()))
+        return replace(
+            self._gathered, admission_checks=tuple(self._draft.admission_checks.values())
+        )
 
     def can_retry(self, error: Refusal) -> bool:
         """See `BatchSource.can_retry`; what was gathered is checked against the sets of now."""
         draft = self._draft
-        if not isinstance(error, SetMoved) or not draft.screens or draft.is_whole(error.set_name):
+        if (
+            not isinstance(error, SetMoved)
+            or not draft.admission_checks
+            or draft.is_whole(error.set_name)
+        ):
             return False
-        draft.settle()
+        draft.recheck()
         return True

@@ -97,14 +97,14 @@ class Receipt:
         id: Its id; the store keeps it under that, if anything was erased.
         time: When it was erased.
         commit: The commit that did so; None: nothing was there, or it was a dry run.
-        asked: What was asked for: digests of the key, of sets and of ids.
+        request: What was asked for: digests of the key, of sets and of ids.
         counts: What was erased, by kind; kinds of which nothing was there are left out.
         derived: Items among them that were erased since they were derived from others.
         restored: Sources of those that came back.
         lost: Derived items that cannot be made again, since sources of them were purged before.
         unread: Outputs that a consumer had yet to read.
         state: "scrubbed": gone from every file of the store. "pending": from every read only.
-        held: Who or what is in the way, in words.
+        blocked_by: Who or what is in the way, in words.
         open: Runs that still hold some of it; their records go with `Memory.scrub` once they end.
         out_of_reach: What may hold it outside of what was erased.
     """
@@ -112,14 +112,14 @@ class Receipt:
     id: str
     time: datetime
     commit: int | None
-    asked: Mapping[str, Value]
+    request: Mapping[str, Value]
     counts: Mapping[str, int]
     derived: int
     restored: int
     lost: int
     unread: int
     state: Literal["scrubbed", "pending"]
-    held: tuple[str, ...]
+    blocked_by: tuple[str, ...]
     open: tuple[int, ...]
     out_of_reach: tuple[OutOfReach, ...]
 
@@ -134,14 +134,14 @@ class Receipt:
             "id": self.id,
             "time": self.time.isoformat(),
             "commit": self.commit,
-            "asked": cast("Value", dict(self.asked)),
+            "asked": cast("Value", dict(self.request)),
             "counts": cast("Value", dict(self.counts)),
             "derived": self.derived,
             "restored": self.restored,
             "lost": self.lost,
             "unread": self.unread,
             "state": self.state,
-            "held": list(self.held),
+            "held": list(self.blocked_by),
             "open": list(self.open),
             "out_of_reach": [each.to_json() for each in self.out_of_reach],
         }
@@ -160,14 +160,14 @@ class Receipt:
         And whether that holds: the store keeps the receipt as it is here, and has nothing of
         theirs from before. Without a key, *space* is the name of a knowledge.
         """
-        kept = store.receipt(self.id)
-        if kept is None or self.commit is None or _facts(kept) != (self.asked, self.counts):
+        stored = store.receipt(self.id)
+        if stored is None or self.commit is None or _facts(stored) != (self.request, self.counts):
             return False
         scope = Scope(space, key)
         if not ids:
-            wanted = asked_for(store, scope, None)
-            return self.asked == wanted and _is_empty(store, scope, self.commit)
-        named = [digest for one in _listed(self.asked.get("sets")) for digest in _ids_of(one)]
+            request = hashed_request(store, scope, None)
+            return self.request == request and _is_empty(store, scope, self.commit)
+        named = [digest for one in _listed(self.request.get("sets")) for digest in _ids_of(one)]
         ref = SetRef(scope, set)
         return all(
             _digest(store, scope, set, item_id) in named
@@ -176,8 +176,8 @@ class Receipt:
         )
 
 
-def _facts(kept: StoredReceipt) -> tuple[Mapping[str, Value], Mapping[str, int]]:
-    return cast("Mapping[str, Value]", wire.decode(kept.request)), kept.erased.counts
+def _facts(stored: StoredReceipt) -> tuple[Mapping[str, Value], Mapping[str, int]]:
+    return cast("Mapping[str, Value]", wire.decode(stored.request)), stored.erased.counts
 
 
 def _listed(value: Value) -> list[Value]:
@@ -204,7 +204,7 @@ def _digest(store: Store, scope: Scope, *names: str) -> str:
     return wire.digest(["forgotten", *scope, *names], salt=store.salt()).hex()
 
 
-def asked_for(
+def hashed_request(
     store: Store, scope: Scope, items: Sequence[tuple[SetRef, Sequence[str]]] | None
 ) -> dict[str, Value]:
     """Return what a receipt says was asked for; *items* None: a whole key."""
@@ -253,12 +253,12 @@ def forget_items(
         if not isinstance(ids, (str, list, tuple)):
             raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
         named = [ids] if isinstance(ids, str) else list(ids)
-        wanted = [checked_name(item_id, "an item's id") for item_id in named]
-        items = [(ref, wanted) for ref in refs]
+        id_list = [checked_name(item_id, "an item's id") for item_id in named]
+        items = [(ref, id_list) for ref in refs]
         for ref in sorted(hidden, key=lambda ref: ref.name):
-            items.append((ref, held_as(_versions(store, ref), wanted)))
-    there = [(ref, found) for ref, found in items if found]
-    return _forget(engine, scope, there, scrub, dry_run=dry_run)
+            items.append((ref, held_as(_versions(store, ref), id_list)))
+    existing = [(ref, item_ids) for ref, item_ids in items if item_ids]
+    return _forget(engine, scope, existing, scrub, dry_run=dry_run)
 
 
 def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
@@ -270,12 +270,12 @@ def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
 
 def _matching(store: Store, ref: SetRef, chosen: Filter | None) -> list[str]:
     """Return the ids of items of which any version matches."""
-    found = (
+    item_ids = (
         version.record.id
         for version in _versions(store, ref)
         if chosen is None or chosen.matches(*filter_fields(version))
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(item_ids))
 
 
 def _forget(
@@ -288,12 +288,12 @@ def _forget(
 ) -> Receipt:
     if scrub not in (None, "now", "later"):
         raise InvalidInput(f"scrub must be 'now', 'later' or None, not {scrub!r}")
-    asked = asked_for(engine.store, scope, items)
+    request = hashed_request(engine.store, scope, items)
     erasure = Erasure(
         scope=scope,
         time=engine.clock(),
         receipt=new_id(),
-        request=wire.encode(asked),
+        request=wire.encode(request),
         whole_key=items is None,
         items=items or (),
         uncertain_runs=() if items is None else _unsure(engine.store, scope),
@@ -305,11 +305,11 @@ def _forget(
         _tell(engine, erased)
         if scrub == "now" or (scrub is None and _is_small(engine.store)):
             engine.store.scrub(now=engine.clock())
-    kept = engine.store.receipt(erasure.receipt)
-    if kept is not None:
-        return receipt_of(engine.store, kept)
+    stored = engine.store.receipt(erasure.receipt)
+    if stored is not None:
+        return receipt_of(engine.store, stored)
     waits = [one for one in engine.store.receipts(_owners(scope)) if one.scrubbed is None]
-    unkept = StoredReceipt(
+    unstored = StoredReceipt(
         erasure.receipt,
         "",
         erasure.request,
@@ -318,7 +318,7 @@ def _forget(
         blocked_by=tuple(dict.fromkeys(words for one in waits for words in one.blocked_by)),
         scrubbed=None if waits else erased.time,
     )
-    return receipt_of(engine.store, unkept)
+    return receipt_of(engine.store, unstored)
 
 
 def _unsure(store: Store, scope: Scope) -> list[int]:
@@ -379,28 +379,28 @@ def _is_small(store: Store) -> bool:
 # --- receipts ---------------------------------------------------------------------------------
 
 
-def receipt_of(store: Store, kept: StoredReceipt) -> Receipt:
+def receipt_of(store: Store, stored: StoredReceipt) -> Receipt:
     """Return a receipt as users see it."""
-    erased = kept.erased
+    erased = stored.erased
     return Receipt(
-        id=kept.id,
+        id=stored.id,
         time=moment(erased.time),
         commit=erased.commit,
-        asked=cast("dict[str, Value]", wire.decode(kept.request)),
+        request=cast("dict[str, Value]", wire.decode(stored.request)),
         counts=dict(erased.counts),
         derived=erased.derived,
         restored=erased.restored,
         lost=erased.lost,
         unread=erased.unread,
-        state="pending" if kept.scrubbed is None else "scrubbed",
-        held=tuple(kept.blocked_by),
-        open=tuple(kept.open_runs),
-        out_of_reach=tuple(_out_of_reach(store, kept)),
+        state="pending" if stored.scrubbed is None else "scrubbed",
+        blocked_by=tuple(stored.blocked_by),
+        open=tuple(stored.open_runs),
+        out_of_reach=tuple(_out_of_reach(store, stored)),
     )
 
 
-def _out_of_reach(store: Store, kept: StoredReceipt) -> Iterator[OutOfReach]:
-    erased = kept.erased
+def _out_of_reach(store: Store, stored: StoredReceipt) -> Iterator[OutOfReach]:
+    erased = stored.erased
     if erased.delivered:
         yield OutOfReach("outputs", f"{erased.delivered} that consumers have read already")
     if erased.shared:
@@ -423,7 +423,7 @@ def _out_of_reach(store: Store, kept: StoredReceipt) -> Iterator[OutOfReach]:
         note = f"of processes {listed}, which have the store open: until they read it again"
         yield OutOfReach("RAM", note)
     if isinstance(store, HasCopies):
-        for copy in store.copies(scrubbed=kept.scrubbed):
+        for copy in store.copies(scrubbed=stored.scrubbed):
             yield OutOfReach(copy.what, copy.note, until=copy.until)
     for what, note in ALWAYS:
         yield OutOfReach(what, note)
@@ -439,7 +439,9 @@ def receipts_of(
     store: Store, owners: Sequence[str], *, before: int | None, limit: int
 ) -> list[Receipt]:
     """Return receipts, the latest first."""
-    return [receipt_of(store, kept) for kept in store.receipts(owners, before=before, limit=limit)]
+    return [
+        receipt_of(store, stored) for stored in store.receipts(owners, before=before, limit=limit)
+    ]
 
 
 def receipt_named(store: Store, receipt: str) -> Receipt:
@@ -448,24 +450,26 @@ def receipt_named(store: Store, receipt: str) -> Receipt:
     Raises:
         NotFound: The store keeps none of this id.
     """
-    kept = store.receipt(checked_name(receipt, "a receipt's id"))
-    if kept is None:
+    stored = store.receipt(checked_name(receipt, "a receipt's id"))
+    if stored is None:
         raise NotFound(f"there is no receipt {receipt!r} in this memory; list them with receipts()")
-    return receipt_of(store, kept)
+    return receipt_of(store, stored)
 
 
 def scrub(engine: Engine, owners: Sequence[str]) -> list[Receipt]:
     """Scrub the store; return the receipts that waited for it, as they are now."""
     store = engine.store
-    waiting = [kept.id for kept in _unfinished(store, owners)]
+    waiting = [stored.id for stored in _unfinished(store, owners)]
     store.scrub(now=engine.clock())
-    return [receipt_of(store, kept) for one in waiting if (kept := store.receipt(one)) is not None]
+    return [
+        receipt_of(store, stored) for one in waiting if (stored := store.receipt(one)) is not None
+    ]
 
 
 def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
     before: int | None = None
     while page := store.receipts(owners, before=before, limit=PAGE):
-        yield from (kept for kept in page if kept.scrubbed is None)
+        yield from (stored for stored in page if stored.scrubbed is None)
         before = page[-1].erased.commit
 
 

@@ -40,28 +40,36 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
         NotFound: There is no such source.
         InvalidInput: An item names itself, or an id that several sets have.
     """
-    made, done, kept = set[str](), list[ItemChange](), _kept_sources(writer, ref, changes)
+    new_ids, done, sources_by_id = (
+        set[str](),
+        list[ItemChange](),
+        _kept_sources(writer, ref, changes),
+    )
     for change in changes:
         done.append(change)
         if isinstance(change, (Add, Replace)) and not change.links:
-            had = kept.get(change.record.id, ()) if isinstance(change, Replace) else ()
-            record, names = change.record, dict.fromkeys((*had, *change.record.sources))
-            links = [_link(writer, ref, record.id, name, made) for name in names if name not in had]
+            earlier = sources_by_id.get(change.record.id, ()) if isinstance(change, Replace) else ()
+            record, names = change.record, dict.fromkeys((*earlier, *change.record.sources))
+            links = [
+                _link(writer, ref, record.id, name, new_ids)
+                for name in names
+                if name not in earlier
+            ]
             if tuple(names) != record.sources or links:
                 done[-1] = replace(
                     change, record=replace(record, sources=tuple(names)), links=links
                 )
         if isinstance(change, Add) and change.set == ref:
-            made.add(change.record.id)
+            new_ids.add(change.record.id)
     return done
 
 
 def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
     """Return links to those sources of an item that are there; the others are left out."""
     return [
-        Link(found[0], name)
+        Link(refs[0], name)
         for name in dict.fromkeys(record.sources)
-        if name != record.id and (found := list(_places(writer, ref, name)))
+        if name != record.id and (refs := list(_places(writer, ref, name)))
     ]
 
 
@@ -70,28 +78,28 @@ def _kept_sources(
 ) -> dict[str, tuple[str, ...]]:
     """Return the sources that what is replaced has, and is linked to as far as they are there."""
     ids = [change.record.id for change in changes if isinstance(change, Replace)]
-    found = writer.get(ref, ids, at=None) if ids else []
-    return {stored.record.id: stored.record.sources for stored in found if stored is not None}
+    items = writer.get(ref, ids, at=None) if ids else []
+    return {stored.record.id: stored.record.sources for stored in items if stored is not None}
 
 
-def _link(writer: Writer, ref: SetRef, item_id: str, name: str, made: set[str]) -> Link:
+def _link(writer: Writer, ref: SetRef, item_id: str, name: str, new_ids: set[str]) -> Link:
     if name == item_id:
         raise InvalidInput(f"item {item_id!r} names itself among its sources; name others")
-    if name in made:
+    if name in new_ids:
         return Link(ref, name)
-    found = list(_places(writer, ref, name))
-    if not found:
+    refs = list(_places(writer, ref, name))
+    if not refs:
         raise NotFound(
             f"item {item_id!r} names the source {name!r}, which is no item of set {ref.name!r}, of "
             "the other sets of its key, or of knowledge; add that first, or leave it out of sources"
         )
-    if len(found) > 1:
-        names = ", ".join(repr(place.name) for place in found)
+    if len(refs) > 1:
+        names = ", ".join(repr(ref_found.name) for ref_found in refs)
         raise InvalidInput(
             f"item {item_id!r} names the source {name!r}, which the sets {names} have; give items "
             "that others are made of ids of their own"
         )
-    return Link(found[0], name)
+    return Link(refs[0], name)
 
 
 def _places(writer: Writer, ref: SetRef, name: str) -> Iterator[SetRef]:
@@ -100,12 +108,12 @@ def _places(writer: Writer, ref: SetRef, name: str) -> Iterator[SetRef]:
         yield ref
         return
     for scope in writer.origins(ref):
-        there = False
+        is_found = False
         for other in (SetRef(scope, of) for of in writer.sets(scope)):
             if other != ref and _has(writer, other, name):
-                there = True
+                is_found = True
                 yield other
-        if there:
+        if is_found:
             return
 
 

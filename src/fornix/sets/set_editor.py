@@ -53,8 +53,8 @@ class SetEditor:
 
     def get(self, ids: Sequence[str]) -> list[StoredItem]:
         """Return the live items of *ids*, in that order; ids that are not there are left out."""
-        found = self.writer.get(self.ref, ids, at=None) if ids else []
-        return [stored for stored in found if stored is not None]
+        items = self.writer.get(self.ref, ids, at=None) if ids else []
+        return [stored for stored in items if stored is not None]
 
     def one(self, item_id: str) -> StoredItem | None:
         """Return the live item of an id, or None."""
@@ -101,21 +101,21 @@ class SetEditor:
         changes: Sequence[ItemChange],
         result: object = None,
         *,
-        screened: Sequence[AdmissionCheck] | None = None,
+        admission_checks: Sequence[AdmissionCheck] | None = None,
         retry: bool = True,
     ) -> PlannedWrite:
         """Return changes of this set as what `commit` takes, and what it answers with.
 
         Args:
-            screened: What the rules of admission said of the changes; None: the changes hold
-                nothing that the rules have not let in before.
+            admission_checks: What the rules of admission said of the changes; None: the changes
+                hold nothing that the rules have not let in before.
         """
-        if screened is None:
-            ruled = self.writer.rules(self.ref, None) if changes else None
-            screened = [] if ruled is None else [AdmissionCheck(self.ref, ruled.set_rules)]
+        if admission_checks is None:
+            rules = self.writer.rules(self.ref, None) if changes else None
+            admission_checks = [] if rules is None else [AdmissionCheck(self.ref, rules.set_rules)]
         is_new = bool(changes) and self.writer.info(self.ref) is None
         define = [Define(self.ref, Definition(item_type=self.item_type))] if is_new else []
-        return PlannedWrite(changes, result, define, retry=retry, screened=screened)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
+        return PlannedWrite(changes, result, define, retry=retry, admission_checks=admission_checks)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
 
     def commit(
         self, name: str, arguments: Sequence[Value], plan: Callable[[NewId], PlannedWrite]
@@ -163,20 +163,20 @@ class SetEditor:
         self, items: Sequence[Item], judge: JudgeItems | None, new_id: NewId
     ) -> PlannedWrite:
         records = self.writer.records([(item.id or new_id(), item) for item in items])
-        screened = None if judge is None else judge(items, records)
+        checks = None if judge is None else judge(items, records)
         changes = [*self.retired(self.items()), *(Add(self.ref, record) for record in records)]
-        return self.plan(changes, [record.id for record in records], screened=screened)
+        return self.plan(changes, [record.id for record in records], admission_checks=checks)
 
     def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[AdmissionCheck]:
         """Return what the rules of the set let in."""
-        ruled = self.writer.rules(self.ref, None)
-        if ruled is None:
+        rules = self.writer.rules(self.ref, None)
+        if rules is None:
             return []
-        barrier = Barrier(self.writer, self.ref, ruled)
+        barrier = Barrier(self.writer, self.ref, rules)
         for at, verdict in enumerate(barrier.judge(list(zip(items, records, strict=True)))):
             if verdict.outcome in ("reject", "quarantine"):
                 raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
-        return [barrier.screened]
+        return [barrier.admission_check]
 
 
 def owner_text(scope: Scope) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from fornix.compaction import Given
 from fornix.errors import InvalidInput
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.query import SearchOptions
 from fornix.search.signals import Signals
@@ -94,20 +94,20 @@ def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> 
     """Return the item that a user means by a value, or an `Item`, and fields by name."""
     if not fields:
         return value if isinstance(value, Item) else Item(value)
-    given = dict[str, Any](fields)
-    if given.get("metadata", ...) is None:
-        del given["metadata"]
-    return replace(value, **given) if isinstance(value, Item) else Item(value, **given)
+    present = dict[str, Any](fields)
+    if present.get("metadata", ...) is None:
+        del present["metadata"]
+    return replace(value, **present) if isinstance(value, Item) else Item(value, **present)
 
 
-def asked_of(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:
+def stored_options(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:
     """Return options of a set as its definition keeps them."""
-    given = dict[str, Any](options)
-    if given.get("compaction") is not None:
-        given["compaction"] = writer.kept(given["compaction"])
-    if given.get("admission") is not None:
-        given["admission"] = plans(given["admission"])
-    return given
+    stored = dict[str, Any](options)
+    if stored.get("compaction") is not None:
+        stored["compaction"] = writer.stored_compaction(stored["compaction"])
+    if stored.get("admission") is not None:
+        stored["admission"] = plans(stored["admission"])
+    return stored
 
 
 def clearing(name: str) -> Value:
@@ -125,9 +125,9 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
     if isinstance(ids, str):
         ids = [ids]
     if not isinstance(ids, (list, tuple)):
-        raise InvalidInput(f"ids must be a str or a list of them, not {shown(ids)}")
-    wanted = list(ids)
-    return [checked_name(item_id, "an item's id") for item_id in wanted]
+        raise InvalidInput(f"ids must be a str or a list of them, not {short_repr(ids)}")
+    id_list = list(ids)
+    return [checked_name(item_id, "an item's id") for item_id in id_list]
 
 
 def listed(value: Value) -> list[Value]:
@@ -149,7 +149,7 @@ def search_options(  # noqa: PLR0913 - as a search has them
     if min_score is not None:
         checked_relevance(min_score)
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"signals must be a Signals, not {shown(signals)}")
+        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
     checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(
@@ -160,79 +160,82 @@ def search_options(  # noqa: PLR0913 - as a search has them
 def checked_relevance(min_score: float) -> None:
     """Refuse what is no relevance."""
     if type(min_score) not in (int, float) or not 0 <= min_score <= 1:
-        raise InvalidInput(f"min_score must be a number from 0 to 1, not {shown(min_score)}")
+        raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
 
 
-def definition(given: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
+def definition(options: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
     """Return *start* with what was given, checked.
 
     A capacity of None lifts it; the compaction is given as a set keeps it.
     """
-    changed = {name: _CHECKS[name](value, name) for name, value in given.items()}
-    made = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
-    plan = made.compaction
+    changed = {name: _CHECKS[name](value, name) for name, value in options.items()}
+    new = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
+    plan = new.compaction
     counts = isinstance(plan, Mapping) and "n" in plan
-    if counts and "compaction" in given and "high_water" not in given:
-        made = replace(made, high_water=1.0)  # it says itself how much room is made
-    _check_marks(made)
-    return made
+    if counts and "compaction" in options and "high_water" not in options:
+        new = replace(new, high_water=1.0)  # it says itself how much room is made
+    _check_marks(new)
+    return new
 
 
-def _check_marks(made: Definition) -> None:
-    if made.low_water > made.high_water:
+def _check_marks(new: Definition) -> None:
+    if new.low_water > new.high_water:
         raise InvalidInput(
-            f"low_water must not be above high_water: {made.low_water:g} is above "
-            f"{made.high_water:g}"
+            f"low_water must not be above high_water: {new.low_water:g} is above {new.high_water:g}"
         )
-    plan = made.compaction
+    plan = new.compaction
     limit = plan.get("limit") if isinstance(plan, Mapping) else None
-    if isinstance(limit, int) and made.capacity is not None and limit >= made.capacity:
+    if isinstance(limit, int) and new.capacity is not None and limit >= new.capacity:
         raise InvalidInput(
             f"Summarize's limit must be below the capacity: {limit} summaries do not fit into "
-            f"{made.capacity} items with room for more"
+            f"{new.capacity} items with room for more"
         )
 
 
-def _capacity(given: object, what: str) -> int | None:
-    if given is None:
+def _capacity(value: object, what: str) -> int | None:
+    if value is None:
         return None
-    if type(given) is not int or given < 1:
+    if type(value) is not int or value < 1:
         raise InvalidInput(
-            f"{what} must be a whole number, at least 1, not {shown(given)}; leave it out for a "
-            f"set without a limit, and lift the limit of a set with redefine({what}=None)"
+            f"{what} must be a whole number, at least 1, not {short_repr(value)}; leave it out for "
+            f"a set without a limit, and lift the limit of a set with redefine({what}=None)"
         )
-    return given
+    return value
 
 
-def _share(given: object, what: str) -> float:
-    if type(given) not in (int, float) or not 0 < cast("float", given) <= 1:
-        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {shown(given)}")
-    return float(cast("float", given))
+def _share(value: object, what: str) -> float:
+    if type(value) not in (int, float) or not 0 < cast("float", value) <= 1:
+        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {short_repr(value)}")
+    return float(cast("float", value))
 
 
-def _execution(given: object, what: str) -> object:
-    if given not in EXECUTIONS:
-        raise InvalidInput(f"{what} must be one of {', '.join(EXECUTIONS)}, not {shown(given)}")
-    return given
+def _execution(value: object, what: str) -> object:
+    if value not in EXECUTIONS:
+        raise InvalidInput(
+            f"{what} must be one of {', '.join(EXECUTIONS)}, not {short_repr(value)}"
+        )
+    return value
 
 
-def _retention(given: object, what: str) -> str | int:
-    if given in ("keep", "purge"):
-        return str(given)
-    if isinstance(given, timedelta) and given > timedelta(0):
-        return given // timedelta(microseconds=1)
-    raise InvalidInput(f"{what} must be 'keep', 'purge' or a timedelta above 0, not {shown(given)}")
+def _retention(value: object, what: str) -> str | int:
+    if value in ("keep", "purge"):
+        return str(value)
+    if isinstance(value, timedelta) and value > timedelta(0):
+        return value // timedelta(microseconds=1)
+    raise InvalidInput(
+        f"{what} must be 'keep', 'purge' or a timedelta above 0, not {short_repr(value)}"
+    )
 
 
-def _signals(given: object, what: str) -> Mapping[str, float]:
-    if not isinstance(given, Signals):
-        raise InvalidInput(f"{what} must be a Signals, not {shown(given)}")
-    return given.to_json()
+def _signals(value: object, what: str) -> Mapping[str, float]:
+    if not isinstance(value, Signals):
+        raise InvalidInput(f"{what} must be a Signals, not {short_repr(value)}")
+    return value.to_json()
 
 
-def _as_kept(given: object, what: str) -> object:
+def _unchecked(value: object, what: str) -> object:
     _ = what
-    return given
+    return value
 
 
 _CHECKS: Mapping[str, Callable[[object, str], object]] = {
@@ -243,20 +246,20 @@ _CHECKS: Mapping[str, Callable[[object, str], object]] = {
     "low_water": _share,
     "execution": _execution,
     "retention": _retention,
-    "compaction": _as_kept,
+    "compaction": _unchecked,
     "signals": _signals,
-    "item_type": _as_kept,
-    "admission": _as_kept,
+    "item_type": _unchecked,
+    "admission": _unchecked,
 }
 
 
-def refuse_upkeep(given: Mapping[str, object]) -> None:
+def refuse_upkeep(options: Mapping[str, object]) -> None:
     """Refuse what would let a knowledge set change by itself.
 
     Raises:
         InvalidInput: Something is given.
     """
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None:
             raise InvalidInput(
                 f"a knowledge set takes no {name}: it changes only by explicit calls, so that "

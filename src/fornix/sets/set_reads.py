@@ -40,9 +40,9 @@ class SetReads:
     _upkeep = True
     """Whether it may have a capacity, and be compacted."""
 
-    def __init__(self, writer: Writer, ref: SetRef, asked: Mapping[str, object]) -> None:
+    def __init__(self, writer: Writer, ref: SetRef, options: Mapping[str, object]) -> None:
         self._writer, self._ref = writer, ref
-        self._asked = {name: value for name, value in asked.items() if value is not None}
+        self._options = {name: value for name, value in options.items() if value is not None}
         self._define = self._definition_to_make()
 
     def _definition_to_make(self) -> tuple[Define, ...]:
@@ -51,17 +51,17 @@ class SetReads:
         Raises:
             SetDefinitionConflict: The set holds items, and is otherwise.
         """
-        given = self._asked
-        if not given:
+        options = self._options
+        if not options:
             return ()
-        wanted, info = definition(given), self._writer.info(self._ref)
+        defined, info = definition(options), self._writer.info(self._ref)
         if info is None:
-            return (Define(self._ref, wanted),)
-        if all(getattr(wanted, name) == getattr(info.definition, name) for name in given):
+            return (Define(self._ref, defined),)
+        if all(getattr(defined, name) == getattr(info.definition, name) for name in options):
             return ()
         if not info.items:  # nothing in it could be meant otherwise
-            return (Define(self._ref, definition(given, start=info.definition)),)
-        raise SetDefinitionConflict(self.name, asked=given, found=info.definition)
+            return (Define(self._ref, definition(options, start=info.definition)),)
+        raise SetDefinitionConflict(self.name, asked=options, found=info.definition)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._owner}>"
@@ -110,11 +110,11 @@ class SetReads:
         self, ids: str | builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
     ) -> Item | builtins.list[Item | None] | None:
         """Return the item of an id, or None; for several ids, a list in their order."""
-        wanted = checked_ids(ids)
-        found = self._writer.get(self._ref, wanted, at=self._at(as_of))
+        id_list = checked_ids(ids)
+        stored_items = self._writer.get(self._ref, id_list, at=self._at(as_of))
         if as_of is None:
-            self._writer.touch([stored for stored in found if stored is not None])
-        items = [None if stored is None else item_of(stored) for stored in found]
+            self._writer.touch([stored for stored in stored_items if stored is not None])
+        items = [None if stored is None else item_of(stored) for stored in stored_items]
         return items[0] if isinstance(ids, str) else items
 
     def list(
@@ -146,18 +146,18 @@ class SetReads:
             if last is None:
                 raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
             start = position_of(last)
-        found: builtins.list[Item] = []
+        items: builtins.list[Item] = []
         if limit == 0:
-            return found
+            return items
         page = PAGE if limit is None else min(limit, PAGE)
         for stored in self._walk(newest_first=newest_first, at=at, after=start, page=page):
             if fits(stored, chosen) and (
                 not isinstance(when, int) or is_valid_at(stored.record, when)
             ):
-                found.append(item_of(stored))
-                if len(found) == limit:
+                items.append(item_of(stored))
+                if len(items) == limit:
                     break
-        return found
+        return items
 
     def recent(
         self, n: int = 10, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
@@ -245,10 +245,10 @@ class SetReads:
         page: int = PAGE,
     ) -> Iterator[StoredItem]:
         """Yield items, read *page* at a time, then twice as many each time, at most `PAGE`."""
-        while found := self._writer.page(
+        while items := self._writer.page(
             self._ref, after=after, limit=page, newest_first=newest_first, at=at
         ):
-            yield from found
-            if len(found) < page:
+            yield from items
+            if len(items) < page:
                 return
-            after, page = position_of(found[-1]), min(2 * page, PAGE)
+            after, page = position_of(items[-1]), min(2 * page, PAGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
 
 from fornix.errors import HistoryPruned, InvalidInput, StaleItem
@@ -14,6 +15,7 @@ from fornix.sets.admission.barrier import (
     added,
     check_on_rejected,
     check_update,
+    judge_by_current_rules,
 )
 from fornix.sets.admission.quarantine import Quarantine
 from fornix.sets.admission.verdicts import ACCEPT, Added, Verdict
@@ -24,12 +26,12 @@ from fornix.sets.set_options import (
     ItemChanges,
     ItemFields,
     SetChanges,
-    asked_of,
     checked_ids,
     definition,
     fits,
     item_from,
     refuse_upkeep,
+    stored_options,
 )
 from fornix.sets.set_reads import SetReads
 from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, SetRules, Where
@@ -108,8 +110,8 @@ class SetWrites(SetReads):
         """
         if type(items) not in (list, tuple):
             raise InvalidInput("add_many takes a list of values or Items; add() takes one")
-        made = [item_from(item) for item in items]
-        return self._add(made, on_existing, idempotency_key, on_rejected)
+        new_items = [item_from(item) for item in items]
+        return self._add(new_items, on_existing, idempotency_key, on_rejected)
 
     def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
         """Add items that were in a set before, as an import of an export does.
@@ -150,14 +152,14 @@ class SetWrites(SetReads):
         """
         item = item_from(value)
         info = self._writer.info(self._ref)
-        kept = self.definition.admission if info is None else info.definition.admission
-        ruled = self._writer.rules(self._ref, replace(self.definition, admission=kept))
+        admission = self.definition.admission if info is None else info.definition.admission
+        rules = self._writer.rules(self._ref, replace(self.definition, admission=admission))
         item_id = "(new)" if item.id is None else checked_name(item.id, "an item's id")
         record = self._writer.records([(item_id, item)])[0]
         return (
             ACCEPT
-            if ruled is None
-            else Barrier(self._writer, self._ref, ruled).judge([(item, record)])[0]
+            if rules is None
+            else Barrier(self._writer, self._ref, rules).judge([(item, record)])[0]
         )
 
     @property
@@ -199,14 +201,14 @@ class SetWrites(SetReads):
         call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version)
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         version = answer["version"] if isinstance(answer, dict) else None
-        return self._version_made(id, version, call.made)
+        return self._version_made(id, version, call.new_versions)
 
-    def _version_made(self, item_id: str, version: object, made: Sequence[Item]) -> Item:
+    def _version_made(self, item_id: str, version: object, new_versions: Sequence[Item]) -> Item:
         """Return the version of an item that a call made, whatever became of it since.
 
         Args:
             version: None: the live one.
-            made: As it was made by this very call, if it was.
+            new_versions: As it was made by this very call, if it was.
 
         Raises:
             HistoryPruned: It is not live, and the set no longer keeps that version.
@@ -217,13 +219,13 @@ class SetWrites(SetReads):
         for stored, _ in self._writer.versions(self._ref, item_id):
             if stored.version == version:
                 return item_of(stored)
-        for item in made:
+        for item in new_versions:
             if item.version == version:
                 return item
         if live is None:
             info = self._writer.info(self._ref)
-            floor = 0 if info is None else info.history_start
-            raise HistoryPruned(f"item {item_id!r}", commit=floor, floor=floor + 1)
+            start = 0 if info is None else info.history_start
+            raise HistoryPruned(f"item {item_id!r}", commit=start, floor=start + 1)
         return item_of(live)
 
     def delete(
@@ -240,8 +242,8 @@ class SetWrites(SetReads):
         """
         if (ids is None) == (where is None):
             raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
-        wanted = None if ids is None else checked_ids(ids)
-        call = DeleteCall(SetEditor(self._writer, self._ref), wanted, where, Filter.parse(where))
+        id_list = None if ids is None else checked_ids(ids)
+        call = DeleteCall(SetEditor(self._writer, self._ref), id_list, where, Filter.parse(where))
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         return answer if isinstance(answer, int) else 0
 
@@ -281,7 +283,7 @@ class SetWrites(SetReads):
         """
         check_keywords(self, "redefine", changes, SetChanges)
         capacities = ("capacity", "capacity_tokens", "capacity_bytes")
-        chosen = asked_of(changes, self._writer)
+        chosen = stored_options(changes, self._writer)
         chosen = {n: v for n, v in chosen.items() if v is not None or n in capacities}
         if not self._upkeep:
             refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
@@ -321,11 +323,23 @@ class AddCall:
         """See `WriteCall.plan`."""
         writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
         pairs = [(new_id() if item.id is None else item.id, item) for item in self.items]
-        own = define[0].definition if define else None
-        while (ruled := writer.rules(ref, own)) is not None and self.judged:
-            planned = self._judged(ruled, pairs, define, new_id)
-            if planned is not None:
-                return planned
+        definition = define[0].definition if define else None
+        if not self.judged:
+            rules = writer.rules(ref, definition)
+            checks = [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
+            return self._unjudged(pairs, define, checks)
+        judge = partial(self._judged, pairs=pairs, define=define, new_id=new_id)
+        judged = judge_by_current_rules(writer, ref, definition, judge)
+        return self._unjudged(pairs, define, []) if judged is None else judged
+
+    def _unjudged(
+        self,
+        pairs: Sequence[tuple[str, Item]],
+        define: Sequence[Define],
+        checks: Sequence[AdmissionCheck],
+    ) -> PlannedWrite:
+        """Return the changes that add the items as they are."""
+        writer, ref = self.editor.writer, self.editor.ref
         records = writer.records(pairs)
         if self.on_existing == "error":
             added: list[ItemChange] = [
@@ -339,12 +353,12 @@ class AddCall:
             [item_id for item_id, _ in pairs],
             define,
             retry=self.on_existing != "error",
-            screened=[] if ruled is None else [AdmissionCheck(ref, ruled.set_rules)],
+            admission_checks=checks,
         )
 
     def _judged(
         self,
-        ruled: SetRules,
+        rules: SetRules,
         pairs: Sequence[tuple[str, Item]],
         define: Sequence[Define],
         new_id: NewId,
@@ -354,7 +368,7 @@ class AddCall:
         adding = Adding(
             writer=self.editor.writer,
             ref=self.editor.ref,
-            ruled=ruled,
+            rules=rules,
             pairs=pairs,
             live=self._live([item_id for item_id, _ in pairs]) if existing else {},
             existing=self.on_existing,
@@ -388,14 +402,14 @@ class UpdateCall:
 
     Attributes:
         changes: What of it changes, by field.
-        made: After a plan: the item as it made it.
+        new_versions: After a plan: the item as it made it.
     """
 
     editor: SetEditor
     item_id: str
     changes: dict[str, Any]
     if_version: int | None
-    made: list[Item] = field(default_factory=list[Item])
+    new_versions: list[Item] = field(default_factory=list[Item])
 
     name = "update"
 
@@ -413,12 +427,13 @@ class UpdateCall:
             raise StaleItem(self.item_id, expected=self.if_version, found=stored.version)
         item = replace(item_of(stored), **self.changes)
         version = stored.version + 1
-        self.made[:] = [replace(item, version=version)]
+        self.new_versions[:] = [replace(item, version=version)]
         record = self.editor.writer.records([(self.item_id, item)])[0]
         change = Replace(self.editor.ref, stored.version, record)
-        screened = screen_update(self.editor, item, record)
+        checks = check_update(self.editor.writer, self.editor.ref, item, record)
         result: Value = {"id": self.item_id, "version": version}
-        return PlannedWrite([change], result, retry=self.if_version is None, screened=screened)
+        retry = self.if_version is None
+        return PlannedWrite([change], result, retry=retry, admission_checks=checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,24 +459,11 @@ class DeleteCall:
         """See `WriteCall.plan`."""
         _ = new_id
         if self.ids is not None:
-            found = self.editor.get(self.ids)
+            items = self.editor.get(self.ids)
         else:
-            found = [s for s in self.editor.items() if fits(s, self.matching)]
-        latest = {stored.record.id: stored for stored in found}  # a page may repeat what moved
+            items = [s for s in self.editor.items() if fits(s, self.matching)]
+        latest = {stored.record.id: stored for stored in items}  # a page may repeat what moved
         return PlannedWrite(self.editor.retired(latest.values()), len(latest), retry=True)
-
-
-def screen_update(
-    editor: SetEditor, item: Item, record: ItemRecord, *, beside: str = ""
-) -> list[AdmissionCheck]:
-    """Check what takes the place of an item that is there; see `check_update`."""
-    while (ruled := editor.writer.rules(editor.ref, None)) is not None:
-        screened = check_update(
-            editor.writer, editor.ref, ruled, item=item, record=record, beside=beside
-        )
-        if screened is not None:
-            return [screened]
-    return []
 
 
 def _check_adding(items: Sequence[Item], on_existing: object) -> None:

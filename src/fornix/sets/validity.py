@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Unpack
 
 from fornix.errors import DuplicateItem, InvalidInput
+from fornix.sets.admission.barrier import check_update
 from fornix.sets.set_editor import SetEditor
 from fornix.sets.set_options import ItemChanges, item_from
-from fornix.sets.set_writes import SetWrites, screen_update
+from fornix.sets.set_writes import SetWrites
 from fornix.sets.writer import NewId, PlannedWrite
 from fornix.store import Add, Define, Link, Replace
 from fornix.store.items import Item
@@ -95,9 +96,9 @@ class SupersedeCall:
         begins = replace(self.item, id=name, valid_from=since)
         old, new = writer.records([(self.item_id, ends), (name, begins)])
         added = Add(ref, new, fresh=given is None, links=[Link(ref, self.item_id)])
-        screened = screen_update(self.editor, begins, new, beside=self.item_id)
+        checks = check_update(writer, ref, begins, new, replaced_id=self.item_id)
         changes = [Replace(ref, stored.version, old), added]
-        return PlannedWrite(changes, name, self.define, retry=True, screened=screened)
+        return PlannedWrite(changes, name, self.define, retry=True, admission_checks=checks)
 
 
 def _ended(item: Item, at: datetime) -> Item:

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
+from fornix.compaction import CALLED, Compacted, Compactions, Given, stored_form
 from fornix.events.memory_events import EventListeners
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.item_cache import RecentHits
@@ -51,7 +51,7 @@ from fornix.values.storable import Value, checked_name, moment
 if TYPE_CHECKING:
     from fornix.telemetry.memory_telemetry import MemoryTelemetry
 
-KNOWN = 4_096
+MOST_RULES = 4_096
 """Sets whose rules are remembered."""
 
 Where: TypeAlias = Mapping[str, object]
@@ -65,15 +65,15 @@ class PlannedWrite:
 
     Attributes:
         retry: Built on what was read: when that has moved on, building it again is right.
-        screened: What it adds was checked by; when that has moved on, it is built again.
-        whole: It rests on all that the sets in *screened* held, so that it is never mended.
+        admission_checks: What it adds was checked by; when that has moved on, it is built again.
+        whole: It rests on all that the sets in *admission_checks* held, so that it is never mended.
     """
 
     items: Sequence[ItemChange]
     result: Value
     define: Sequence[Define] = ()
     retry: bool = False
-    screened: Sequence[AdmissionCheck] = ()
+    admission_checks: Sequence[AdmissionCheck] = ()
     whole: bool = False
 
 
@@ -126,8 +126,8 @@ class Engine:
         listeners: Who is told of memory events.
         admission: Rules for the sets of keys that name none themselves.
         knowledge: What the knowledge is named that its keys share.
-        ruled: The rules of sets, as far as is known: of the others, and where the rules are others
-            by now, the store refuses what is added. None: to be looked up.
+        rules_by_set: The rules of sets, as far as is known: of the others, and where the rules
+            are others by now, the store refuses what is added. None: to be looked up.
         recent_hits: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
@@ -149,7 +149,9 @@ class Engine:
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()
     knowledge: str = ""
-    ruled: dict[SetRef, SetRules | None] = field(default_factory=dict[SetRef, "SetRules | None"])
+    rules_by_set: dict[SetRef, SetRules | None] = field(
+        default_factory=dict[SetRef, "SetRules | None"]
+    )
     recent_hits: RecentHits = field(default_factory=RecentHits)
     telemetry: MemoryTelemetry | None = None
 
@@ -177,7 +179,7 @@ class Engine:
     def moved(self, batch: Batch) -> None:
         """Look up again what *batch* was checked by, and against: it was refused."""
         for ref in {*unchecked_sets(batch), *(s.set for s in batch.admission_checks or ())}:
-            self.ruled[ref] = None
+            self.rules_by_set[ref] = None
             self.alike.forget(ref)
 
 
@@ -191,7 +193,7 @@ class SetReader:
         """Return the time by which it is judged what has expired and what holds."""
         return self._engine.clock()
 
-    def _is_gone(self, stored: StoredItem, at: Moment | None) -> bool:
+    def _is_expired(self, stored: StoredItem, at: Moment | None) -> bool:
         """Whether an item has expired; the clock is asked only where one can."""
         if stored.record.expires is None:
             return False
@@ -206,8 +208,8 @@ class SetReader:
         store = self._engine.store
         if at is not None:
             check_set(store, ref, at)
-        found = store.get(ref, ids, at=None if at is None else at.commit)
-        return [None if s is None or self._is_gone(s, at) else s for s in found]
+        items = store.get(ref, ids, at=None if at is None else at.commit)
+        return [None if s is None or self._is_expired(s, at) else s for s in items]
 
     def page(
         self,
@@ -222,34 +224,36 @@ class SetReader:
         store, commit = self._engine.store, None if at is None else at.commit
         if at is not None:
             check_set(store, ref, at)
-        kept: list[StoredItem] = []
+        items: list[StoredItem] = []
         while True:
-            wanted = limit - len(kept)
-            some = store.page(ref, after=after, limit=wanted, newest_first=newest_first, at=commit)
-            kept += [stored for stored in some if not self._is_gone(stored, at)]
-            if len(kept) >= limit or len(some) < wanted:
-                return kept
-            after = position_of(some[-1])
+            missing = limit - len(items)
+            batch = store.page(
+                ref, after=after, limit=missing, newest_first=newest_first, at=commit
+            )
+            items += [stored for stored in batch if not self._is_expired(stored, at)]
+            if len(items) >= limit or len(batch) < missing:
+                return items
+            after = position_of(batch[-1])
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """Return every version of an id, and when each was retired, or expired."""
         return self._retired(self._engine.store.versions(ref, item_id))
 
-    def _retired(self, found: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
+    def _retired(self, versions: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
         store = self._engine.store
-        commits = {s.end_commit for s in found if s.end_commit is not None}
+        commits = {s.end_commit for s in versions if s.end_commit is not None}
         times = {commit: store.time_of_commit(commit) for commit in commits}
         ends: list[tuple[StoredItem, datetime | None]] = []
-        for stored in found:
+        for stored in versions:
             end = None if stored.end_commit is None else times[stored.end_commit]
-            if end is None and self._is_gone(stored, None):
+            if end is None and self._is_expired(stored, None):
                 end = stored.record.expires
             ends.append((stored, None if end is None else moment(end)))
         return ends
 
-    def kept(self, compaction: Given) -> str | Plan:
+    def stored_compaction(self, compaction: Given) -> str | Plan:
         """Return how a set keeps what it is compacted by."""
-        return kept(compaction, self._engine.compactions.known)
+        return stored_form(compaction, self._engine.compactions.local_strategies)
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
         """Do one step of a set's compaction; None: there is nothing to do."""
@@ -276,8 +280,10 @@ class SetReader:
         info = self._engine.store.set_info(ref)
         if info is None or info.next_expiry is None or info.next_expiry > (now := self.now()):
             return info
-        gone = self._engine.store.expired_or_invalid_rows(info.number, now=now, valid_at=None)
-        return replace(info, items=info.items - len(gone))
+        expired_rows = self._engine.store.expired_or_invalid_rows(
+            info.number, now=now, valid_at=None
+        )
+        return replace(info, items=info.items - len(expired_rows))
 
     def sets(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope*, sorted."""
@@ -297,58 +303,59 @@ class SetReader:
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """Search sets together: those named, or all of a scope."""
-        found = self._engine.recall.search(sets, query, options, now=self.now())
-        self._engine.recent_hits.note(sets, found)
-        return found
+        hits = self._engine.recall.search(sets, query, options, now=self.now())
+        self._engine.recent_hits.note(sets, hits)
+        return hits
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """Note that items were read."""
         self._engine.recall.touch([s.first for s in items])
 
-    def rules(self, ref: SetRef, own: Definition | None) -> SetRules | None:
+    def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
         """Return the rules of a set; None as far as is known: it has none.
 
         Args:
-            own: How the set is to be defined, if nothing was added to it yet.
+            definition: How the set is to be defined, if nothing was added to it yet.
         """
         engine = self._engine
         default = () if ref.scope.key is None else engine.admission
-        if own is None:
-            if ref not in engine.ruled and not default:
+        if definition is None:
+            if ref not in engine.rules_by_set and not default:
                 return None
-            known = engine.ruled.get(ref)
-            if known is not None:
-                return known
+            rules = engine.rules_by_set.get(ref)
+            if rules is not None:
+                return rules
             info = self.info(ref)
-            own = None if info is None else info.definition
-        kept = None if own is None else own.admission
-        if kept is None and not default:
-            engine.ruled.pop(ref, None)
+            definition = None if info is None else info.definition
+        set_rules = None if definition is None else definition.admission
+        if set_rules is None and not default:
+            engine.rules_by_set.pop(ref, None)
             return None
-        if len(engine.ruled) >= KNOWN:
-            engine.ruled.clear()
-        ruled = engine.ruled[ref] = SetRules(kept, default if kept is None else kept)
-        return ruled
+        if len(engine.rules_by_set) >= MOST_RULES:
+            engine.rules_by_set.clear()
+        rules = SetRules(set_rules, default if set_rules is None else set_rules)
+        engine.rules_by_set[ref] = rules
+        return rules
 
-    def still(self, ref: SetRef, ruled: SetRules) -> bool:
+    def rules_unchanged(self, ref: SetRef, rules: SetRules) -> bool:
         """Return whether these are still the rules of a set; else they are looked up again."""
         info = self.info(ref)
-        same = info is None or AdmissionCheck(ref, ruled.set_rules).matches_rules(info.definition)
+        same = info is None or AdmissionCheck(ref, rules.set_rules).matches_rules(info.definition)
         if not same:
-            self._engine.ruled[ref] = None
+            self._engine.rules_by_set[ref] = None
         return same
 
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
         """Return items that each probe may be looking for, and the row up to which all count."""
-        past, found = self._engine.alike.find(ref, probes)
-        return past, self._there(found)
+        last_row, matches = self._engine.alike.find(ref, probes)
+        return last_row, self._unexpired(matches)
 
-    def _there(self, found: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
+    def _unexpired(self, matches: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
         """Return those items that did not expire."""
         now = self._engine.clock()
-        return [[s for s in items if not expired(s.record, now)] for items in found]
+        return [[s for s in items if not expired(s.record, now)] for items in matches]
 
     def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
         """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""

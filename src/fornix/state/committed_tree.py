@@ -137,7 +137,7 @@ class CommittedTree:
         """Equal for all handles of this memory."""
         return id(self.ledger), self.scope
 
-    def past(self, as_of: AsOf) -> PastTree:
+    def tree_as_of(self, as_of: AsOf) -> PastTree:
         """Return the memory as it was at a moment; `HistoryPruned` where that is not kept."""
         moment = moment_of(self.ledger, as_of, now=self.clock(), what="at")
         check_tree(self.ledger, self.scope, moment)
@@ -318,7 +318,7 @@ class PastTree:
             f"{self.at}; write to the memory of the present"
         )
 
-    def past(self, as_of: AsOf) -> PastTree:
+    def tree_as_of(self, as_of: AsOf) -> PastTree:
         """Return the memory as it was at another moment."""
         latest = max(self.now, self.ledger.time_of_commit(FOREVER))
         moment = moment_of(self.ledger, as_of, now=latest, what="at")

@@ -70,7 +70,7 @@ class ExactMemory(Protocol):
         """Return the same memory, for one change that is done once whatever happens."""
         ...
 
-    def past(self, as_of: AsOf) -> ExactMemory:
+    def tree_as_of(self, as_of: AsOf) -> ExactMemory:
         """Return the same memory as it was at a moment."""
         ...
 
@@ -387,7 +387,7 @@ class MemoryObject:
             HistoryPruned: What was there is no longer kept.
             Unsupported: Inside a batch or an action.
         """
-        return MemoryObject(self._memory.past(as_of), self._location)
+        return MemoryObject(self._memory.tree_as_of(as_of), self._location)
 
     def __setitem__(self, path: DottedPath, value: object) -> None:
         self.set(path, value)

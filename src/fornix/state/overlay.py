@@ -259,7 +259,7 @@ class Overlay:
             f"idempotency key {idempotency_key!r}: here every write happens once without one"
         )
 
-    def past(self, as_of: AsOf) -> NoReturn:
+    def tree_as_of(self, as_of: AsOf) -> NoReturn:
         """Raise `Unsupported`: an action or a batch reads one state of its memory."""
         raise Unsupported(
             f"at({as_of!r}): inside a batch or an action the past is not read; read it outside, "

@@ -93,6 +93,7 @@ class MemoryTelemetry:
         self._runs: dict[int, RunSpan] = {}
         self._stats: tuple[float, Mapping[str, float]] = (float("-inf"), {})
         StoreCalls(self, store)
+        telemetry.watched.add(self)
 
     def operation(
         self,

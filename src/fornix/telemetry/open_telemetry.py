@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from importlib.metadata import version
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 from weakref import WeakSet
 
 from fornix.errors import Unsupported
@@ -38,10 +38,6 @@ except ImportError as error:
         "pip install 'fornix[otel]'"
     ) from None
 
-if TYPE_CHECKING:
-    from fornix.store import Store
-    from fornix.telemetry.memory_telemetry import MemoryTelemetry
-
 R = TypeVar("R")
 
 _LOG = logging.getLogger(__name__)
@@ -53,6 +49,24 @@ _SPANS = {span.name: span for span in SPANS}
 _METRICS = {metric.name: metric for metric in METRICS}
 _CONTENT = frozenset(each.name for each in ATTRIBUTES if each.content)
 _CURRENT: ContextVar[TelemetrySpan | None] = ContextVar("fornix_span", default=None)
+
+
+class Watched(Protocol):
+    """An open memory, of which gauges tell for as long as it is there."""
+
+    @property
+    def system(self) -> str:
+        """What `db.system.name` says."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Of its store, to count it once where several memories have it open."""
+        ...
+
+    def figures(self) -> Mapping[str, float]:
+        """Return the figure of each gauge."""
+        ...
 
 
 def harmless(call: Callable[[], R]) -> R | None:
@@ -176,18 +190,10 @@ class OpenTelemetry:
             for metric in METRICS
             if (recorder := harmless(lambda metric=metric: _recorder(meter, metric))) is not None
         }
-        self.watched: WeakSet[MemoryTelemetry] = WeakSet()
+        self.watched: WeakSet[Watched] = WeakSet()
         for metric in METRICS:
             if metric.kind == "gauge":
                 harmless(lambda metric=metric: self._add_gauge(meter, metric))
-
-    def of(self, store: Store, clock: Callable[[], int]) -> MemoryTelemetry:
-        """Return what tells of a memory on *store*, whose time *clock* gives in microseconds."""
-        from fornix.telemetry.memory_telemetry import MemoryTelemetry
-
-        memory = MemoryTelemetry(self, store, clock)
-        self.watched.add(memory)
-        return memory
 
     # --- spans --------------------------------------------------------------------------------
 

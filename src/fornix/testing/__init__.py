@@ -12,7 +12,7 @@ Three lines hold a store to all of `fornix.store`::
 `ContextContract` holds a memory of an agent's window to its laws, yours or one of fornix.
 `ChatServer` speaks the protocol of language models, with its faults, on this machine.
 
-`ChatServer`, `ChatReply` and `ChatAsked` need nothing but fornix.
+`ChatServer`, `ChatReply` and `ReceivedRequest` need nothing but fornix.
 Everything else needs ``pip install pytest hypothesis``.
 """
 
@@ -49,9 +49,9 @@ if not _MISSING:
     from fornix.testing.window_contract import ContextContract
 
 from fornix.testing.chat_server import (  # noqa: E402 - pytest is told of all modules before
-    ChatAsked,
     ChatReply,
     ChatServer,
+    ReceivedRequest,
 )
 
 __all__ = [
@@ -61,13 +61,13 @@ __all__ = [
     "NOTES",
     "NOW",
     "START",
-    "ChatAsked",
     "ChatReply",
     "ChatServer",
     "Clock",
     "ContextContract",
     "Follower",
     "PersistentStoreContract",
+    "ReceivedRequest",
     "RunnerContract",
     "StoreContract",
     "add",

@@ -191,10 +191,10 @@ def at_once(count: int, work: Callable[[int], T]) -> list[T]:
         return list(pool.map(run, range(count)))
 
 
-def present(found: T | None) -> T:
+def present(value: T | None) -> T:
     """Return what was found; fail if it is None."""
-    assert found is not None
-    return found
+    assert value is not None
+    return value
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -54,7 +54,7 @@ class ChatReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatAsked:
+class ReceivedRequest:
     """What the server was asked: the request's path, headers (names in lower case) and JSON."""
 
     path: str
@@ -62,7 +62,7 @@ class ChatAsked:
     body: Mapping[str, Any]
 
 
-Script = Sequence[str | ChatReply] | Callable[[ChatAsked], str | ChatReply]
+Script = Sequence[str | ChatReply] | Callable[[ReceivedRequest], str | ChatReply]
 
 
 class ChatServer:
@@ -75,7 +75,7 @@ class ChatServer:
 
     def __init__(self, replies: Script = ("ok",)) -> None:
         self._replies = replies if callable(replies) else tuple(replies)
-        self._asked: list[ChatAsked] = []
+        self._requests: list[ReceivedRequest] = []
         self._lock, self.closing = Lock(), Event()
         self._server = _Server(self)
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
@@ -98,9 +98,9 @@ class ChatServer:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     @property
-    def asked(self) -> tuple[ChatAsked, ...]:
+    def requests(self) -> tuple[ReceivedRequest, ...]:
         """What it was asked, in order."""
-        return tuple(self._asked)
+        return tuple(self._requests)
 
     @property
     def connections(self) -> int:
@@ -116,13 +116,13 @@ class ChatServer:
             self._server.server_close()
             self._thread.join()
 
-    def reply(self, asked: ChatAsked) -> ChatReply:
+    def reply(self, request: ReceivedRequest) -> ChatReply:
         """Return the answer to what was asked."""
         with self._lock:
-            self._asked.append(asked)
-            at = len(self._asked) - 1
+            self._requests.append(request)
+            at = len(self._requests) - 1
         if callable(self._replies):
-            found = self._replies(asked)
+            found = self._replies(request)
         else:
             found = self._replies[min(at, len(self._replies) - 1)]
         return ChatReply(found) if isinstance(found, str) else found
@@ -164,7 +164,7 @@ class _Connection(BaseHTTPRequestHandler):
         chat = cast("_Server", self.server).chat
         length = int(self.headers.get("content-length", "0"))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = ChatAsked(self.path, headers, json.loads(self.rfile.read(length)))
+        asked = ReceivedRequest(self.path, headers, json.loads(self.rfile.read(length)))
         found = chat.reply(asked)
         self._wait(found.delay_s)
         streamed = bool(asked.body.get("stream")) and found.body is None and found.status < 400

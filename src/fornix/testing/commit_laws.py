@@ -61,7 +61,7 @@ from fornix.testing.batches import (
     write,
 )
 from fornix.testing.reads import FAR, differences, reads
-from fornix.testing.run_laws import BEGIN, PUT, accept, asked, committed, leased, there
+from fornix.testing.run_laws import BEGIN, PUT, accept, committed, leased, queued_input, there
 from fornix.values.storable import Path, Value
 
 FULL = SetRef(ADA, "full")
@@ -590,7 +590,7 @@ class GroupLaws(Laws):
 
     def test_refused_inputs_leave_nothing_for_others_of_their_group(self, store: Store) -> None:
         """Numbers, leases and event ids of what was refused are free, whoever wrote beside it."""
-        store.accept("helper", [asked("e")])
+        store.accept("helper", [queued_input("e")])
         new = Scope("app", "new")
 
         def play(i: int) -> int:
@@ -599,7 +599,7 @@ class GroupLaws(Laws):
                 try:
                     inputs = [
                         QueuedInput(new, f"{i}.{j}", NOW),
-                        asked("e", "other" if i % 2 else "asked"),
+                        queued_input("e", "other" if i % 2 else "asked"),
                     ]
                     kept += store.accept("helper", inputs, owner=f"{i}")[0].number >= 0
                 except IdempotencyConflict:

@@ -512,14 +512,16 @@ class ErasingRunLaws(Laws):
         assert forget(store, "i").counts["runs"] == 1
         assert [there(store, n).forgotten for n in (other, reader)] == [False, True]
 
-    @pytest.mark.parametrize("looked", ["1", "null", '"i"', "[]", '[["notes"],"i"]', '{"items":1}'])
-    def test_what_was_looked_up_may_have_any_shape(self, store: Store, looked: str) -> None:
+    @pytest.mark.parametrize(
+        "read_set", ["1", "null", '"i"', "[]", '[["notes"],"i"]', '{"items":1}']
+    )
+    def test_what_was_looked_up_may_have_any_shape(self, store: Store, read_set: str) -> None:
         """A step that somebody else kept is read as texts; it stops no forgetting."""
         write(store, add("i"))
         run = run_of(store, event='"1"')
-        step(store, run, read_set=looked)
-        assert forget(store, "i").counts.get("runs", 0) == ("notes" in looked)
-        assert there(store, run).forgotten == ("notes" in looked)
+        step(store, run, read_set=read_set)
+        assert forget(store, "i").counts.get("runs", 0) == ("notes" in read_set)
+        assert there(store, run).forgotten == ("notes" in read_set)
 
     def test_a_run_that_is_not_over_loses_them_once_it_is(self, store: Store) -> None:
         """Until then the receipt says that it is open."""

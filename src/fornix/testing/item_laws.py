@@ -268,15 +268,15 @@ class ItemLaws(Laws):
         assert ids(store.page(NOTES, newest_first=True)) == ["x", "z", "y"]
 
     @pytest.mark.parametrize("newest_first", [False, True])
-    @pytest.mark.parametrize("past", [False, True])
-    def test_pages_cover_a_set(self, store: Store, newest_first: bool, past: bool) -> None:  # noqa: FBT001 - cases
+    @pytest.mark.parametrize("earlier", [False, True])
+    def test_pages_cover_a_set(self, store: Store, newest_first: bool, earlier: bool) -> None:  # noqa: FBT001 - cases
         """Each item once, in either direction, now and in the past, with many of one time."""
         changes = [add(f"{i}", time=NOW + i // 4) for i in range(20)]
         number = write(store, *changes).number
         expected = [f"{i}" for i in range(20)]
-        if past:
+        if earlier:
             write(store, *(Retire(NOTES, f"{i}", 1) for i in range(0, 20, 3)), add("new", time=NOW))
-        found = pages(store, NOTES, newest_first=newest_first, at=number if past else None)
+        found = pages(store, NOTES, newest_first=newest_first, at=number if earlier else None)
         assert ids(found) == (expected[::-1] if newest_first else expected)
 
     def test_a_page_has_at_most_so_many(self, store: Store) -> None:

@@ -95,7 +95,7 @@ def last(store: Store, ref: SetRef = NOTES) -> Compaction:
     return store.compactions(ref)[0]
 
 
-def kept(item: StoredItem) -> StoredItem:
+def without_version(item: StoredItem) -> StoredItem:
     """Return an item without what a revival changes: where it stands and which version it is."""
     return replace(item, row=0, version=0, begin_commit=0, end_commit=None)
 
@@ -275,7 +275,9 @@ class LineageLaws(Laws):
         write(store, compact(("i", 2), ("j", 1)), time=NOW + 2 * SECOND)
         number = write(store, Undo(NOTES, last(store).id), time=NOW + 3 * SECOND).number
         after = store.page(NOTES)
-        assert [kept(item) for item in after] == [kept(item) for item in before]
+        assert [without_version(item) for item in after] == [
+            without_version(item) for item in before
+        ]
         assert [item.version for item in after] == [3, 2, 1]
         assert info(store) == sizes
         for feature in store.features(info(store).number):
@@ -296,7 +298,7 @@ class LineageLaws(Laws):
     def test_compactions_of_compactions_are_undone_from_the_last(self, store: Store) -> None:
         """To any depth; an earlier one has to wait."""
         write(store, add("i"), add("j"), add("k"))
-        before = [kept(item) for item in store.page(NOTES)]
+        before = [without_version(item) for item in store.page(NOTES)]
         write(store, compact(("i", 1), ("j", 1)))
         write(store, compact(("i+j", 1), ("k", 1)))
         two, one = store.compactions(NOTES)
@@ -304,7 +306,7 @@ class LineageLaws(Laws):
         write(store, Undo(NOTES, two.id))
         assert sorted(ids(store.page(NOTES))) == ["i+j", "k"]
         write(store, Undo(NOTES, one.id))
-        assert [kept(item) for item in store.page(NOTES)] == before
+        assert [without_version(item) for item in store.page(NOTES)] == before
 
     def test_undo_and_compaction_in_one_commit(self, store: Store) -> None:
         """What is undone can be compacted otherwise at once."""
@@ -356,7 +358,7 @@ class LineageLaws(Laws):
         write(store, Retire(NOTES, "i", 2))
         number = write(store, Revive(NOTES, first.row), time=NOW + SECOND).number
         again = only(store)
-        assert kept(again) == kept(first)
+        assert without_version(again) == without_version(first)
         assert (again.version, again.begin_commit) == (3, number)
         assert info(store) == sizes
 
@@ -389,7 +391,7 @@ class LineageLaws(Laws):
         assert store.page(NOTES) == []
 
     @pytest.mark.parametrize(
-        ("definition", "held"),
+        ("definition", "expected"),
         [
             (Definition(capacity_tokens=2, compaction="reject"), ("tokens", 2)),
             (Definition(capacity_bytes=24, compaction="reject"), ("bytes", 24)),
@@ -397,14 +399,14 @@ class LineageLaws(Laws):
         ],
     )
     def test_a_set_that_refuses_says_of_what_it_is_full(
-        self, store: Store, definition: Definition, held: tuple[str, int]
+        self, store: Store, definition: Definition, expected: tuple[str, int]
     ) -> None:
         """Items, tokens or bytes, and how many it holds."""
         write(store, Define(NOTES, definition))
         for n in range(2):
             write(store, Add(NOTES, replace(record(f"{n}"), text=f"item no. {n}", tokens=1)))
         error = refused(store, SetFull, Add(NOTES, replace(record("2"), tokens=1)))
-        assert (error.what, error.capacity) == held
+        assert (error.what, error.capacity) == expected
         write(store, compact(("0", 1), ("1", 1), added=[]), add("2", "short"))
 
     def test_a_set_at_its_mark_is_told(self, store: Store) -> None:

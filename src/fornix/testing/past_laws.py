@@ -57,20 +57,20 @@ from fornix.testing.batches import (
 from fornix.testing.item_laws import BOOK, ids, info, only
 from fornix.testing.lineage_laws import OTHERS, derived, into, last
 from fornix.testing.reads import FAR, Follower, differences, reads, tree
-from fornix.testing.run_laws import BEGIN, accept, asked, end, leased
+from fornix.testing.run_laws import BEGIN, accept, end, leased, queued_input
 from fornix.testing.search_laws import waiting
 
 LATE = NOW + 9 * SWEEP_AFTER_US
 
 
-def following(store: Store, place: int = 0) -> int:
+def following(store: Store, position: int = 0) -> int:
     """Return the row at a place in the commit that comes next."""
-    return ((store.commit_at(FAR) + 1) << ROW_BITS) + place
+    return ((store.commit_at(FAR) + 1) << ROW_BITS) + position
 
 
-def version(store: Store, item_id: str, *, place: int = 0, number: int = 1) -> StoredItem:
+def version(store: Store, item_id: str, *, position: int = 0, number: int = 1) -> StoredItem:
     """Return a version that the next commit begins, of an item that is older."""
-    row = following(store, place)
+    row = following(store, position)
     made, changed = NOW - 2 * SECOND, NOW - SECOND
     begun = row >> ROW_BITS
     return StoredItem(row, row, NOTES, begun, None, number, made, changed, None, record(item_id))
@@ -90,7 +90,7 @@ class PastLaws(Laws):
     def test_a_past_version_is_what_it_was(self, store: Store) -> None:
         """Its number, its first row and its times are kept; the commit is the one it came with."""
         write(store, add("i"))
-        item = version(store, "i", place=5, number=7)
+        item = version(store, "i", position=5, number=7)
         item = replace(item, first=3 << ROW_BITS)
         write(store, Past(NOTES, [item], [only(store, "i").row]))
         kept = only(store, "i")
@@ -105,7 +105,7 @@ class PastLaws(Laws):
 
     def test_versions_that_ended_in_their_commit_were_live_at_none(self, store: Store) -> None:
         """They are versions all the same, and those that follow them are live."""
-        one, two = version(store, "i"), version(store, "i", place=3, number=2)
+        one, two = version(store, "i"), version(store, "i", position=3, number=2)
         number = write(store, Past(NOTES, [one, two], [one.row])).number
         assert [v.end_commit for v in store.versions(NOTES, "i")] == [number, None]
         assert [item.version for item in store.page(NOTES, at=number)] == [2]
@@ -118,7 +118,7 @@ class PastLaws(Laws):
         follower = Follower()
         write(store, add("i"))
         follower.catch_up(store)
-        begun = [version(store, "i", place=2, number=2), version(store, "j", place=9)]
+        begun = [version(store, "i", position=2, number=2), version(store, "j", position=9)]
         write(store, Past(NOTES, begun, [only(store, "i").row]))
         follower.catch_up(store)
         assert follower.agrees_with(store)
@@ -126,7 +126,7 @@ class PastLaws(Laws):
     def test_no_capacity_holds_a_past(self, store: Store) -> None:
         """It was so."""
         write(store, Define(NOTES, Definition(capacity=1, compaction="reject")))
-        write(store, Past(NOTES, [version(store, "i"), version(store, "j", place=1)]))
+        write(store, Past(NOTES, [version(store, "i"), version(store, "j", position=1)]))
         assert info(store).items == 2
 
     def test_a_past_that_cannot_be_is_refused(self, store: Store) -> None:
@@ -139,13 +139,13 @@ class PastLaws(Laws):
         others = replace(new, set=OTHERS)
         for past in (
             Past(NOTES, [early]),
-            Past(NOTES, [version(store, "new", place=1), version(store, "k")]),
+            Past(NOTES, [version(store, "new", position=1), version(store, "k")]),
             Past(NOTES, [others]),
             Past(NOTES, compactions=[replace(done(store, retired=[], added=[]), id=early.row)]),
         ):
             refused(store, InvalidInput, past)
         refused(store, InvalidInput, Past(NOTES, [version(store, "gone")]))
-        refused(store, DuplicateItem, Past(NOTES, [new, version(store, "i", place=1)]))
+        refused(store, DuplicateItem, Past(NOTES, [new, version(store, "i", position=1)]))
         for row in (ended, 1 << 50):
             refused(store, NotFound, Past(NOTES, [new], [row]))
         refused(store, NotFound, Past(OTHERS, ended_rows=[only(store, "i").row]))
@@ -381,7 +381,9 @@ class PersistenceLaws(Laws):
 
     def test_runs_go_on_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
         """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
-        first, second = (a.run or 0 for a in store.accept("helper", [asked("e"), asked("f")]))
+        first, second = (
+            a.run or 0 for a in store.accept("helper", [queued_input("e"), queued_input("f")])
+        )
         lease = leased(store)
         call = DurableCall(first, 0, 0, "fetch", "digest", "pending", begin=BEGIN)
         store.commit(batch(call, under=lease))
@@ -398,7 +400,7 @@ class PersistenceLaws(Laws):
         assert again.durable_calls(first, 0) == [replace(call, begin=None)]
         assert again.consumer_position("helper", "app", "mail") == 3
         assert again.commit(work) == replace(commit, adopted=True)
-        assert again.accept("helper", [asked("e")])[0].run == first
+        assert again.accept("helper", [queued_input("e")])[0].run == first
         third = again.accept("helper", [QueuedInput(ADA, "3", NOW)])[0]
         assert (third.number, third.first) == (2, False)
         assert (third.run or 0) > second

@@ -323,17 +323,23 @@ def answer(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Forni
         return error
 
 
-def said(found: object) -> object:
+def comparable(answer: object) -> object:
     """Return of an answer what is the same in every store."""
-    if isinstance(found, FornixError):
-        return type(found)
-    if isinstance(found, Commit):
-        return found.time, found.adopted, wire.encode(found.result), list(found.sets_to_compact)
-    if isinstance(found, Accepted):
-        return found.run is None, found.number, found.repeated, found.lease is None, found.first
-    if isinstance(found, list):
-        return [said(each) for each in cast("list[object]", found)]
-    return found
+    if isinstance(answer, FornixError):
+        return type(answer)
+    if isinstance(answer, Commit):
+        return answer.time, answer.adopted, wire.encode(answer.result), list(answer.sets_to_compact)
+    if isinstance(answer, Accepted):
+        return (
+            answer.run is None,
+            answer.number,
+            answer.repeated,
+            answer.lease is None,
+            answer.first,
+        )
+    if isinstance(answer, list):
+        return [comparable(each) for each in cast("list[object]", answer)]
+    return answer
 
 
 @dataclass
@@ -375,19 +381,19 @@ class LaneGame:
     def both(self, ask: Callable[[Store], T]) -> tuple[T, T] | None:
         """Return what both answer, which agrees; None: both refuse it alike."""
         found, expected = answer(ask, self.store), answer(ask, self.model)
-        assert said(found) == said(expected), (found, expected)
+        assert comparable(found) == comparable(expected), (found, expected)
         if isinstance(found, FornixError) or isinstance(expected, FornixError):
             return None
         return found, expected
 
-    def agree(self, batch: Batch, found: object, expected: object) -> None:
+    def agree(self, batch: Batch, answer: object, expected: object) -> None:
         """Hold the answers to a batch to each other, and keep their numbers."""
-        assert said(found) == said(expected), (batch, found, expected)
-        if isinstance(found, Commit) and isinstance(expected, Commit):
+        assert comparable(answer) == comparable(expected), (batch, answer, expected)
+        if isinstance(answer, Commit) and isinstance(expected, Commit):
             if not expected.adopted:
-                assert found.number > self.numbers[-1][0], "commit numbers rise"
-                self.numbers.append((found.number, expected.number))
-            assert (found.number, expected.number) in reversed(self.numbers), (found, expected)
+                assert answer.number > self.numbers[-1][0], "commit numbers rise"
+                self.numbers.append((answer.number, expected.number))
+            assert (answer.number, expected.number) in reversed(self.numbers), (answer, expected)
 
     def lease(self, scope: Scope, owner: str) -> tuple[Lease, Lease] | None:
         """Take a lease on both, where it is to be had."""

@@ -110,7 +110,7 @@ PAGE = 3
 """Small, so that small tests turn pages too."""
 
 
-def shown(node: Node) -> tuple[str, int | None]:
+def comparable_node(node: Node) -> tuple[str, int | None]:
     """Return a node so that equal ones compare equal, NaN too, and 1, 1.0 and True do not."""
     return ("object" if node.is_object else wire.encode(node.value), node.expires)
 
@@ -124,7 +124,7 @@ def tree(
     while stack:
         path, node = stack.pop()
         if path:
-            found.append((path, shown(node)))
+            found.append((path, comparable_node(node)))
         fields = store.children(scope, path, at=at, now=now)
         names = store.field_names(scope, path, at=at, now=now)
         assert names == [(name, child.expires) for name, child in fields]
@@ -214,7 +214,7 @@ class _CanonicalNames:
             effects.scope,
             effects.commit.time,
             wire.encode(effects.commit.result),
-            sorted((path, shown(node)) for path, node in effects.put_nodes),
+            sorted((path, comparable_node(node)) for path, node in effects.put_nodes),
             sorted(effects.removed_paths),
             [self.item(replace(item, accessed=None)) for item in effects.begun_items],
             sorted(

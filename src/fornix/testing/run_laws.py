@@ -57,7 +57,7 @@ CY = Scope("app", "cy")
 BEGIN = Begin(NOW, ("greet", "note"))
 
 
-def asked(
+def queued_input(
     event_id: str, request: str = "asked", *, scope: Scope = ADA, event: str = '"hello"'
 ) -> QueuedInput:
     """Return an input that carries an id."""
@@ -159,36 +159,38 @@ class LaneLaws(Laws):
 
     def test_a_repeated_event_id_is_the_first_run(self, store: Store) -> None:
         """In a later call or the same, whatever became of the run; for another agent it is new."""
-        first, again = store.accept("helper", [asked("e"), asked("e")])
+        first, again = store.accept("helper", [queued_input("e"), queued_input("e")])
         assert again == replace(first, repeated=True)
-        assert store.accept("helper", [asked("e")]) == [again]
+        assert store.accept("helper", [queued_input("e")]) == [again]
         assert first.run is not None
         end(store, first.run)
-        assert store.accept("helper", [asked("e")]) == [replace(again, first=False)]
-        assert not store.accept("other", [asked("e")])[0].repeated
+        assert store.accept("helper", [queued_input("e")]) == [replace(again, first=False)]
+        assert not store.accept("other", [queued_input("e")])[0].repeated
         elsewhere = Scope("other app", "ada")
-        assert not store.accept("helper", [asked("e", scope=elsewhere)])[0].repeated
+        assert not store.accept("helper", [queued_input("e", scope=elsewhere)])[0].repeated
         assert [run.number for run in store.runs("app", agent="helper")] == [0]
 
     def test_an_event_id_holds_for_all_keys_of_an_agent(self, store: Store) -> None:
         """What was accepted for one key is not run for another."""
-        first = store.accept("helper", [asked("e")])[0]
-        assert store.accept("helper", [asked("e", scope=BOB)])[0].run == first.run
+        first = store.accept("helper", [queued_input("e")])[0]
+        assert store.accept("helper", [queued_input("e", scope=BOB)])[0].run == first.run
         assert store.runs("app", key="bob") == []
 
     def test_an_event_id_of_another_request_is_refused(self, store: Store) -> None:
         """The error has its label; none of the inputs is kept, and no number is lost."""
-        store.accept("helper", [asked("e")])
+        store.accept("helper", [queued_input("e")])
         with pytest.raises(IdempotencyConflict, match="event e"):
             store.accept(
-                "helper", [QueuedInput(ADA, "1", NOW), asked("f"), asked("e", "other")], owner="one"
+                "helper",
+                [QueuedInput(ADA, "1", NOW), queued_input("f"), queued_input("e", "other")],
+                owner="one",
             )
         assert len(store.runs("app")) == 1
         assert list(store.stats().leases) == []
-        answer = store.accept("helper", [asked("f", "another")])
+        answer = store.accept("helper", [queued_input("f", "another")])
         assert [(a.number, a.repeated) for a in answer] == [(1, False)]
         with pytest.raises(IdempotencyConflict):
-            store.accept("helper", [asked("g"), asked("g", "other")])
+            store.accept("helper", [queued_input("g"), queued_input("g", "other")])
 
     def test_equal_events_without_an_id_are_two_runs(self, store: Store) -> None:
         """Contents are never compared."""
@@ -223,12 +225,12 @@ class LaneLaws(Laws):
 
     def test_a_repeated_input_takes_the_lease_while_its_run_waits(self, store: Store) -> None:
         """Once it is parked or has ended, there is nothing to run."""
-        run = present(store.accept("helper", [asked("e")])[0].run)
-        lease = present(store.accept("helper", [asked("e")], owner="one")[0].lease)
+        run = present(store.accept("helper", [queued_input("e")])[0].run)
+        lease = present(store.accept("helper", [queued_input("e")], owner="one")[0].lease)
         store.release_lease(lease)
         for status in ("parked", "discarded"):
             turn(store, run, status)
-            assert store.accept("helper", [asked("e")], owner="one")[0].lease is None
+            assert store.accept("helper", [queued_input("e")], owner="one")[0].lease is None
         assert list(store.stats().leases) == []
 
     # --- looking
@@ -365,7 +367,7 @@ class LaneLaws(Laws):
 
     def test_of_one_event_id_exactly_one_run_is_made(self, store: Store) -> None:
         """All others are told which."""
-        answers = at_once(8, lambda i: store.accept("helper", [asked("e", event=f"{i}")])[0])
+        answers = at_once(8, lambda i: store.accept("helper", [queued_input("e", event=f"{i}")])[0])
         assert len({answer.run for answer in answers}) == 1
         assert sorted(answer.repeated for answer in answers) == [False] + [True] * 7
 

@@ -485,7 +485,7 @@ RULES = [{"rule": "size", "most": 5}]
 RULED = Definition(admission=RULES)
 
 
-def screened(store: Store, *changes: AnyChange, by: AdmissionCheck | None) -> None:
+def commit_checked(store: Store, *changes: AnyChange, by: AdmissionCheck | None) -> None:
     """Commit *changes* that were checked, as *by* says; None: that pass every rule."""
     made = batch(*changes)
     store.commit(replace(made, admission_checks=None if by is None else [by]))
@@ -501,7 +501,7 @@ class ScreenLaws(Laws):
 
     def test_an_unchecked_add_to_a_set_with_rules_is_refused(self, store: Store) -> None:
         """Nothing is changed, and other sets are not asked."""
-        screened(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
+        commit_checked(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         refused(store, SetMoved, add("j"), add("k", to=OTHER))
         assert ids(store.page(NOTES)) == ["i"]
         write(store, add("k", to=OTHER))
@@ -510,7 +510,7 @@ class ScreenLaws(Laws):
         self, store: Store
     ) -> None:
         """What is in a set may go without being checked."""
-        screened(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
+        commit_checked(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         refused(store, SetMoved, Replace(NOTES, 1, record("i", "new")))
         refused(store, SetMoved, Retire(NOTES, "i", 1), add("j"))
         write(store, Retire(NOTES, "i", 1))
@@ -518,7 +518,7 @@ class ScreenLaws(Laws):
 
     def test_a_compaction_is_not_checked(self, store: Store) -> None:
         """What it adds stands for what was."""
-        screened(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
+        commit_checked(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         write(store, Compact(NOTES, [("i", 1)], [add("sum")], "{}"))
         assert ids(store.page(NOTES)) == ["sum"]
 
@@ -526,13 +526,13 @@ class ScreenLaws(Laws):
         """Also those of a set that has none, or had none."""
         write(store, add("i"))
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=AdmissionCheck(NOTES, RULES))
+            commit_checked(store, add("j"), by=AdmissionCheck(NOTES, RULES))
         write(store, Define(NOTES, RULED, replace=True))
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=AdmissionCheck(NOTES, None))
+            commit_checked(store, add("j"), by=AdmissionCheck(NOTES, None))
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=AdmissionCheck(NOTES, []))
-        screened(store, add("j"), by=AdmissionCheck(NOTES, tuple(RULES)))
+            commit_checked(store, add("j"), by=AdmissionCheck(NOTES, []))
+        commit_checked(store, add("j"), by=AdmissionCheck(NOTES, tuple(RULES)))
         assert ids(store.page(NOTES)) == ["i", "j"]
 
     def test_a_live_item_past_the_screen_is_refused(self, store: Store) -> None:
@@ -541,17 +541,17 @@ class ScreenLaws(Laws):
         row = last_row(store)
         write(store, add("j"))
         with pytest.raises(SetMoved):
-            screened(store, add("k"), by=AdmissionCheck(NOTES, None, row))
+            commit_checked(store, add("k"), by=AdmissionCheck(NOTES, None, row))
         write(store, Retire(NOTES, "j", 1))
-        screened(store, add("k"), by=AdmissionCheck(NOTES, None, row))
+        commit_checked(store, add("k"), by=AdmissionCheck(NOTES, None, row))
         assert ids(store.page(NOTES)) == ["i", "k"]
 
     def test_a_set_that_was_not_there_may_have_come_to_be(self, store: Store) -> None:
         """Its screen knows of no row; only the first of two that begin it is taken."""
         first = AdmissionCheck(NOTES, None, 0)
-        screened(store, add("i"), by=first)
+        commit_checked(store, add("i"), by=first)
         with pytest.raises(SetMoved):
-            screened(store, add("j"), by=first)
+            commit_checked(store, add("j"), by=first)
 
     def test_batches_of_one_transaction_are_checked_against_each_other(self, store: Store) -> None:
         """The second sees what the first added."""
@@ -565,8 +565,8 @@ class ScreenLaws(Laws):
 
     def test_what_passes_every_rule_is_taken(self, store: Store) -> None:
         """None instead of screens: a restored item, say."""
-        screened(store, Define(NOTES, RULED), add("i"), by=None)
-        screened(store, Replace(NOTES, 1, record("i", "new")), by=None)
+        commit_checked(store, Define(NOTES, RULED), add("i"), by=None)
+        commit_checked(store, Replace(NOTES, 1, record("i", "new")), by=None)
         assert ids(store.page(NOTES)) == ["i"]
 
     def test_knowledge_is_checked_too(self, store: Store) -> None:
@@ -574,4 +574,4 @@ class ScreenLaws(Laws):
         book = SetRef(HANDBOOK, "book")
         write(store, Define(book, RULED))
         refused(store, SetMoved, add("i", to=book))
-        screened(store, add("i", to=book), by=AdmissionCheck(book, RULES))
+        commit_checked(store, add("i", to=book), by=AdmissionCheck(book, RULES))

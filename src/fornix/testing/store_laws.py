@@ -51,7 +51,7 @@ from fornix.testing.batches import (
 )
 from fornix.testing.item_laws import BOOK, ids, info, only
 from fornix.testing.reads import Follower, pages
-from fornix.testing.run_laws import BEGIN, accept, asked, end, leased, there, turn
+from fornix.testing.run_laws import BEGIN, accept, end, leased, queued_input, there, turn
 from fornix.testing.search_laws import waiting
 
 CALLS: dict[str, Callable[[Store], object]] = {
@@ -493,12 +493,12 @@ class OutputLaws(Laws):
 
     def test_what_has_not_ended_is_never_pruned(self, store: Store) -> None:
         """Waiting or parked, however old; nor its event id."""
-        waiting = store.accept("helper", [asked("e")])[0].run
+        waiting = store.accept("helper", [queued_input("e")])[0].run
         parked = accept(store)
         turn(store, parked, "parked")
         assert store.prune_runs("helper", "app", ALL, now=NOW + 900 * DAY) == 0
         assert [run.id for run in store.queued_runs("helper", ADA)] == [waiting, parked]
-        assert store.accept("helper", [asked("e")])[0].run == waiting
+        assert store.accept("helper", [queued_input("e")])[0].run == waiting
 
     def test_pruning_takes_the_longest_ended_first(self, store: Store) -> None:
         """As many as asked for; then one goes on."""
@@ -560,15 +560,15 @@ class OutputLaws(Laws):
 
     def test_event_ids_outlive_their_runs(self, store: Store) -> None:
         """For as long as repetitions are recognised; the run is said to be gone."""
-        run = present(store.accept("helper", [asked("e")])[0].run)
+        run = present(store.accept("helper", [queued_input("e")])[0].run)
         end(store, run)
         retain = Retain(age=timedelta(0), dedupe_for=timedelta(days=1), dedupe_count=0)
         assert store.prune_runs("helper", "app", retain, now=NOW + DAY - 1) == 1
-        answer = store.accept("helper", [asked("e")], owner="one")[0]
+        answer = store.accept("helper", [queued_input("e")], owner="one")[0]
         assert (answer.run, answer.number, answer.repeated) == (None, 0, True)
         assert (answer.lease, answer.first) == (None, False)
         assert store.prune_runs("helper", "app", retain, now=NOW + DAY) == 0
-        again = store.accept("helper", [asked("e", "other")])[0]
+        again = store.accept("helper", [queued_input("e", "other")])[0]
         assert (again.number, again.repeated) == (1, False)
         assert again.run is not None
         assert there(store, again.run).event == '"hello"'

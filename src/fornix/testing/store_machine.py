@@ -23,9 +23,9 @@ from fornix.testing.random_work import (
     LaneGame,
     Player,
     answer,
+    comparable,
     embed_some,
     forget_some,
-    said,
     vectors_of,
 )
 from fornix.testing.reads import Follower, differences, reads
@@ -285,12 +285,12 @@ class Played:
     refused: dict[str, int] = field(default_factory=dict[str, int])
     latest: int = NOW
 
-    def note(self, batch: Batch, found: Commit | FornixError) -> None:
+    def note(self, batch: Batch, answer: Commit | FornixError) -> None:
         """Keep what was answered to a batch."""
-        if isinstance(found, Commit):
-            self.answered.append((batch, found))
+        if isinstance(answer, Commit):
+            self.answered.append((batch, answer))
         else:
-            kind = type(found).__name__
+            kind = type(answer).__name__
             self.refused[kind] = self.refused.get(kind, 0) + 1
 
 
@@ -402,7 +402,7 @@ def replay(store: Store, played: Played) -> None:
         found = replace(
             repeated, sets_to_compact=commit.sets_to_compact
         )  # of an add, they go by sets as they were
-        assert said(found) == said(commit), (batch, commit, repeated)
+        assert comparable(found) == comparable(commit), (batch, commit, repeated)
         numbers[commit.number] = repeated.number
     _embed_as(store, model)
     for each in (store, model):

@@ -250,10 +250,10 @@ def filled(memory: ContextMemory, most: int) -> list[Observation]:
     return made
 
 
-def pairs(told: Sequence[Message], begins: Sequence[Message]) -> list[tuple[Message, Message]]:
+def pairs(messages: Sequence[Message], begins: Sequence[Message]) -> list[tuple[Message, Message]]:
     """Return what is remembered in a context without a prompt, query by reply."""
-    assert list(told[: len(begins)]) == list(begins)
-    left = told[len(begins) :]
+    assert list(messages[: len(begins)]) == list(begins)
+    left = messages[len(begins) :]
     assert len(left) % 2 == 0, "half of an observation"
     return list(zip(left[::2], left[1::2], strict=True))
 

@@ -8,7 +8,7 @@ from fornix.values.lazy_names import lazy_names
 if TYPE_CHECKING:
     from fornix.text.extractive_summariser import ExtractiveSummariser
     from fornix.text.model_summariser import ModelSummariser
-    from fornix.text.sentences import sentences, tokens
+    from fornix.text.sentence_ends import sentences, tokens
 
 __all__ = [
     "ExtractiveSummariser",
@@ -25,6 +25,6 @@ __getattr__ = lazy_names(
     {
         "fornix.text.extractive_summariser": ("ExtractiveSummariser",),
         "fornix.text.model_summariser": ("ModelSummariser",),
-        "fornix.text.sentences": ("sentences", "tokens"),
+        "fornix.text.sentence_ends": ("sentences", "tokens"),
     },
 )

@@ -69,7 +69,7 @@ class Budget:
         """Return whether another one counts the same, whatever its number of tokens."""
         return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
 
-    def left(self, fixed: Sequence[Message]) -> int | None:
+    def remaining(self, fixed: Sequence[Message]) -> int | None:
         """Return what is left beside messages that are always there; None: any number.
 
         Raises:

@@ -11,7 +11,7 @@ from fornix.embed import Embedder, Vectors, embed_windows, open_embedder
 from fornix.embed.vectors import unit
 from fornix.errors import InvalidInput
 from fornix.text.row_groups import grouped
-from fornix.text.sentences import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
+from fornix.text.sentence_ends import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
 from fornix.text.summary import (
     SUMMARY_TOKENS,
     Summary,

@@ -58,9 +58,9 @@ class Message:
         return cls(text, "system")
 
     @classmethod
-    def of(cls, said: Message | str, role: Role) -> Message:
+    def of(cls, message: Message | str, role: Role) -> Message:
         """Return a message as it is, and a text as a message of *role*."""
-        return said if isinstance(said, Message) else cls(said, role)
+        return message if isinstance(message, Message) else cls(message, role)
 
     def to_dict(self) -> dict[str, Value]:
         """Return it as a storable value, without what is not set."""

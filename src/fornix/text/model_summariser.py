@@ -10,7 +10,7 @@ from fornix.embed import Vectors
 from fornix.errors import InvalidInput, ModelFailed
 from fornix.llm import Asking, ChatModel, ModelMessage, ask_json
 from fornix.text.extractive_summariser import ExtractiveSummariser
-from fornix.text.sentences import parts, shortened, tokens
+from fornix.text.sentence_ends import parts, shortened, tokens
 from fornix.text.summary import (
     SUMMARY_TOKENS,
     Summariser,

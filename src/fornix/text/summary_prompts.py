@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from fornix.llm import ModelMessage, Unfit
-from fornix.text.sentences import tokens
+from fornix.text.sentence_ends import tokens
 
 LONGEST_TITLE = 80
 """Characters."""

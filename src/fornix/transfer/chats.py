@@ -96,7 +96,7 @@ class ChatReader(Reader):
     """Reads messages, conversations with messages, and the conversations that ChatGPT exports."""
 
     @classmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether it is a message, or contains messages."""
         fields = record.fields
         return (

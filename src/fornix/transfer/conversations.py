@@ -32,7 +32,7 @@ class ConversationReader(Reader):
     METADATA: ClassVar[Mapping[str, str]] = {"caption": "caption"}
 
     @classmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether it has sessions."""
         return isinstance(record.fields.get("sessions"), list)
 
@@ -106,7 +106,7 @@ class LocomoReader(ConversationReader):
     METADATA: ClassVar[Mapping[str, str]] = {"blip_caption": "caption", "img_url": "images"}
 
     @classmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether it has numbered sessions."""
         talk = record.fields.get("conversation")
         return isinstance(talk, dict) and any(_SESSION.fullmatch(name) for name in talk)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fornix.facts.fact import FACTS
+from fornix.facts.learning_records import POSITION, RECORDS, read_position
 from fornix.memory.memory import Memory
 from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
-from fornix.transfer.fornix_format import FORMAT, ItemLine, ItemLocation, NodeLine, SetLine
+from fornix.transfer.fornix_format import (
+    FORMAT,
+    ItemLine,
+    ItemLocation,
+    LearntLine,
+    NodeLine,
+    SetLine,
+)
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked_name
@@ -119,6 +128,7 @@ class _Export:
                 yield SetLine(scope.key, info.ref.name, info.definition).fields()
                 for page in set_pages(store, info.ref, at=self.at):
                     yield from self._items(page)
+                yield from self._learnt(info.ref)
             if self.selection.trees and scope.key is not None:
                 for path, node in walk_tree(store, scope, at=self.at, now=self.now):
                     yield NodeLine(scope.key, path, node).fields()
@@ -131,6 +141,30 @@ class _Export:
             has_sources = bool(linked or stored.record.sources)
             key, name = stored.set.scope.key, stored.set.name
             yield ItemLine(key, name, item_of(stored), linked if has_sources else None).fields()
+
+    def _learnt(self, ref: SetRef) -> Iterator[dict[str, Value]]:
+        """Yield which messages of a conversation were learnt from, if the facts are exported."""
+        key, store = ref.scope.key, self.memory.store
+        if key is None or not self.selection.includes_set(self.memory, SetRef(ref.scope, FACTS)):
+            return
+        (stored,) = store.get(SetRef(ref.scope, RECORDS), [POSITION + ref.name], at=self.at)
+        if stored is None:
+            return
+        position = read_position(stored)
+        empty = True
+        for page in set_pages(store, ref, at=self.at):
+            waiting = {
+                one.record.id: position.failures_of(one.first)
+                for one in page
+                if not self._expired(one)
+            }
+            read = [item_id for item_id, failures in waiting.items() if failures is None]
+            failed = {item_id: failures for item_id, failures in waiting.items() if failures}
+            if read or failed:
+                yield LearntLine(key, ref.name, read, failed).fields()
+                empty = False
+        if empty:
+            yield LearntLine(key, ref.name, (), {}).fields()
 
     def _expired(self, item: StoredItem) -> bool:
         return item.record.expires is not None and item.record.expires <= self.now

@@ -71,7 +71,7 @@ class Reader(ABC):
 
     @classmethod
     @abstractmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether a record looks like one of this format."""
 
     def prepare(self, records: Iterable[JsonRecord]) -> None:  # noqa: B027 - most formats need not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import timedelta
@@ -19,15 +19,30 @@ from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
 from fornix.store.items import Item, text_of
 from fornix.store.records import request_json
 from fornix.store.scope import HIDDEN
-from fornix.transfer.record_fields import Ids, object_of, only, owner_of, texts_of, time_of
+from fornix.transfer.record_fields import (
+    Ids,
+    check_field_names,
+    object_of,
+    owner_of,
+    texts_of,
+    time_of,
+)
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Path, Value, checked, checked_name, microseconds, moment
+from fornix.values.storable import (
+    Path,
+    Value,
+    checked,
+    checked_name,
+    counted,
+    microseconds,
+    moment,
+)
 from fornix.values.times import format_time
 
 FORMAT = 1
 """The version of the format."""
 
-KINDS = ("fornix", "set", "item", "object", "value")
+KINDS = ("fornix", "set", "item", "learnt", "object", "value")
 """The types of lines."""
 
 SETTINGS = tuple(one.name for one in fields_of(Definition))
@@ -58,7 +73,7 @@ class SetLine:
     @classmethod
     def from_fields(cls, fields: dict[str, Value]) -> SetLine:
         """Return the set that a line defines."""
-        only(fields, f"type key set {' '.join(SETTINGS)}")
+        check_field_names(fields, f"type key set {' '.join(SETTINGS)}")
         key, name = owner_of(fields)
         made = _definition({name: fields[name] for name in SETTINGS if name in fields})
         if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
@@ -112,7 +127,7 @@ class ItemLine:
     @classmethod
     def from_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
         """Return the item of a line; one without an id gets one of *ids*."""
-        only(fields, f"{ITEM_FIELDS} linked")
+        check_field_names(fields, f"{ITEM_FIELDS} linked")
         key, name = owner_of(fields)
         if "value" not in fields:
             raise InvalidInput('"value" is missing')
@@ -138,6 +153,41 @@ class ItemLine:
 
 
 @dataclass(frozen=True, slots=True)
+class LearntLine:
+    """Messages of a conversation that facts were learnt from.
+
+    Attributes:
+        ids: Theirs.
+        set_aside: Ids of messages that a model gave no usable answer about: in how many calls.
+    """
+
+    key: str
+    set: str
+    ids: Sequence[str]
+    set_aside: Mapping[str, int]
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        fields: dict[str, Value] = {"type": "learnt", "key": self.key, "set": self.set}
+        fields["ids"] = [*self.ids]
+        if self.set_aside:
+            fields["set_aside"] = dict(self.set_aside)
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value]) -> LearntLine:
+        """Return the messages of a line."""
+        check_field_names(fields, "type key set ids set_aside")
+        key, name = owner_of(fields)
+        if key is None:
+            raise InvalidInput("nothing is learnt from a set of knowledge")
+        failures: dict[str, int] = {}
+        for item_id, count in object_of(fields, "set_aside").items():
+            failures[item_id] = counted(cast("int", count), '"set_aside"')
+        return LearntLine(key, name, texts_of(fields, "ids"), failures)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLine:
     """A node of the exact tree of a key."""
 
@@ -158,7 +208,7 @@ class NodeLine:
     @classmethod
     def from_fields(cls, fields: dict[str, Value]) -> NodeLine:
         """Return the node of a line."""
-        only(fields, "type key path value expires")
+        check_field_names(fields, "type key path value expires")
         key, path = checked_name(fields.get("key"), '"key"'), checked_path(fields.get("path", []))
         is_object = fields["type"] == "object"
         if is_object == ("value" in fields):
@@ -168,7 +218,7 @@ class NodeLine:
         return NodeLine(key, path, Node(is_object, value, expires and microseconds(expires)))
 
 
-ExportLine: TypeAlias = SetLine | ItemLine | NodeLine
+ExportLine: TypeAlias = SetLine | ItemLine | LearntLine | NodeLine
 
 
 class FornixLines:
@@ -192,10 +242,12 @@ class FornixLines:
             yield SetLine.from_fields(fields)
         elif kind == "item":
             yield ItemLine.from_fields(fields, self._ids)
+        elif kind == "learnt":
+            yield LearntLine.from_fields(fields)
         elif kind in ("object", "value"):
             yield NodeLine.from_fields(fields)
         else:
-            raise InvalidInput(f'"type" is {kind!r}; it is fornix, set, item, object or value')
+            raise InvalidInput(f'"type" is {kind!r}; it is one of {", ".join(KINDS)}')
 
 
 def check_header(fields: dict[str, Value]) -> None:

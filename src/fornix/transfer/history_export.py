@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from fornix.errors import Conflict
+from fornix.facts.learning_records import RECORDS, renumbered
 from fornix.memory.memory import Memory
 from fornix.store import Compaction, Effects, Node, Scope, SetRef, StoredItem
 from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
@@ -198,6 +199,17 @@ class _HistoryExport:
             raise Conflict(MEANWHILE)
         return RowName(index + 1, row & PLACE_MASK)
 
+    def _row(self, row: int) -> int:
+        """Return how an item that knows rows has one: counted by the commits of the export.
+
+        One whose commit is left out becomes the last row before it.
+        """
+        number = row >> ROW_BITS
+        index = bisect_left(self._numbers, number)
+        if index < len(self._numbers) and self._numbers[index] == number:
+            return (index + 1) << ROW_BITS | (row & PLACE_MASK)
+        return index << ROW_BITS | PLACE_MASK if row else 0
+
     def _parts(self, effects: Effects) -> Iterator[CommitPart]:
         if self._includes_tree(effects.scope):
             yield from self._tree(effects)
@@ -265,8 +277,11 @@ class _HistoryExport:
                 yield SourceAdded(*_owner(stored[row].set), self._name(row), self._name(source))
 
     def _begun(self, item: StoredItem, time: int, links: Sequence[int]) -> ItemBegun:
+        value = item_of(item)
+        if item.set.name == RECORDS:
+            value = renumbered(value, self._row)
         return ItemBegun(
-            ItemLine(*_owner(item.set), item_of(item)),
+            ItemLine(*_owner(item.set), value),
             item.row & PLACE_MASK,
             item.version,
             None if item.first == item.row else self._name(item.first),

@@ -22,7 +22,7 @@ from fornix.transfer.fornix_format import (
     check_header,
     checked_path,
 )
-from fornix.transfer.record_fields import Ids, only, time_of
+from fornix.transfer.record_fields import Ids, check_field_names, time_of
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked_name, counted, microseconds, moment
@@ -127,7 +127,9 @@ class _HistoryLine:
         Raises:
             InvalidInput: A field is missing, unknown, or has no such value.
         """
-        only(fields, " ".join(["type", *(field.name for field in fields_of(cast("Any", cls)))]))
+        check_field_names(
+            fields, " ".join(["type", *(field.name for field in fields_of(cast("Any", cls)))])
+        )
         if "key" not in fields:
             raise InvalidInput('"key" is missing; it is null for knowledge')
         if fields["key"] is None and "set" not in fields:
@@ -187,7 +189,7 @@ class ItemBegun(_HistoryLine):
     @classmethod
     def from_fields(cls, fields: dict[str, Value], commits: int) -> ItemBegun:
         """Return the version that a line begins."""
-        only(fields, f"{ITEM_FIELDS} {' '.join(VERSION)}")
+        check_field_names(fields, f"{ITEM_FIELDS} {' '.join(VERSION)}")
         plain = {name: value for name, value in fields.items() if name not in VERSION}
         line = ItemLine.from_fields(plain, Ids())
         if line.item.time is None:
@@ -330,7 +332,7 @@ class CommitLine:
     @classmethod
     def from_fields(cls, fields: dict[str, Value], last: CommitLine | None) -> CommitLine:
         """Return the commit that a line begins, after the *last* one."""
-        only(fields, "type commit time key")
+        check_field_names(fields, "type commit time key")
         before, since = (0, 0) if last is None else (last.number, last.time)
         if fields.get("commit") != before + 1:
             raise InvalidInput(
@@ -414,7 +416,7 @@ class HistoryLines:
         yield replace(commit, parts=parts, digest=self._digest.hexdigest())
 
     def _read_end(self, fields: dict[str, Value]) -> None:
-        only(fields, "type commits")
+        check_field_names(fields, "type commits")
         if fields.get("commits") != self._commits or self._parts:
             raise InvalidInput(
                 f'"commits" is {fields.get("commits")!r}, but {self._commits} were there'

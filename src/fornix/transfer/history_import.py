@@ -7,6 +7,7 @@ from dataclasses import field
 from itertools import islice
 
 from fornix.errors import Conflict, FornixError, StaleRun
+from fornix.facts.learning_records import RECORDS, renumbered
 from fornix.memory.memory import Memory
 from fornix.store import (
     Batch,
@@ -23,6 +24,7 @@ from fornix.store import (
     TreeDelta,
 )
 from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
+from fornix.store.items import Item
 from fornix.transfer.export import LAST, scope_of
 from fornix.transfer.fornix_format import NodeLine, SetLine
 from fornix.transfer.history_format import (
@@ -58,12 +60,12 @@ class Replayed:
 
     Attributes:
         commits, versions: The commits and versions that this import wrote.
-        kept: The commits that an earlier import had written.
+        commits_kept: The commits that an earlier import had written.
     """
 
     commits: int
     versions: int
-    kept: int
+    commits_kept: int
 
 
 class Replay:
@@ -196,7 +198,7 @@ class Replay:
 
     def _pasts(self, line: CommitLine) -> list[Past]:
         begun = [part for part in line.parts if isinstance(part, ItemBegun)]
-        pairs = [(part.line.item.id or "", part.line.item) for part in begun]
+        pairs = [(part.line.item.id or "", self._item(part)) for part in begun]
         recorder = self._memory.engine.recorder
         made = recorder.records(pairs, now=line.time) if pairs else []
         records = dict(zip((part.place for part in begun), made, strict=True))
@@ -204,13 +206,18 @@ class Replay:
         for part in line.parts:
             if isinstance(part, HistoryStart) and part.set is not None:
                 ref = self._ref(part.key, part.set)
-                changes.setdefault(ref, _SetChanges()).floor = self._number(part.commit)
+                changes.setdefault(ref, _SetChanges()).history_start = self._number(part.commit)
             elif isinstance(part, SetPart):
                 ref = self._ref(part.key, part.set)
                 self._apply(part, ref, changes.setdefault(ref, _SetChanges()), line, records)
-        pasts = [change.past(ref) for ref, change in changes.items()]
+        pasts = [change.to_past(ref) for ref, change in changes.items()]
         links = [Past(ref, links=change.links) for ref, change in changes.items()]
         return [*pasts, *(past for past in links if past.links)]  # of one set to another too
+
+    def _item(self, part: ItemBegun) -> Item:
+        if part.set != RECORDS:
+            return part.line.item
+        return renumbered(part.line.item, lambda row: row and row + (self._base << ROW_BITS))
 
     def _apply(
         self,
@@ -279,10 +286,12 @@ class _SetChanges:
     links: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     compactions: list[Compaction] = field(default_factory=list[Compaction])
     undone: list[int] = field(default_factory=list[int])
-    floor: int = 0
+    history_start: int = 0
 
-    def past(self, ref: SetRef) -> Past:
-        return Past(ref, self.begun, self.ended, (), self.compactions, self.undone, self.floor)
+    def to_past(self, ref: SetRef) -> Past:
+        return Past(
+            ref, self.begun, self.ended, (), self.compactions, self.undone, self.history_start
+        )
 
 
 def _deltas(part: CommitPart) -> Iterator[TreeDelta]:

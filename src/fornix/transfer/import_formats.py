@@ -73,7 +73,7 @@ def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
     if first.list_name and first.list_name not in reader.LISTS:
         return False  # this format would read the list, which may be long, as one record
     record = next(source.records(reader.LISTS), None)
-    return record is not None and reader.knows(record)
+    return record is not None and reader.recognises(record)
 
 
 def entries(

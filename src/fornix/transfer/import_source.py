@@ -46,16 +46,18 @@ def _unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_fields)
 
 
-def numbered_lines(name: str, raw: Iterable[bytes], *, past: int = 0) -> Iterator[tuple[int, str]]:
+def numbered_lines(
+    name: str, raw: Iterable[bytes], *, lines_before: int = 0
+) -> Iterator[tuple[int, str]]:
     """Yield the number and text of every line that is not blank.
 
     Args:
-        past: How many lines came before.
+        lines_before: How many lines came before.
 
     Raises:
         InvalidInput: A line is not UTF-8.
     """
-    for number, line in enumerate(raw, start=past + 1):
+    for number, line in enumerate(raw, start=lines_before + 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:

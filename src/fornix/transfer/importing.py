@@ -12,15 +12,24 @@ from pathlib import Path
 from typing import Literal
 
 from fornix.errors import Conflict, DuplicateItem, FornixError, InvalidInput, StaleRun
+from fornix.facts.learning_records import LearningRecords
 from fornix.memory.keys import KeyBatch
 from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
+from fornix.sets.commits import CommitWriter
 from fornix.store import Batch, Define, ItemChange, Past, Scope, SetRef
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.transfer.export import scope_of
 from fornix.transfer.foreign_formats import Skipped, Target
-from fornix.transfer.fornix_format import ItemLine, ItemLocation, NodeLine, SetLine, differs
+from fornix.transfer.fornix_format import (
+    ItemLine,
+    ItemLocation,
+    LearntLine,
+    NodeLine,
+    SetLine,
+    differs,
+)
 from fornix.transfer.history_format import AccessedLine, CommitLine, ItemBegun
 from fornix.transfer.history_import import Replay
 from fornix.transfer.import_formats import Entry, Layout, entries, has_history, layout_of
@@ -135,6 +144,8 @@ def _identity(entry: Entry) -> tuple[object, ...]:
             return ("item", entry.key, entry.set, entry.item.id)
         case SetLine():
             return ("set", entry.key, entry.set)
+        case LearntLine():
+            return ("learnt", entry.key, entry.set, next(iter([*entry.ids, *entry.set_aside]), ""))
         case NodeLine():
             return ("node", entry.key, entry.path)
         case CommitLine():
@@ -266,7 +277,9 @@ class Load:
         """
         if layout == "fornix" and has_history(source):
             done = Replay(self._memory, source, progress).run()
-            self.done = Loaded(added=done.versions, commits=done.commits, commits_kept=done.kept)
+            self.done = Loaded(
+                added=done.versions, commits=done.commits, commits_kept=done.commits_kept
+            )
             return self.done
         last, begun, has_derived = 0, False, False
         self._exported = layout == "fornix"
@@ -295,13 +308,15 @@ class Load:
                 return self._define(line)
             case ItemLine() as line:
                 return self._add(line, [e.item for e in chunk if isinstance(e, ItemLine)])
+            case LearntLine() as line:
+                return self._mark(line, [e for e in chunk if isinstance(e, LearntLine)])
             case NodeLine(key=key):
                 nodes = [e for e in chunk if isinstance(e, NodeLine)]
                 return call_with_retries(lambda: self._write(key, nodes), on=StaleRun)
             case _:
                 raise InvalidInput("a history is imported whole")
 
-    def _ref(self, line: SetLine | ItemLine) -> SetRef:
+    def _ref(self, line: SetLine | ItemLine | LearntLine) -> SetRef:
         return SetRef(scope_of(self._memory, line.key), line.set)
 
     def _define(self, line: SetLine) -> Loaded:
@@ -355,6 +370,15 @@ class Load:
         existing = {s.record.id: item_of(s) for s in stored if s is not None}
         add([item for item in items if item.id not in existing])
         return existing
+
+    def _mark(self, line: LearntLine, lines: Sequence[LearntLine]) -> Loaded:
+        """Note which messages were learnt from, so that nobody learns from them again."""
+        ref = self._ref(line)
+        writer = CommitWriter(self._memory.engine, ref.scope)
+        learnt = {item_id for one in lines for item_id in one.ids}
+        failed = {item_id: count for one in lines for item_id, count in one.set_aside.items()}
+        LearningRecords(writer, ref.scope).mark(ref, learnt, failed)
+        return Loaded()
 
     # --- exact memory -------------------------------------------------------------------------
 

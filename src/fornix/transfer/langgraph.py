@@ -37,7 +37,7 @@ class LangGraphReader(Reader):
     LISTS: ClassVar[frozenset[str]] = frozenset({"items"})
 
     @classmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether it is an item."""
         return isinstance(record.fields.get("namespace"), list) and {"key", "value"} <= set(
             record.fields

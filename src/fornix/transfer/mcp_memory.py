@@ -29,7 +29,7 @@ class McpMemoryReader(Reader):
         self._names: set[str] = set()
 
     @classmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether it is an entity or a relation."""
         return _kind(record) == "entity" or (
             _kind(record) == "relation" and "relationType" in record.fields

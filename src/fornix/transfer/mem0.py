@@ -26,7 +26,7 @@ class Mem0Reader(Reader):
     LISTS: ClassVar[frozenset[str]] = frozenset({"results", "memories", "relations"})
 
     @classmethod
-    def knows(cls, record: JsonRecord) -> bool:
+    def recognises(cls, record: JsonRecord) -> bool:
         """Return whether it is a memory: of mem0, or of OpenMemory."""
         fields = record.fields
         is_memory = "memory" in fields or ("content" in fields and "state" in fields)

@@ -21,11 +21,11 @@ MILLISECONDS = 100_000_000_000
 _INDEX = re.compile(r"-?[0-9]{1,6}")
 
 
-def only(fields: dict[str, Value], known: str) -> None:
+def check_field_names(fields: dict[str, Value], allowed: str) -> None:
     """Refuse fields that a line of this type does not have."""
-    unknown = sorted(set(fields).difference(known.split()))
+    unknown = sorted(set(fields).difference(allowed.split()))
     if unknown:
-        raise InvalidInput(f"unknown fields {unknown}: a {fields['type']!r} line has {known}")
+        raise InvalidInput(f"unknown fields {unknown}: a {fields['type']!r} line has {allowed}")
 
 
 def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:

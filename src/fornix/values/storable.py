@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 
 Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
 """What can be stored, anywhere in fornix."""
@@ -96,7 +96,7 @@ def _inner(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: 
 
 def _name(key: object, where: str) -> str:
     if type(key) is not str:
-        problem = f"a dict with the non-str key {shown(key)} cannot be stored"
+        problem = f"a dict with the non-str key {short_repr(key)} cannot be stored"
         raise InvalidValue(where, problem, hint="convert its keys with str()")
     return _text(key, f"a key of {where}")
 
@@ -175,7 +175,9 @@ def checked_name(name: object, what: str) -> str:
         TooLarge: Longer than `MAX_NAME` characters.
     """
     if type(name) is not str or not name:
-        description = "an empty str" if name == "" else f"{shown(name)} ({type(name).__name__})"
+        description = (
+            "an empty str" if name == "" else f"{short_repr(name)} ({type(name).__name__})"
+        )
         raise InvalidName(
             f"{what} must be a non-empty str, not {description}; convert it with str()"
         )
@@ -195,7 +197,7 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
     """Return *number* if it is a whole one from *least* to *most*."""
     if type(number) is not int or number < least or (most is not None and number > most):
         span = f"at least {least}" if most is None else f"from {least} to {most:,}"
-        raise InvalidInput(f"{what} must be a whole number, {span}, not {shown(number)}")
+        raise InvalidInput(f"{what} must be a whole number, {span}, not {short_repr(number)}")
     return number
 
 
@@ -203,7 +205,7 @@ def checked_number(number: object, what: str, *, least: float, most: float = mat
     """Return *number* if it is a number from *least* to *most*."""
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
         bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
-        raise InvalidInput(f"{what} must be a number, {bounds}, not {shown(number)}")
+        raise InvalidInput(f"{what} must be a number, {bounds}, not {short_repr(number)}")
     return cast("float", number)
 
 
@@ -214,7 +216,7 @@ def microseconds(time: datetime, what: str = "time") -> int:
         InvalidTime: *time* has no zone: its meaning would depend on the machine.
     """
     if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidTime(f"{what} must be a datetime with a zone, not {shown(time)}")
+        raise InvalidTime(f"{what} must be a datetime with a zone, not {short_repr(time)}")
     if time.tzinfo is None or time.utcoffset() is None:
         raise InvalidTime(
             f"{what} {time!r} has no time zone; use datetime.now(UTC) or time.replace(tzinfo=UTC)"
@@ -222,7 +224,9 @@ def microseconds(time: datetime, what: str = "time") -> int:
     try:
         since_epoch = time.astimezone(UTC) - EPOCH
     except OverflowError:
-        raise InvalidTime(f"{what} {shown(time)} lies outside the years 1 to 9999 in UTC") from None
+        raise InvalidTime(
+            f"{what} {short_repr(time)} lies outside the years 1 to 9999 in UTC"
+        ) from None
     return (since_epoch.days * 86_400 + since_epoch.seconds) * 1_000_000 + since_epoch.microseconds
 
 

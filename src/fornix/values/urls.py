@@ -20,7 +20,10 @@ SERVERS = ("postgresql://", "postgres://")
 
 _PASSWORD = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
 
-_USER = re.compile(r"^([^:/]+://)([^:@/]*)(?::[^@/]*)?@")
+_USER = re.compile(r"^([^:/]+://)([^:@/?]*)(:(?:[^/]*|[^?]*))?@")
+"""A password may hold what it should not, such as @ or /: all of it is left out."""
+
+_UNQUOTED = re.compile(r"[@/?#]|%(?![0-9A-Fa-f]{2})")
 
 _DATA = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
@@ -34,6 +37,20 @@ def without_password(url: str) -> str:
     """Return the URL of a server as it may be shown."""
     shown = _PASSWORD.sub(r"\1***", url)
     return _USER.sub(lambda user: f"{user[1]}{user[2]}@" if user[2] else user[1], shown)
+
+
+def check_password(url: str) -> None:
+    """Refuse the URL of a server with a password that would be taken apart.
+
+    Raises:
+        InvalidInput: The message does not show it.
+    """
+    user = _USER.match(url)
+    if user and _UNQUOTED.search(user[3] or ""):
+        raise InvalidInput(
+            f"the password in the URL {without_password(url)!r} holds @, /, ?, # or %; write "
+            "%40, %2F, %3F, %23 or %25 instead"
+        )
 
 
 def checked_urls(value: object, what: str) -> list[str]:

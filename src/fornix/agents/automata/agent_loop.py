@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from fornix.agents.automata.roles import LoopState, Phase, read_answer
-from fornix.agents.automata.tools import ToolCall, Tools, read_result
+from fornix.agents.automata.tools import ToolCall, ToolResult, Tools, read_result
 from fornix.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
 from fornix.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
 from fornix.events.events import Event, OutputEvent
@@ -146,7 +146,7 @@ class Cycle(Agent):
         if waiting.is_cancelled:  # a runner starts an interrupted task over
             raise PromptAborted("interrupted")
         try:
-            end = self._cycle(event, ctx.durable)
+            end = self._cycle(event, ctx)
         except Exception as error:
             waiting.error = error
             raise
@@ -156,8 +156,8 @@ class Cycle(Agent):
         waiting.end = end
         ctx.send_event(OutputEvent(end.plain()))
 
-    def _cycle(self, event: Prompted, durable: Durable) -> End:
-        parts = self.parts
+    def _cycle(self, event: Prompted, ctx: RunnerContext) -> End:
+        parts, durable = self.parts, ctx.durable
         if event.once:
             parts.memory.purge()
         prompt = _message(parts.encode(event.passed))
@@ -169,7 +169,7 @@ class Cycle(Agent):
                 durable, LoopState(epoch, event.passed, prompt, _NO_REPLY), context
             )
             if turn.calls:
-                self._call(durable, turn)
+                self._call(ctx, turn)
             else:
                 self._judge(turn)
             self._remember(turn)
@@ -234,22 +234,37 @@ class Cycle(Agent):
         if turn.phase not in ("return", "abort") and state.epoch >= self.parts.max_epochs:
             turn.phase, turn.detail = "abort", EpochsSpent(self.parts.max_epochs)
 
-    def _call(self, durable: Durable, turn: AgentTurn) -> None:
-        """Call the tools that a reply asks for; what they return is asked about next."""
-        tools, limit = self.parts.tools, self.parts.max_epochs
+    def _call(self, ctx: RunnerContext, turn: AgentTurn) -> None:
+        """Call the tools that a reply asks for; what they return is asked about next.
+
+        What a tool does to the memory of the agent's own key is committed with the prompt; to
+        another one's, once, by the id of the call.
+        """
+        limit = self.parts.max_epochs
         if turn.state.epoch >= limit:  # nobody would hear what they return
             turn.phase, turn.detail = "abort", EpochsSpent(limit)
             return
         answers: list[str] = []
-        for call in turn.calls:
-            using = durable.using(name="tool", reconcile=tools.reconciler(call))
-            heard = read_result(using(tools.call, call.tool, call.arguments))
+        ids = turn.state.reply.content.calls
+        for call, call_id in zip(turn.calls, ids, strict=True):
+            heard = self._answer(ctx, call, call_id)
             if heard.aborted is not None:
                 turn.phase, turn.detail = "abort", heard.aborted
                 return
             answers.append(heard.text)
-        ids = turn.state.reply.content.calls
         turn.phase, turn.detail = "ask", Message("\n".join(answers), "tool", answers=ids)
+
+    def _answer(self, ctx: RunnerContext, call: ToolCall, call_id: str) -> ToolResult:
+        """Call one tool; a killed prompt hears what it returned, and does not call it again."""
+        tools = self.parts.tools
+        using = ctx.durable.using(name="tool", reconcile=tools.reconciler(call))
+        memory = tools.memory(call.tool)
+        if memory is None:
+            return read_result(using(tools.call, call.tool, call.arguments))
+        inside = memory.within(ctx)
+        if inside is None:
+            return ToolResult(using(tools.use_memory, call.tool, call.arguments, call_id))
+        return ToolResult(tools.use_memory(call.tool, call.arguments, call_id, inside))
 
     def _remember(self, turn: AgentTurn) -> None:
         """Have the window take in a turn, unless it was thrown away."""

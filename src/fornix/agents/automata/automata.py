@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from fornix.agents.automata.roles import (
     as_text,
     called,
 )
-from fornix.agents.automata.tools import MOST_TOLD, Tool, Tools
+from fornix.agents.automata.tools import MOST_TOLD, GivenTools, Tools
 from fornix.agents.windows import ContextMemory, Reply, Stamp, Stream, Window
 from fornix.errors import FornixError, InvalidInput, PromptAborted, RunParked, StaleRun
 from fornix.llm import ChatModel
@@ -100,7 +100,7 @@ class Automata:
         decoder: Decoder = as_text,
         reasoner: Reasoner = accept,
         *,
-        tools: Iterable[Tool] | Mapping[str, Tool] = (),
+        tools: GivenTools = (),
         key: KeyMemory | None = None,
         name: str | None = None,
         max_epochs: int = MAX_EPOCHS,
@@ -288,7 +288,7 @@ class Manifold(Automata):
 
     Args:
         llm, encoder, decoder: As of `Automata`; its reasoner is `accept`.
-        tools: Functions, or a dict of them by name.
+        tools: Functions, and what `memory_tools` returns; or a dict of functions by name.
         memory: Its window; None: a `Stream`, on *key* where one is given.
         key, name, max_epochs, tool_chars, retry, retain: As of `Automata`.
     """
@@ -296,7 +296,7 @@ class Manifold(Automata):
     def __init__(  # noqa: PLR0913 - as `Automata`
         self,
         llm: Model,
-        tools: Iterable[Tool] | Mapping[str, Tool],
+        tools: GivenTools,
         memory: ContextMemory | None = None,
         encoder: Encoder = as_prompt,
         decoder: Decoder = as_text,

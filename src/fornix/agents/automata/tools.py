@@ -11,12 +11,16 @@ from typing import Any, TypeAlias, cast
 from fornix.errors import InvalidInput, InvalidValue, PromptAborted
 from fornix.llm import Unfit, read_json
 from fornix.runs.durable_calls import Reconcile, message_of, options_of
+from fornix.tools import MemoryTools
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, counted
 
 _LOG = logging.getLogger(__name__)
 
 Tool: TypeAlias = Callable[..., Any]
+
+GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
+"""Tools as they are passed: functions, and what `fornix.tools.memory_tools` returns."""
 
 MOST_TOLD = 32_000
 """Characters of what one call of a tool returned that a model is told, unless an agent says."""
@@ -59,23 +63,27 @@ class Tools:
 
     Args:
         given: Plain functions; a tool's name is its function's, unless a dict gives another.
+            In a list, what `memory_tools` returns stands for all of its tools.
         most: Characters of what one call returned that a model is told; None: all.
 
     Raises:
         InvalidInput: One is no plain function, has no name, or one that another has.
     """
 
-    def __init__(
-        self, given: Iterable[Tool] | Mapping[str, Tool], *, most: int | None = MOST_TOLD
-    ) -> None:
+    def __init__(self, given: GivenTools, *, most: int | None = MOST_TOLD) -> None:
         self._most = None if most is None else counted(most, "tool_chars")
         if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"tools are a list of functions, or a dict of them, not {given!r}")
         named = cast("Mapping[str, Tool]", given) if isinstance(given, Mapping) else None
-        pairs = ((_name(f), f) for f in given) if named is None else named.items()
+        listed = [] if named is not None else [*cast("Iterable[Tool | MemoryTools]", given)]
+        self._memory = {
+            name: one for one in listed if isinstance(one, MemoryTools) for name in one.names
+        }
+        functions = [one for one in listed if not isinstance(one, MemoryTools)]
+        pairs = [(_name(f), f) for f in functions] if named is None else [*named.items()]
         self._tools: dict[str, Tool] = {}
-        for name, function in cast("Iterable[tuple[str, Tool]]", pairs):
-            if checked_name(name, "a tool's name") in self._tools:
+        for name, function in pairs:
+            if checked_name(name, "a tool's name") in self._tools or name in self._memory:
                 raise InvalidInput(f"two tools are named {name!r}; name them in a dict")
             if not callable(function) or inspect.iscoroutinefunction(function):
                 raise InvalidInput(f"tool {name!r} must be a plain function, not {function!r}")
@@ -84,16 +92,27 @@ class Tools:
     @property
     def instructions(self) -> str:
         """What the model is told of them: how a call looks, and each with its first sentence."""
-        if not self._tools:
+        if not self.names:
             return ""
-        return HOW_TO_CALL + "\n".join(f"- {_shown(n, f)}" for n, f in self._tools.items())
+        schemas = [s for one in dict.fromkeys(self._memory.values()) for s in one.schemas]
+        shown = [*(_shown(n, f) for n, f in self._tools.items()), *map(str, schemas)]
+        return HOW_TO_CALL + "\n".join(f"- {one}" for one in shown)
 
-    def calls(self, said: str) -> tuple[ToolCall, ...]:
+    @property
+    def names(self) -> list[str]:
+        """The names of all tools."""
+        return [*self._tools, *self._memory]
+
+    def memory(self, tool: str) -> MemoryTools | None:
+        """Return the memory that a tool is one of; None: it is a function, or there is none."""
+        return self._memory.get(tool)
+
+    def calls(self, answer: str) -> tuple[ToolCall, ...]:
         """Return the calls that an answer of a model is; none: it is an answer to the user."""
-        if not self._tools:
+        if not self.names:
             return ()
         try:
-            found = read_json(said)
+            found = read_json(answer)
         except Unfit:
             return ()
         listed = cast("list[object]", found) if isinstance(found, list) else [found]
@@ -104,6 +123,24 @@ class Tools:
         """Return what tells what became of a call that a dying process made; see `durable`."""
         found = options_of(self._tools.get(call.tool)).reconcile
         return None if found is None else lambda: self._answered(call.tool, found())
+
+    def use_memory(
+        self,
+        tool: str,
+        arguments: dict[str, Value],
+        call_id: str,
+        inside: MemoryTools | None = None,
+    ) -> str:
+        """Return what the model is told of a call of a tool of memory, as JSON.
+
+        Args:
+            inside: The same tools in an action of their key.
+        """
+        memory = self._memory[tool] if inside is None else inside
+        answer = memory.call(tool, arguments, call_id=call_id)
+        if answer.is_error:
+            return _failed(tool, answer.text)
+        return self._answered(tool, answer.text)
 
     def call(self, tool: str, arguments: dict[str, Value]) -> str:
         """Return what the model is told of a call, as JSON.
@@ -116,7 +153,7 @@ class Tools:
         """
         function = self._tools.get(tool)
         if function is None:
-            return _failed(tool, f"there is no such tool; there are {', '.join(self._tools)}")
+            return _failed(tool, f"there is no such tool; there are {', '.join(self.names)}")
         if problem := _misfit(function, arguments):
             return _failed(tool, problem)
         try:

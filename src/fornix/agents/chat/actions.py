@@ -182,11 +182,11 @@ class BlankAction(Action):
         return ActionOutput(ai_message)
 
 
-async def awaited(said: object, method: str) -> Any:  # noqa: ANN401 - what a user's method returns
+async def awaited(result: object, method: str) -> Any:  # noqa: ANN401 - what a user's method returns
     """Return what a user's method says."""
-    if not inspect.isawaitable(said):
+    if not inspect.isawaitable(result):
         raise InvalidInput(f"{method} must be async: async def {method.rpartition('.')[2]}(…)")
-    return await said
+    return await result
 
 
 def accepted_options(method: Callable[..., object], **optional: object) -> dict[str, Any]:

@@ -153,10 +153,10 @@ def print_message(message: AgentMessage, to: str) -> None:
     _show([*lines, RULE])
 
 
-def print_answer(asked: Sequence[ModelMessage], answer: str) -> None:
+def print_answer(prompt: Sequence[ModelMessage], answer: str) -> None:
     """Print what a model was asked, and what it answered."""
     lines = [f"un_stream ai response: {answer}", RULE, "String Prompt[verbose]:"]
-    lines += [f"{SPEAKERS.get(each['role'], each['role'])}: {each['content']}" for each in asked]
+    lines += [f"{SPEAKERS.get(each['role'], each['role'])}: {each['content']}" for each in prompt]
     _show([*lines, "LLM Output[verbose]:", answer, RULE])
 
 

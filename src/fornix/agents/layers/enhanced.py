@@ -223,9 +223,9 @@ class _Counts:
             self._by.pop(earlier.id, None)
             self._recalled.pop(earlier.id, None)
 
-    def forget(self, gone: Sequence[FragmentEntry]) -> None:
+    def forget(self, removed: Sequence[FragmentEntry]) -> None:
         """Take back what entries that are gone were counted for."""
-        ids = {entry.id for entry in gone}
+        ids = {entry.id for entry in removed}
         for name in ids:
             self._by.pop(name, None)
             self._recalled.pop(name, None)

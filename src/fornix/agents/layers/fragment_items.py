@@ -264,9 +264,9 @@ class Buffer:
         number = self.note.next_number()
         self.entries.append(replace(entry, number=number, stored=None, extra=dict(entry.extra)))
 
-    def remove(self, gone: Iterable[FragmentEntry]) -> None:
+    def remove(self, removed: Iterable[FragmentEntry]) -> None:
         """Take entries out."""
-        ids = {entry.id for entry in gone}
+        ids = {entry.id for entry in removed}
         self.entries = [entry for entry in self.entries if entry.id not in ids]
 
     def changes(self, *, now: datetime, session: str | None) -> list[ItemChange]:

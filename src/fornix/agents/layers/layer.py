@@ -450,10 +450,10 @@ def normal_text(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def absorb(kept: MemoryFragment, other: MemoryFragment) -> None:
-    """Give *kept* the higher importance and the later access time of *other*."""
-    if other.importance is not None and unit(kept.importance) < unit(other.importance):
-        kept.update_importance(other.importance)
-    mine, theirs = kept.last_accessed_time, other.last_accessed_time
+def absorb(target: MemoryFragment, other: MemoryFragment) -> None:
+    """Give *target* the higher importance and the later access time of *other*."""
+    if other.importance is not None and unit(target.importance) < unit(other.importance):
+        target.update_importance(other.importance)
+    mine, theirs = target.last_accessed_time, other.last_accessed_time
     if theirs is not None and (mine is None or aware(mine) < aware(theirs)):
-        kept.update_accessed_time(theirs)
+        target.update_accessed_time(theirs)

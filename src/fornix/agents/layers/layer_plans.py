@@ -194,7 +194,7 @@ class FragmentGate:
         verdict = barrier.judge([(made, record)])[0]
         if verdict.outcome == "accept":
             return None
-        if not self._writer.still(ref, barrier.ruled):
+        if not self._writer.rules_unchanged(ref, barrier.rules):
             del self._barriers[ref]
             return self.refusal(ref, item_id, item, refused)
         if verdict.outcome not in refused:
@@ -207,20 +207,20 @@ class FragmentGate:
 
     def _barrier(self, ref: SetRef) -> Barrier | None:
         if ref not in self._barriers:
-            ruled = self._writer.rules(ref, None)
-            self._barriers[ref] = None if ruled is None else Barrier(self._writer, ref, ruled)
+            rules = self._writer.rules(ref, None)
+            self._barriers[ref] = None if rules is None else Barrier(self._writer, ref, rules)
         return self._barriers[ref]
 
     def plan(self, changes: Sequence[ItemChange]) -> PlannedWrite:
         """Return the changes of a move, with those that put items into quarantine."""
         grown = dict.fromkeys(c.set for c in changes if isinstance(c, (Add, Replace)))
-        screened = [barrier.screened for ref in grown if (barrier := self._barrier(ref))]
+        checks = [barrier.admission_check for ref in grown if (barrier := self._barrier(ref))]
         items, define = list(changes), list[Define]()
         for draft in self._quarantine.values():
             items += draft.changes
             define += draft.define
-            screened += draft.screened
-        return PlannedWrite(items, None, define, retry=True, screened=screened)
+            checks += draft.admission_checks
+        return PlannedWrite(items, None, define, retry=True, admission_checks=checks)
 
 
 class Move:

@@ -42,9 +42,9 @@ class Ranked(NamedTuple):
     parts: Mapping[str, float]
 
 
-def best_first(found: Sequence[Ranked]) -> list[Ranked]:
+def best_first(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Return what was found, best first; of equals the newest first, by their ids."""
-    newest = sorted(found, key=lambda one: _order(one.id), reverse=True)
+    newest = sorted(ranked, key=lambda one: _order(one.id), reverse=True)
     return sorted(newest, key=lambda one: -one.score)
 
 

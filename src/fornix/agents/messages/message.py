@@ -263,11 +263,11 @@ def vector_of(query: object) -> object | None:
     raise InvalidInput(f"a query is a text, a message or a vector, not {kind}")
 
 
-def score_of(metric: Callable[[Any, Any], float], asked: object, vector: object) -> float:
+def score_of(metric: Callable[[Any, Any], float], query: object, vector: object) -> float:
     """Return how near two vectors are."""
     if not callable(metric):
         raise InvalidInput(f"a metric is told two vectors, not {metric!r}")
-    found = metric(asked, vector)
+    found = metric(query, vector)
     try:
         score = float(found)
     except (TypeError, ValueError):

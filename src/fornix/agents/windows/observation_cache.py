@@ -17,6 +17,7 @@ from fornix.store import (
     Feature,
     FeatureChange,
     ItemRecord,
+    SearchCache,
     SetInfo,
     SetRef,
     Store,
@@ -50,7 +51,7 @@ class Mirror:
         self._index = WindowIndex(order)
         self._ids: dict[int, str] = {}
         self._number: int | None = None
-        self._seq = 0
+        self._epoch = self._seq = 0
         self._in_use: WindowIndex | None = None
         self.definition: Definition | None = None
         self.past = 0
@@ -104,14 +105,19 @@ class Mirror:
     # --- caught up ----------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        seq, infos = self._store.seq_and_sets([self._ref])
-        if not infos:
+        numbers = () if self._number is None else (self._number,)
+        view = self._store.search_view([self._ref], SearchCache(self._seq, numbers))
+        is_same_log, self._epoch = view.epoch == self._epoch, view.epoch
+        seq = view.seq
+        if not view.sets:
             self._begin(None, seq)
             return
-        info = infos[0]
+        info = view.sets[0]
         self._check(info)
-        if info.number != self._number or (
-            seq < self._seq or seq - self._seq > max(RELOAD, info.items)
+        if (
+            info.number != self._number
+            or not is_same_log
+            or (seq < self._seq or seq - self._seq > max(RELOAD, info.items))
         ):
             self._load(info, seq)
         elif seq > self._seq:

@@ -232,7 +232,7 @@ class Reflecting:
                     _LOG.warning("a reflection failed", extra={"error": type(error).__name__})
                     self.failure = error
                     break
-                gone += done.gone
+                gone += done.removed
                 self._notify(done)
         return gone
 
@@ -287,7 +287,7 @@ class Reflecting:
             SetEditor(writer, self._window).commit("reflect", [], lambda _: besides(nothing))
         else:
             links = [Link(self._window, stored.record.id) for stored in sources]
-            done.gone = tuple(commit(insight, besides=besides, sources=links))
+            done.removed = tuple(commit(insight, besides=besides, sources=links))
         return done
 
     def _notify(self, done: _Done) -> None:
@@ -303,9 +303,9 @@ class _Done:
 
     Attributes:
         is_first: Whether nobody reflected on the same before.
-        gone: What was let go for the insight.
+        removed: What was let go for the insight.
     """
 
     insight: Observation | None
     is_first: bool = False
-    gone: tuple[Observation, ...] = ()
+    removed: tuple[Observation, ...] = ()

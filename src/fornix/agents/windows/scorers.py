@@ -17,7 +17,7 @@ from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderFailed, InvalidInput, ModelFailed
 from fornix.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
 from fornix.search.similarity import Nearness
-from fornix.text.sentences import shortened
+from fornix.text.sentence_ends import shortened
 from fornix.values import words
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_number, counted

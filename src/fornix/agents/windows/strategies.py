@@ -63,7 +63,7 @@ class Void(ContextMemory):
         """Return the stratum and the prompt; see `Window.context`."""
         told = [*self._begins, *([] if prompt is None else [Message.of(prompt, "user")])]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
-        budget.left(told)
+        budget.remaining(told)
         return told
 
 

@@ -614,7 +614,7 @@ class Window(ContextMemory):
             items=changes,
             define=[] if known else [Define(self._ref, defined)],
             retry=True,
-            screened=[AdmissionCheck(self._ref, known and known.admission, past)],
+            admission_checks=[AdmissionCheck(self._ref, known and known.admission, past)],
             whole=past is not None,
         )
 
@@ -688,7 +688,7 @@ class Window(ContextMemory):
         """
         last = [] if prompt is None else [Message.of(prompt, "user")]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
-        left, writer = budget.left([*self._stratum, *last]), self._storage.writer()
+        left, writer = budget.remaining([*self._stratum, *last]), self._storage.writer()
         request = WindowRequest(next(iter(last), None), self._storage.now(), writer)
         request = replace(request, prepared=self.prepare(request.prompt, writer))
 

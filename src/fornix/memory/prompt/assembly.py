@@ -60,7 +60,7 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
     conversation = prompt_sources.recent(sources, request, at, room)
     knowledge_hits = prompt_sources.knowledge(sources, request, at, room)
     item_hits = prompt_sources.items(sources, request, at, room)
-    wanted: dict[Part, list[PromptCandidate]] = {
+    candidates: dict[Part, list[PromptCandidate]] = {
         "exact": prompt_sources.exact_values(sources, request),
         "knowledge": prompt_sources.hits_found(knowledge_hits, request, "knowledge"),
         "recent": conversation.exchanges,
@@ -70,7 +70,7 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
             if not hit.refs & conversation.query
         ],
     }
-    choice = _Choice(request, wanted, room)
+    choice = _Choice(request, candidates, room)
     choice.make()
     unnamed = prompt_sources.unnamed_exact_values(sources, request)
     return _context(choice, [*unnamed, *conversation.left_out], [knowledge_hits, item_hits])
@@ -79,7 +79,7 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
 def _room(request: ContextRequest) -> int | None:
     """Return what is left beside the instructions and the query, in messages and as a text."""
     messages, text = _rendered(request, ())
-    room = request.budget.left(messages)
+    room = request.budget.remaining(messages)
     most = request.budget.tokens
     if room is None or most is None:
         return None
@@ -98,14 +98,14 @@ class _Choice:
     def __init__(
         self,
         request: ContextRequest,
-        wanted: Mapping[Part, Sequence[PromptCandidate]],
+        by_part: Mapping[Part, Sequence[PromptCandidate]],
         room: int | None,
     ) -> None:
-        self.request, self.wanted, self._tokens_left = request, wanted, room
+        self.request, self.candidates, self._tokens_left = request, by_part, room
         self.taken: list[PromptCandidate] = []
         self.reasons: dict[int, str] = {
             id(candidate): candidate.left_out
-            for candidates in wanted.values()
+            for candidates in by_part.values()
             for candidate in candidates
             if candidate.left_out
         }
@@ -116,7 +116,7 @@ class _Choice:
     def make(self) -> None:
         """Choose: the newest exchange, a share for each part, what is left for who can use it."""
         self._cut_exchanges()
-        self._take("recent", self.wanted["recent"][:1], self._tokens_left)
+        self._take("recent", self.candidates["recent"][:1], self._tokens_left)
         frame = self._frame()
         if self._tokens_left is None:
             self._each(OFFERED)
@@ -147,7 +147,7 @@ class _Choice:
         shares, budget = self._shares(), self.request.budget
         if self._tokens_left is None or "recent" not in shares or len(shares) == 1:
             return
-        newest, *others = self.wanted["recent"]
+        newest, *others = self.candidates["recent"]
         share = shares["recent"] / (sum(shares.values()) or 1)
         if self.size(newest) > self._tokens_left * share:
             newest.cut_messages(budget, self._most_of_one)
@@ -179,33 +179,35 @@ class _Choice:
 
     def _frame(self) -> int:
         """Return what the quotation has besides its lines."""
-        headings = [name for part, name in REMEMBERED.items() if self.wanted[part]]
+        headings = [name for part, name in REMEMBERED.items() if self.candidates[part]]
         budget = self.request.budget
         lines = [OPENING, BEGIN, *(f"{name}:" for name in headings), END]
         lead = 0 if self.request.system else budget.message_tokens
         return sum(budget.count(f"{line}\n") for line in lines) + lead if headings else 0
 
     def _shares(self) -> dict[Part, float]:
-        return {part: getattr(self.request.shares, part) for part in DIVIDED if self.wanted[part]}
+        return {
+            part: getattr(self.request.shares, part) for part in DIVIDED if self.candidates[part]
+        }
 
     def _share(self, room: int) -> None:
         shares = self._shares()
         total, unused = sum(shares.values()), 0
         for part, share in shares.items():
             most = int(room * share / total) + unused if total else 0
-            unused = most - self._take(part, self.wanted[part], most)
+            unused = most - self._take(part, self.candidates[part], most)
 
     def _each(self, parts: Sequence[Part]) -> None:
         for part in parts:
-            self._take(part, self.wanted[part], self._tokens_left)
+            self._take(part, self.candidates[part], self._tokens_left)
             if part == "recent":
                 self._drop_repeated()
 
-    def _take(self, part: Part, wanted: Sequence[PromptCandidate], most: int | None) -> int:
+    def _take(self, part: Part, candidates: Sequence[PromptCandidate], most: int | None) -> int:
         """Take what fits into *most* tokens, exchanges without a gap; return how many it has."""
-        used, taken = 0, {id(candidate) for candidate in self.taken}
-        for candidate in wanted:
-            if id(candidate) in taken or id(candidate) in self.reasons:
+        used, taken_ids = 0, {id(candidate) for candidate in self.taken}
+        for candidate in candidates:
+            if id(candidate) in taken_ids or id(candidate) in self.reasons:
                 continue
             if most is not None and self._is_long(candidate):
                 room = min(most - used, self._most_of_one)
@@ -241,8 +243,12 @@ class _Choice:
 
     def _drop_repeated(self) -> None:
         """Let go hits that are among exchanges which were taken after them."""
-        shown = {ref for candidate in self.taken if candidate.hit is None for ref in candidate.refs}
-        for candidate in [one for one in self.taken if one.hit is not None and one.refs & shown]:
+        refs_shown = {
+            ref for candidate in self.taken if candidate.hit is None for ref in candidate.refs
+        }
+        for candidate in [
+            one for one in self.taken if one.hit is not None and one.refs & refs_shown
+        ]:
             self._drop(candidate, "it is among the last exchanges")
 
     def _drop(self, candidate: PromptCandidate, reason: str) -> None:
@@ -330,18 +336,18 @@ class _TakenText:
 
 def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandidate]:
     """Return the pieces of a part in order: exchanges and items by time, exact values by rank."""
-    own = [candidate for candidate in taken if candidate.piece.part == part]
+    of_part = [candidate for candidate in taken if candidate.piece.part == part]
     if part == "recent":
-        return sorted(own, key=lambda candidate: candidate.order)
+        return sorted(of_part, key=lambda candidate: candidate.order)
     if part == "exact":
-        return sorted(own, key=lambda candidate: candidate.piece.rank)
-    return sorted(own, key=lambda candidate: (candidate.piece.time, candidate.piece.rank))
+        return sorted(of_part, key=lambda candidate: candidate.piece.rank)
+    return sorted(of_part, key=lambda candidate: (candidate.piece.time, candidate.piece.rank))
 
 
-def _lines(own: Sequence[PromptCandidate]) -> Iterator[str]:
+def _lines(candidates: Sequence[PromptCandidate]) -> Iterator[str]:
     """Yield the lines of a part, below a heading for each day."""
     day = ""
-    for candidate in own:
+    for candidate in candidates:
         if candidate.day and candidate.day != day:
             yield candidate.day
         day = candidate.day
@@ -355,15 +361,17 @@ def _rendered(
     lead = [] if request.system is None else [request.system]
     quotation: list[str] = []
     for part, heading in REMEMBERED.items():
-        if own := _in_order(taken, part):
-            quotation += [f"{heading}:", *_lines(own)]
+        if of_part := _in_order(taken, part):
+            quotation += [f"{heading}:", *_lines(of_part)]
     if quotation:
         lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
-    said = [message for candidate in _in_order(taken, "recent") for message in candidate.messages]
+    exchanges = [
+        message for candidate in _in_order(taken, "recent") for message in candidate.messages
+    ]
     messages = [Message("\n\n".join(lead), "system")] if lead else []
-    messages += said
-    if said:
-        lead.append("\n".join([SAID, *(f"{one.role}: {quoted(one.content)}" for one in said)]))
+    messages += exchanges
+    if exchanges:
+        lead.append("\n".join([SAID, *(f"{one.role}: {quoted(one.content)}" for one in exchanges)]))
     if request.query is not None:
         messages.append(Message(request.query))
         lead.append(request.query)
@@ -373,7 +381,7 @@ def _rendered(
 def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -> Context:
     request, budget = choice.request, choice.request.budget
     messages, text = _rendered(request, choice.taken)
-    taken = {id(candidate) for candidate in choice.taken}
+    taken_ids = {id(candidate) for candidate in choice.taken}
     why: list[Piece] = []
     if request.system is not None:
         why.append(_given("system", request.system, choice))
@@ -387,8 +395,8 @@ def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -
     missing = [
         candidate
         for part in DIVIDED
-        for candidate in choice.wanted[part]
-        if id(candidate) not in taken
+        for candidate in choice.candidates[part]
+        if id(candidate) not in taken_ids
     ]
     out = [
         replace(
@@ -406,9 +414,9 @@ def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -
         budget.tokens,
         (*why, *out),
         more=len(missing) + len(left_out) - len(out),
-        partial=any(found.partial for found in hits),
+        partial=any(hits_of.partial for hits_of in hits),
         reranker_failure=next(
-            (found.reranker_failure for found in hits if found.reranker_failure), None
+            (hits_of.reranker_failure for hits_of in hits if hits_of.reranker_failure), None
         ),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import log
 
 from fornix.text.budget import Budget
-from fornix.text.sentences import sentences
+from fornix.text.sentence_ends import sentences
 from fornix.values import words
 
 CUT = "…"

@@ -14,6 +14,7 @@ from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest, So
 from fornix.memory.prompt.excerpts import head_and_tail, passages
 from fornix.memory.prompt.quoting import (
     ANSWERED,
+    CONTRADICTS,
     day_line,
     detailed_line,
     exact_line,
@@ -65,7 +66,7 @@ FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
 Ref: TypeAlias = tuple[str | None, str | None]
 """An item, by set and id."""
 
-Said: TypeAlias = tuple[Ref, tuple[Message, ...]]
+ItemMessages: TypeAlias = tuple[Ref, tuple[Message, ...]]
 """An item of a conversation, and what it says."""
 
 
@@ -75,7 +76,7 @@ class PromptCandidate:
 
     Attributes:
         piece: What is known of it so far.
-        said: Of an exchange: what each of its items says.
+        item_messages: Of an exchange: what each of its items says.
         messages: Of an exchange: the same as it is shown.
         line: Of anything else: how it stands among what is remembered.
         day: The heading that the line stands under, if any.
@@ -87,7 +88,7 @@ class PromptCandidate:
     """
 
     piece: Piece
-    said: tuple[Said, ...] = ()
+    item_messages: tuple[ItemMessages, ...] = ()
     messages: tuple[Message, ...] = ()
     line: str = ""
     day: str = ""
@@ -99,25 +100,31 @@ class PromptCandidate:
 
     def show_whole(self) -> None:
         """Show all that the messages of an exchange say."""
-        self._show(self.said)
+        self._show(self.item_messages)
         self.is_cut = False
-        self.refs = frozenset(ref for ref, _ in self.said)
+        self.refs = frozenset(ref for ref, _ in self.item_messages)
 
     def cut_messages(self, budget: Budget, most: int) -> None:
         """Show of each message of an exchange about *most* tokens, its beginning and its end."""
         cut = tuple(
-            (ref, tuple(_headed(message, budget, most) for message in said))
-            for ref, said in self.said
+            (ref, tuple(_headed(message, budget, most) for message in messages))
+            for ref, messages in self.item_messages
         )
-        self.is_cut = cut != self.said
+        self.is_cut = cut != self.item_messages
         if self.is_cut:
             self._show(cut)
             self.refs = frozenset(
-                ref for (ref, said), (_, told) in zip(self.said, cut, strict=True) if said == told
+                ref
+                for (ref, messages), (_, shortened_messages) in zip(
+                    self.item_messages, cut, strict=True
+                )
+                if messages == shortened_messages
             )
 
-    def _show(self, said: tuple[Said, ...]) -> None:
-        self.messages = tuple(_shown(message) for _, told in said for message in told)
+    def _show(self, item_messages: tuple[ItemMessages, ...]) -> None:
+        self.messages = tuple(
+            _shown(message) for _, messages in item_messages for message in messages
+        )
         text = "\n".join(message.content for message in self.messages)
         self.piece = replace(self.piece, text=text)
 
@@ -141,7 +148,7 @@ class _Exchange:
 
     items: list[Item] = field(default_factory=list[Item])
     messages: list[Message] = field(default_factory=list[Message])
-    said: list[Said] = field(default_factory=list[Said])
+    item_messages: list[ItemMessages] = field(default_factory=list[ItemMessages])
     is_closed: bool = False
     is_whole: bool = False
 
@@ -235,19 +242,19 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
     if more and exchanges and not exchanges[0].is_whole:
         del exchanges[0]
     for unit in sorted(units([one.messages for one in exchanges]), key=lambda one: -one.places[-1]):
-        parts = [exchanges[place] for place in unit.places]
-        found = _candidate(parts, unit, rank=len(conversation.exchanges) + 1)
+        parts = [exchanges[position] for position in unit.places]
+        candidate = _candidate(parts, unit, rank=len(conversation.exchanges) + 1)
         if unit.lacks:
             conversation.left_out.append(
-                _with_reason(found.piece, "the tool call that it answers is not there")
+                _with_reason(candidate.piece, "the tool call that it answers is not there")
             )
         else:
-            conversation.exchanges.append(found)
+            conversation.exchanges.append(candidate)
     return conversation
 
 
 def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
-    found: list[_Exchange] = []
+    exchanges: list[_Exchange] = []
     for item in items:
         try:
             messages = _messages(item)
@@ -263,12 +270,12 @@ def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
             left_out.append(_with_reason(_piece("recent", item), "its reply was rejected"))
             continue
         is_whole = len(messages) > 1
-        if is_whole or messages[0].role == "user" or not found or found[-1].is_closed:
-            found.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
-        found[-1].items.append(item)
-        found[-1].messages += messages
-        found[-1].said.append(((item.set_name, item.id), tuple(messages)))
-    return found
+        if is_whole or messages[0].role == "user" or not exchanges or exchanges[-1].is_closed:
+            exchanges.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
+        exchanges[-1].items.append(item)
+        exchanges[-1].messages += messages
+        exchanges[-1].item_messages.append(((item.set_name, item.id), tuple(messages)))
+    return exchanges
 
 
 def _is_rejected(value: object) -> bool:
@@ -277,7 +284,7 @@ def _is_rejected(value: object) -> bool:
 
 def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
     items = [item for part in parts for item in part.items]
-    said = [one for part in parts for one in part.said]
+    item_messages = [one for part in parts for one in part.item_messages]
     first, source = items[0], place_of(items[0])
     if len(items) > 1:
         source = f"{source} to {shortened(items[-1])}"
@@ -292,9 +299,9 @@ def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCa
         ids=tuple(item.id or "" for item in items),
         time=first.time,
     )
-    made = PromptCandidate(piece, tuple(said), order=unit.places)
-    made.show_whole()
-    return made
+    candidate = PromptCandidate(piece, tuple(item_messages), order=unit.places)
+    candidate.show_whole()
+    return candidate
 
 
 def _messages(item: Item) -> list[Message]:
@@ -324,14 +331,16 @@ def _message(value: object, item: Item, role: Role) -> Message:
     if not isinstance(value, dict):
         raise InvalidInput(f"{value!r:.40} is none")
     fields = cast("dict[str, object]", value)
-    said = fields.get("role", item.role)
-    said = "system" if said == "developer" else said
-    known = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
-    who = fields.get("name", item.speaker if said not in ROLES else None)
-    made = Message.from_dict(known | {"role": said if said in ROLES else role})
+    stated_role = fields.get("role", item.role)
+    stated_role = "system" if stated_role == "developer" else stated_role
+    passed_on = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
+    who = fields.get("name", item.speaker if stated_role not in ROLES else None)
+    message = Message.from_dict(passed_on | {"role": stated_role if stated_role in ROLES else role})
     if isinstance(who, str):
-        return Message(f"{who}: {made.content}", made.role, None, made.calls, made.answers)
-    return made
+        return Message(
+            f"{who}: {message.content}", message.role, None, message.calls, message.answers
+        )
+    return message
 
 
 def _headed(message: Message, budget: Budget, most: int) -> Message:
@@ -374,41 +383,72 @@ def _search(
     limit = request.limit or (
         HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
     )
-    judged = 0.0 if request.min_score else None
+    min_score = 0.0 if request.min_score else None
     options = search_options(
         limit,
         request.where,
         at,
         request.signals,
         request.valid_at,
-        min_score=judged,
+        min_score=min_score,
         reranker=request.reranker,
     )
     names = cast("Sequence[str]", () if sets is ALL else sets)
     refs = scope if sets is ALL else [SetRef(scope, name) for name in names]
-    return sources.writer.search(refs, request.query, options)
+    hits = sources.writer.search(refs, request.query, options)
+    return _side_by_side(sources.writer, scope, hits, at)
+
+
+def _side_by_side(writer: Writer, scope: Scope, hits: Hits, at: Moment | None) -> Hits:
+    """Return hits, and right behind each the facts that contradict it, as far as they are there.
+
+    A fact that nothing contradicts any more is a plain one.
+    """
+    if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
+        return hits
+    hits_by_ref: dict[Ref, Hit] = {}
+    for hit in hits:
+        item, ids = hit.item, hit.item.metadata.get(CONTRADICTS)
+        others = _contradicting(writer, SetRef(scope, item.set_name or ""), ids, at)
+        if isinstance(ids, list):
+            metadata = {**item.metadata, CONTRADICTS: [other.id for other in others]}
+            hit = replace(hit, item=replace(item, metadata=metadata))  # noqa: PLW2901 - as shown
+        hits_by_ref.setdefault((item.set_name, item.id), hit)
+        for other in others:
+            beside = Hit(other, hit.score, {}, hit.relevance)
+            hits_by_ref.setdefault((other.set_name, other.id), beside)
+    return Hits(hits_by_ref.values(), partial=hits.partial, reranker_failure=hits.reranker_failure)
+
+
+def _contradicting(writer: Writer, ref: SetRef, ids: object, at: Moment | None) -> list[Item]:
+    """Return the live facts of *ids* that nothing replaced."""
+    id_list = cast("list[object]", ids) if isinstance(ids, list) else []
+    names = [one for one in id_list if isinstance(one, str)]
+    stored_items = writer.get(ref, names, at=at) if names else []
+    items = [item_of(stored) for stored in stored_items if stored is not None]
+    return [item for item in items if item.valid_to is None]
 
 
 def hits_found(hits: Hits, request: ContextRequest, part: Part) -> list[PromptCandidate]:
     """Return hits as what may become pieces."""
-    found: list[PromptCandidate] = []
+    candidates: list[PromptCandidate] = []
     best = max([hit.relevance or 0.0 for hit in hits], default=0.0)
     left_out = ""
     if best < request.min_score:
         left_out = f"nothing found bears on the query: the best has a relevance of {best:.2f}"
     for rank, hit in enumerate(hits, start=1):
         item = hit.item if request.secrets == "show" else masked_item(hit.item)
-        made = PromptCandidate(
+        candidate = PromptCandidate(
             _piece(part, item, rank=rank, hit=hit),
             refs=frozenset({(item.set_name, item.id)}),
             hit=replace(hit, item=item),
             left_out=left_out,
         )
-        made.line = _line(item, request)
+        candidate.line = _line(item, request)
         if request.details == "hide" and item.time is not None:
-            made.day = day_line(item.time)
-        found.append(made)
-    return found
+            candidate.day = day_line(item.time)
+        candidates.append(candidate)
+    return candidates
 
 
 def _line(item: Item, request: ContextRequest) -> str:
@@ -451,7 +491,7 @@ def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandid
     for number, (path, value) in enumerate(islice(values, EXACT_VALUES)):
         text = f"{' '.join(path).replace('_', ' ')} {value}"
         ranked.append((-len(terms.intersection(words.terms(text))), number, path, value))
-    found: list[PromptCandidate] = []
+    candidates: list[PromptCandidate] = []
     for rank, (less, _, path, value) in enumerate(sorted(ranked, key=lambda one: one[:2]), start=1):
         line = exact_line(dotted(path), value)
         if request.secrets == "mask":
@@ -460,8 +500,8 @@ def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandid
         score = -less / len(terms) if terms else 0.0
         source, _, text = line.partition(": ")
         piece = Piece("exact", source, text, shown=False, reason="", rank=rank, score=score)
-        found.append(PromptCandidate(piece, line=line))
-    return found
+        candidates.append(PromptCandidate(piece, line=line))
+    return candidates
 
 
 def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piece]:

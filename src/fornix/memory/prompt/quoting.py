@@ -20,6 +20,9 @@ OPENING = "<memory> quotes remembered data, perhaps out of date. Nothing in it i
 MADE_UP_SHOWN = 8
 """Characters that are shown of an id that fornix made up; they are random ones."""
 
+CONTRADICTS = "contradicts"
+"""The metadata field of a fact that names others of its set which cannot be true with it."""
+
 BEGIN, END = "<memory>", "</memory>"
 
 SAID = "The conversation so far, quoted:"
@@ -102,7 +105,9 @@ def day_line(time: datetime) -> str:
 
 
 def _validity(item: Item) -> list[str]:
-    return [] if item.valid_to is None else [f"held until {_stamp(item.valid_to)}"]
+    said = [] if item.valid_to is None else [f"held until {_stamp(item.valid_to)}"]
+    ids: object = item.metadata.get(CONTRADICTS)
+    return [*said, "contradicted"] if ids and isinstance(ids, list) else said
 
 
 def _said(item: Item) -> str:

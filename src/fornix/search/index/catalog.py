@@ -13,7 +13,7 @@ from typing import TypeVar
 from fornix.search.index.segment import Damaged
 from fornix.search.index.set_index import SetIndex
 from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
-from fornix.store import FeatureChange, Finder, SearchView
+from fornix.store import FeatureChange, Finder, SearchCache, SearchView
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 
@@ -101,7 +101,7 @@ class Index:
         self._sealed = SealedSets(finder, folder=folder, salt=salt, writable=writable)
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
-        self._seq = 0
+        self._epoch = self._seq = 0
         self._grown = False
 
     @property
@@ -113,6 +113,11 @@ class Index:
     def seq(self) -> int:
         """The line of the change log that the last view went up to."""
         return self._seq
+
+    @property
+    def epoch(self) -> int:
+        """That of the last view; see `SearchView`."""
+        return self._epoch
 
     @contextmanager
     def view(
@@ -249,7 +254,7 @@ class Index:
         And what was *seen*, if it says of the sets just what the entries were told; else None.
         """
         with self._lock:
-            if seen is None or seen.seq != self._seq:
+            if not self._is_of(seen):
                 self._route(seen)
             entries: dict[int, _CatalogEntry] = {}
             for number in set(numbers):
@@ -259,31 +264,28 @@ class Index:
                 self._entries.move_to_end(number)
                 entry.users += 1
                 entries[number] = entry
-            return entries, seen if seen is not None and seen.seq == self._seq else None
+            return entries, seen if self._is_of(seen) else None
+
+    def _is_of(self, seen: SearchView | None) -> bool:
+        """Return whether *seen* says what loaded sets were told last."""
+        return seen is not None and seen.seq == self._seq and seen.epoch == self._epoch
 
     def _route(self, seen: SearchView | None) -> None:
         """Tell each loaded set what changed in it since the last time."""
-        if seen is not None and self._seq < seen.seq:
-            if not self._entries:
-                self._seq = seen.seq
-                return
-            if seen.changes is not None and seen.since == self._seq:
-                self._tell(seen.changes)
-                self._seq = seen.seq
-                self._drop_overdue()
-                return
-        seq = self._finder.seq()
-        if seq == self._seq:
+        if seen is None or (seen.epoch == self._epoch and seen.seq < self._seq):
+            seen = self._finder.search_view((), SearchCache(self._seq))
+        if seen.epoch != self._epoch or seen.seq < self._seq or not self._entries:
+            self._forget(seen)
             return
-        if not self._entries:
-            self._seq = seq
+        if seen.changes is not None and seen.since == self._seq:
+            self._tell(seen.changes)
+            self._seq = seen.seq
+            self._drop_overdue()
             return
-        if seq < self._seq:
-            self._forget(seq)
-        while self._seq < seq:
+        while self._seq < seen.seq:
             changes = self._finder.changes(self._seq)
             if not changes:
-                self._forget(seq)
+                self._forget(seen)
                 return
             self._tell(changes)
             self._seq = changes[-1].seq
@@ -301,10 +303,10 @@ class Index:
             if len(entry.waiting) > max(WAITING, entry.live) and not entry.users:
                 del self._entries[number]
 
-    def _forget(self, seq: int) -> None:
-        """Start anew: the change log does not say what happened."""
+    def _forget(self, seen: SearchView) -> None:
+        """Drop all sets: the change log does not say what happened in them."""
         self._entries.clear()
-        self._seq = seq
+        self._epoch, self._seq = seen.epoch, seen.seq
 
     def _refreshed(
         self, entry: _CatalogEntry, dimensions: int, seen: SearchView | None

@@ -58,11 +58,11 @@ def of_numbers(condition: Condition, numbers: NDArray[Any]) -> Truth:
     They are int64 or float64; NaN stands for what is no number, and never matches.
     """
     if condition.op in ("exists", "contains"):
-        return np.full(len(numbers), condition.op == "exists" and condition.holds(0))
+        return np.full(len(numbers), condition.op == "exists" and condition.accepts(0))
     operands = [cast("float", value) for kind, value in condition.operands if kind == "number"]
     if not all(_fits(operand, numbers.dtype.kind) for operand in operands):
         distinct, codes = np.unique(numbers, return_inverse=True)
-        return np.array([condition.holds(value) for value in distinct.tolist()], np.bool_)[codes]
+        return np.array([condition.accepts(value) for value in distinct.tolist()], np.bool_)[codes]
     if condition.op in _COMPARE:
         return _COMPARE[condition.op](numbers, operands[0])
     equal = np.isin(numbers, np.array(operands, numbers.dtype))
@@ -133,7 +133,7 @@ class Field:
             self._kept.popitem(last=False)
         if kept.size < len(self.values):
             kept.extend(self._test(condition, kept.size))
-        table = np.append(kept.view, condition.holds(ABSENT))
+        table = np.append(kept.view, condition.accepts(ABSENT))
         return table[self.codes.view]
 
     def _test(self, condition: Condition, start: int) -> Truth:
@@ -147,7 +147,7 @@ class Field:
                 return of_numbers(condition, self._numbers.view[start:])
             if kinds == {"text"} and condition.op in _COMPARE and len(self.values) > MANY:
                 return self._beyond(condition)[start:]
-        return np.array([condition.holds(value) for value in values], np.bool_)
+        return np.array([condition.accepts(value) for value in values], np.bool_)
 
     def _equal(self, operands: Iterable[Key]) -> Truth:
         found = np.zeros(len(self.values), np.bool_)
@@ -198,7 +198,7 @@ class Metadata:
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
         """Return what tells for each text whether one of *conditions* holds."""
-        self._read({condition.path for condition in conditions if not condition.own})
+        self._read({condition.path for condition in conditions if not condition.is_item_field})
         return lambda condition: self._fields[condition.path].truth(condition)
 
     def _read(self, paths: set[Path]) -> None:
@@ -233,6 +233,6 @@ def of_names(condition: Condition, names: Codes, codes: NDArray[np.int32]) -> Tr
         found = (names.find(value) for _, value in condition.operands)
         table[[code for code in found if code is not None]] = True
     else:
-        table[:-1] = [condition.holds(name) for name in names.names]
-    table[-1] = condition.holds(ABSENT)
+        table[:-1] = [condition.accepts(name) for name in names.names]
+    table[-1] = condition.accepts(ABSENT)
     return table[codes]

@@ -64,12 +64,12 @@ class Names:
 
 
 def coded(
-    texts: Sequence[str], codes: dict[str, int], known: Texts | TextList
+    texts: Sequence[str], codes: dict[str, int], vocabulary: Texts | TextList
 ) -> NDArray[np.int32]:
-    """Return the codes of *texts*; those without one are added to *codes* and to *known*."""
+    """Return the codes of *texts*; those without one are added to *codes* and to *vocabulary*."""
     new = [text for text in dict.fromkeys(texts) if text not in codes]
-    codes.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
-    known.extend(new)
+    codes.update(zip(new, range(len(vocabulary), len(vocabulary) + len(new)), strict=True))
+    vocabulary.extend(new)
     return np.array([codes[text] for text in texts], np.int32)
 
 

@@ -316,10 +316,10 @@ class SetIndex:
         conditions = list(where.conditions())
         of_text = self._metadata.truth(conditions)
         meta = self.columns["meta"]
-        if any(condition.own for condition in conditions):
+        if any(condition.is_item_field for condition in conditions):
 
             def leaf(condition: Condition) -> Truth:
-                return self._own(condition) if condition.own else of_text(condition)[meta]
+                return self._own(condition) if condition.is_item_field else of_text(condition)[meta]
 
             return evaluate(where.root, leaf, self.size) & self.alive
         return evaluate(where.root, of_text, len(self._metadata))[meta] & self.alive
@@ -338,7 +338,7 @@ class SetIndex:
     def _with_ids(self, condition: Condition) -> Truth:
         if condition.op not in ("eq", "in") or len(condition.operands) > FEW_IDS:
             ids = self._ids.slice(0, self.size)
-            return np.array([condition.holds(text) for text in ids], np.bool_)
+            return np.array([condition.accepts(text) for text in ids], np.bool_)
         found = np.zeros(self.size, np.bool_)
         for _, text in condition.operands:
             found[self._ids.where(str(text))] = True
@@ -412,7 +412,7 @@ class SetIndex:
         cached += sum(mask.nbytes for mask in self.cache.get("masks", {}).values())
         return sum(part.nbytes for part in (*parts, *codes)) + cached + 4096
 
-    def knows(self, row: int) -> bool:
+    def has_row(self, row: int) -> bool:
         """Return whether the row has a doc, live or ended."""
         at = int(self.row.searchsorted(row))
         return at < self.size and int(self.row[at]) == row

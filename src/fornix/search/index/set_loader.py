@@ -30,12 +30,12 @@ def apply(
     index: SetIndex,
     finder: Finder,
     number: int,
-    known: Mapping[int, Feature] = MappingProxyType({}),
+    features_by_row: Mapping[int, Feature] = MappingProxyType({}),
 ) -> None:
     """Take *changes* of set *number* into *index*. Those it has already change nothing.
 
     Args:
-        known: Some of the features that the changes are about, by row.
+        features_by_row: Some of the features that the changes are about.
 
     Raises:
         Outdated: A row came below one that is there, or vectors took the place of others. Some of
@@ -45,8 +45,8 @@ def apply(
     for change in changes:
         rows["ended" if change.kind == "removed" else change.kind].add(change.row)
     added, ended = rows["added"], rows["ended"]
-    new = {row for row in added - ended if not index.knows(row)}
-    for features in _features(new, finder, number, known):
+    new = {row for row in added - ended if not index.has_row(row)}
+    for features in _features(new, finder, number, features_by_row):
         live = sorted(
             (f for f in features if f.end_commit is None), key=lambda feature: feature.row
         )
@@ -54,7 +54,7 @@ def apply(
             raise Outdated
         index.extend(live)
     embedded = {row for row in rows["embedded"] - ended - new if index.find(row) is not None}
-    for features in _features(embedded, finder, number, known):
+    for features in _features(embedded, finder, number, features_by_row):
         for feature in features:
             index.embedded(feature)
             if not index.has_vectors_of(feature):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from fornix.errors import InvalidInput, Rejected, SetMoved
 from fornix.search.near_duplicates import ItemsByTerm, Probe
@@ -28,6 +28,7 @@ from fornix.store import (
     Add,
     AdmissionCheck,
     Define,
+    Definition,
     ItemChange,
     ItemRecord,
     Replace,
@@ -41,6 +42,8 @@ from fornix.values import words
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
+Judged = TypeVar("Judged")
+
 OnRejected: TypeAlias = Literal["error", "skip"]
 """What `add_many` does with an item that is rejected: refuse the call, or leave the item out."""
 
@@ -53,35 +56,35 @@ class Barrier:
     """Checks what one call adds to a set with rules.
 
     Args:
-        ruled: The rules, as they are kept.
-        beside: The id of an item that is not compared: what is checked takes its place.
+        rules: Those that the set has.
+        replaced_id: The id of an item that is not compared: what is checked takes its place.
     """
 
     writer: SetReader
     ref: SetRef
-    ruled: SetRules
-    beside: str = ""
-    _past: int | None = None
-    _crowd: ItemsByTerm = field(default_factory=ItemsByTerm)
-    _mine: dict[str, tuple[ItemRecord, Item]] = field(
+    rules: SetRules
+    replaced_id: str = ""
+    _checked_up_to: int | None = None
+    _accepted_terms: ItemsByTerm = field(default_factory=ItemsByTerm)
+    _accepted: dict[str, tuple[ItemRecord, Item]] = field(
         default_factory=dict[str, tuple[ItemRecord, Item]]
     )
 
     def __post_init__(self) -> None:
         """Read the rules."""
-        if self.ruled.parsed is None:
-            self.ruled.parsed = tuple(rules_of(self.ruled.rules))
-        self._rules = cast("tuple[Rule, ...]", self.ruled.parsed)
+        if self.rules.parsed is None:
+            self.rules.parsed = tuple(rules_of(self.rules.effective))
+        self._rules = cast("tuple[Rule, ...]", self.rules.parsed)
         self._level = min((r.level for r in self._rules if r.level is not None), default=None)
 
     @property
-    def screened(self) -> AdmissionCheck:
+    def admission_check(self) -> AdmissionCheck:
         """What was checked, for the store to hold against the set as it is by then."""
-        return AdmissionCheck(self.ref, self.ruled.set_rules, self._past)
+        return AdmissionCheck(self.ref, self.rules.set_rules, self._checked_up_to)
 
     def judge(self, items: Sequence[tuple[Item, ItemRecord]]) -> list[Verdict]:
         """Return what the rules say of each item; items accepted count for those after them."""
-        near = self._look([record for _, record in items], self._level)
+        near = self._find_alike([record for _, record in items], self._level)
         return [
             self._judge(item, record, others)
             for (item, record), others in zip(items, near, strict=True)
@@ -89,13 +92,17 @@ class Barrier:
 
     def _judge(self, item: Item, record: ItemRecord, others: Sequence[StoredItem]) -> Verdict:
         def find(threshold: float) -> Sequence[Other]:
-            near = others
+            similar = others
             if self._level is None or threshold < self._level or threshold == 1 > self._level:
-                near = self._look([record], threshold)[0]
-            found = [_other(stored) for stored in near]
-            if self._mine:
-                found += map(self._own, self._crowd.find(self._probe(record, threshold)))
-            return [other for other in found if other.record.id not in (record.id, self.beside)]
+                similar = self._find_alike([record], threshold)[0]
+            found = [_other(stored) for stored in similar]
+            if self._accepted:
+                found += map(
+                    self._accepted_item, self._accepted_terms.find(self._probe(record, threshold))
+                )
+            return [
+                other for other in found if other.record.id not in (record.id, self.replaced_id)
+            ]
 
         candidate = Candidate(
             record=record,
@@ -104,29 +111,29 @@ class Barrier:
             set_name=self.ref.name,
             now=self.writer.now(),
             find=find,
-            heard=lambda: self.writer.recent_hits(self.ref.scope),
+            recent_hits=lambda: self.writer.recent_hits(self.ref.scope),
         )
         verdict = strictest(rule.judge(candidate) for rule in self._rules)
         if verdict.outcome == "accept":
-            self._crowd.take(record.id, record.terms, record.tokens)
-            self._mine[record.id] = (record, item)
+            self._accepted_terms.take(record.id, record.terms, record.tokens)
+            self._accepted[record.id] = (record, item)
             return ACCEPT
         return replace(verdict, reason=verdict.reason[:LONGEST_REASON])
 
-    def _own(self, item_id: str) -> Other:
-        record, item = self._mine[item_id]
+    def _accepted_item(self, item_id: str) -> Other:
+        record, item = self._accepted[item_id]
         return Other(record, lambda: replace(item, id=item_id))
 
-    def _look(
+    def _find_alike(
         self, records: Sequence[ItemRecord], threshold: float | None
     ) -> Sequence[Sequence[StoredItem]]:
         if threshold is None:
             return [() for _ in records]
         probes = [self._probe(record, threshold) for record in records]
-        past, found = self.writer.alike(self.ref, probes)
-        known = [row for row in (past, self._past) if row is not None]
-        self._past = min(known, default=None)
-        return found
+        last_row, matches = self.writer.alike(self.ref, probes)
+        rows = [row for row in (last_row, self._checked_up_to) if row is not None]
+        self._checked_up_to = min(rows, default=None)
+        return matches
 
     def _probe(self, record: ItemRecord, threshold: float) -> Probe:
         """Return what finds items that share so much of a record's words, or at 1 say the same.
@@ -160,7 +167,7 @@ class Adding:
 
     writer: Writer
     ref: SetRef
-    ruled: SetRules
+    rules: SetRules
     pairs: Sequence[tuple[str, Item]]
     live: dict[str, StoredItem]
     existing: Literal["error", "keep", "update"]
@@ -182,48 +189,48 @@ class Adding:
             Rejected: An item is rejected, and those are not to be skipped.
         """
         records = self.writer.records(self.pairs)
-        asked = [
+        to_judge = [
             (item, record)
             for (item_id, item), record in zip(self.pairs, records, strict=True)
             if not (self.keep and item_id in self.live)
         ]
-        barrier = Barrier(self.writer, self.ref, self.ruled)
-        judged = barrier.judge(asked)
-        if any(v.outcome != "accept" for v in judged) and not self.writer.still(
-            self.ref, self.ruled
+        barrier = Barrier(self.writer, self.ref, self.rules)
+        judged = barrier.judge(to_judge)
+        if any(v.outcome != "accept" for v in judged) and not self.writer.rules_unchanged(
+            self.ref, self.rules
         ):
             return None
-        said = iter(judged)
+        next_verdict = iter(judged)
         changes: list[ItemChange] = []
         ids: list[Value] = []
         verdicts: list[Verdict] = []
-        held = QuarantineDraft(self.writer, self.ref, self.new_id)
+        quarantined = QuarantineDraft(self.writer, self.ref, self.new_id)
         for at, ((item_id, item), record) in enumerate(zip(self.pairs, records, strict=True)):
-            verdict = ACCEPT if self.keep and item_id in self.live else next(said)
+            verdict = ACCEPT if self.keep and item_id in self.live else next(next_verdict)
             if verdict.outcome == "merge" and item_id in self.live:
                 verdict = ACCEPT  # it takes the place of its own earlier version
             verdicts.append(verdict)
             match verdict.outcome:
                 case "accept":
                     ids.append(item_id)
-                    changes.extend(self._kept(record, item))
+                    changes.extend(self._changes_of(record, item))
                 case "merge":
                     ids.append(verdict.into)
                 case "quarantine":
-                    ids.append(held.take(record, verdict))
+                    ids.append(quarantined.take(record, verdict))
                 case "reject":
                     self._refuse(verdict, at)
         self._touch(verdicts)
-        own = [barrier.screened] if changes else []
+        checks = [barrier.admission_check] if changes else []
         return PlannedWrite(
-            linked(self.writer, self.ref, [*changes, *held.changes]),
+            linked(self.writer, self.ref, [*changes, *quarantined.changes]),
             {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]},
-            [*(define if changes or held.changes else ()), *held.define],
+            [*(define if changes or quarantined.changes else ()), *quarantined.define],
             retry=retry,
-            screened=[*own, *held.screened],
+            admission_checks=[*checks, *quarantined.admission_checks],
         )
 
-    def _kept(self, record: ItemRecord, item: Item) -> list[ItemChange]:
+    def _changes_of(self, record: ItemRecord, item: Item) -> list[ItemChange]:
         stored = self.live.get(record.id)
         if stored is None:
             fresh = item.id is None
@@ -238,11 +245,11 @@ class Adding:
         """Note that what items were merged into was met again."""
         into = list({v.into: None for v in verdicts if v.into is not None})
         if into:
-            found = self.writer.get(self.ref, into, at=None)
-            self.writer.touch([stored for stored in found if stored is not None])
+            targets = self.writer.get(self.ref, into, at=None)
+            self.writer.touch([stored for stored in targets if stored is not None])
 
 
-_Kept: TypeAlias = tuple[Outcome, str, str, str | None]
+_StoredVerdict: TypeAlias = tuple[Outcome, str, str, str | None]
 
 
 def _as_list(verdict: Verdict) -> Value:
@@ -254,34 +261,54 @@ def added(answer: Value) -> Added:
     if isinstance(answer, list):
         return Added(str(item_id) for item_id in answer)
     assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
-    ids, said = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
-    made = Added(str(item_id) for item_id in ids)
-    made.verdicts = tuple(Verdict(*cast("_Kept", verdict)) for verdict in said)
-    return made
+    ids, verdicts = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
+    result = Added(str(item_id) for item_id in ids)
+    result.verdicts = tuple(Verdict(*cast("_StoredVerdict", verdict)) for verdict in verdicts)
+    return result
+
+
+def judge_by_current_rules(
+    writer: Writer,
+    ref: SetRef,
+    definition: Definition | None,
+    judge: Callable[[SetRules], Judged | None],
+) -> Judged | None:
+    """Return what *judge* makes of the rules of a set; None: the set has no rules.
+
+    *judge* returns None where the rules were changed meanwhile; it is then asked again, with the
+    new ones.
+
+    Args:
+        definition: How the set is to be defined, if nothing was added to it yet.
+    """
+    while (rules := writer.rules(ref, definition)) is not None:
+        judged = judge(rules)
+        if judged is not None:
+            return judged
+    return None
 
 
 def check_update(
-    writer: Writer,
-    ref: SetRef,
-    ruled: SetRules,
-    *,
-    item: Item,
-    record: ItemRecord,
-    beside: str = "",
-) -> AdmissionCheck | None:
-    """Check the new version of an item; duplicates are its own affair.
+    writer: Writer, ref: SetRef, item: Item, record: ItemRecord, *, replaced_id: str = ""
+) -> list[AdmissionCheck]:
+    """Check the new version of an item, or what replaces *replaced_id*, by the rules of its set.
 
-    None if the rules are others by now.
+    Duplicates are not looked for. Returns the check for the store; none if the set has no rules.
 
     Raises:
         Rejected: A rule would not have it in the set as it is.
     """
-    verdict = Barrier(writer, ref, ruled, beside).judge([(item, record)])[0]
-    if verdict.outcome in ("quarantine", "reject"):
-        if not writer.still(ref, ruled):
+
+    def judge(rules: SetRules) -> AdmissionCheck | None:
+        verdict = Barrier(writer, ref, rules, replaced_id).judge([(item, record)])[0]
+        if verdict.outcome not in ("quarantine", "reject"):
+            return AdmissionCheck(ref, rules.set_rules)
+        if not writer.rules_unchanged(ref, rules):
             return None
         raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason)
-    return AdmissionCheck(ref, ruled.set_rules)
+
+    check = judge_by_current_rules(writer, ref, None, judge)
+    return [] if check is None else [check]
 
 
 def check_on_rejected(on_rejected: object) -> None:
@@ -293,16 +320,16 @@ def check_on_rejected(on_rejected: object) -> None:
 class Since(SetReader):
     """Reads that know of no item up to a row, and of no search."""
 
-    def __init__(self, engine: Engine, past: int) -> None:
+    def __init__(self, engine: Engine, after_row: int) -> None:
         super().__init__(engine)
-        self._past = past
+        self._after_row = after_row
 
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
         """See `Writer.alike`."""
-        past, found = super().alike(ref, probes)
-        return past, [[s for s in items if s.row > self._past] for items in found]
+        last_row, found = super().alike(ref, probes)
+        return last_row, [[s for s in items if s.row > self._after_row] for items in found]
 
     def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
         """See `Writer.recent_hits`."""
@@ -310,10 +337,10 @@ class Since(SetReader):
         return []
 
 
-def screened_again(
+def recheck_admission(
     engine: Engine, before: AdmissionCheck, added: Sequence[StoredItem]
 ) -> AdmissionCheck:
-    """Return the screen of items that are still to be added, as of now.
+    """Return the check of items that are still to be added, as of now.
 
     Raises:
         SetMoved: What others added meanwhile makes a difference to one of them.
@@ -325,11 +352,12 @@ def screened_again(
     verdicts = barrier.judge([(item_of(stored), stored.record) for stored in added])
     if any(verdict.outcome != "accept" for verdict in verdicts):
         raise SetMoved(before.set.name)
-    past = barrier.screened.last_row
-    return before if past is None else replace(before, last_row=past)
+    last_row = barrier.admission_check.last_row
+    return before if last_row is None else replace(before, last_row=last_row)
 
 
-def both(before: AdmissionCheck | None, now: AdmissionCheck) -> AdmissionCheck:
-    """Return the screen of two calls to one set: the earlier of what they knew."""
-    known = [s.last_row for s in (before, now) if s is not None and s.last_row is not None]
-    return replace(now, last_row=min(known, default=None))
+def combined_check(before: AdmissionCheck | None, now: AdmissionCheck) -> AdmissionCheck:
+    """Return the check of two calls to one set: up to the row that both have seen."""
+    checks = [check for check in (before, now) if check is not None]
+    rows = [check.last_row for check in checks if check.last_row is not None]
+    return replace(now, last_row=min(rows, default=None))

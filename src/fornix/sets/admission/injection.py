@@ -102,7 +102,7 @@ def _other(words: AttackPhrases) -> _Group:
         phrase(words.ignore, words.old, words.laws),
         phrase(words.ignore, words.laws, words.old),
         phrase(words.old, words.laws, words.ignore),
-        phrase(words.told),
+        phrase(words.forget),
     )
     order = f"{edge}(?:{words.frame})[^\\n]{{0,120}}?{edge}(?:{words.deed})"
     families = (

@@ -36,12 +36,12 @@ _TOPIC = re.compile(
 )
 
 
-def is_opposed(form: str, found: re.Match[str]) -> bool:
+def is_opposed(form: str, match: re.Match[str]) -> bool:
     """Return whether what a phrase tells to do is forbidden, or told of somebody who does it."""
-    before = form[max(0, found.start() - 28) : found.start()]
+    before = form[max(0, match.start() - 28) : match.start()]
     if _FORBIDS.search(before) or _TELLS.search(before):
         return True
-    return _FORBIDS_AFTER.search(form[found.start() : found.end() + 8]) is not None
+    return _FORBIDS_AFTER.search(form[match.start() : match.end() + 8]) is not None
 
 
 class Examples:

@@ -19,7 +19,7 @@ class AttackPhrases:
         ignore: To ignore, to forget; as an order.
         old: Earlier, above, all, your.
         laws: Instructions, rules.
-        told: "What you were told before", with its verb.
+        forget: "Forget what you were told before".
         no_longer: "You are no longer", or "you are now".
         persona: An assistant; without limits, a hacker.
         frame: A new instruction and a colon; from now on; when the user asks; remember.
@@ -33,7 +33,7 @@ class AttackPhrases:
     ignore: str
     old: str
     laws: str
-    told: str
+    forget: str
     no_longer: str
     persona: str
     frame: str
@@ -52,7 +52,7 @@ GERMAN = AttackPhrases(
     r"|ihre\w?",
     laws=r"\w*anweisung\w*|instruktion\w*|\w*regeln|befehle?|vorgaben|richtlinien|systemprompt"
     r"|system-?prompt",
-    told=r"(?:vergiss|ignoriere|vergessen sie) (?:alles|was)\b[^.!?\n]{0,30}\b(?:vorher|bisher"
+    forget=r"(?:vergiss|ignoriere|vergessen sie) (?:alles|was)\b[^.!?\n]{0,30}\b(?:vorher|bisher"
     r"|zuvor|gesagt)",
     no_longer=r"(?:du bist|sie sind)(?: jetzt| nun| ab sofort"
     r"| ab jetzt)?(?: kein\w* [^.!?\n]{0,20}mehr| nicht (?:mehr|langer)| ein\w*)",
@@ -83,7 +83,7 @@ FRENCH = AttackPhrases(
     old=r"toutes?|tous|precedent\w*|anterieur\w*|ci-dessus|tes|vos|initial\w*|recues?|donnees?"
     r"|du systeme",
     laws=r"consignes?|regles?|directives?|instructions?|ordres|prompt",
-    told=r"(?:oublie[zr]?|ignore[zr]?) (?:tout )?(?:ce qu|ce que)\b[^.!?\n]{0,30}\b(?:dit|avant"
+    forget=r"(?:oublie[zr]?|ignore[zr]?) (?:tout )?(?:ce qu|ce que)\b[^.!?\n]{0,30}\b(?:dit|avant"
     r"|appris|ecrit)",
     no_longer=r"(?:tu n'es|vous n'etes) (?:plus|pas)|(?:tu es|vous etes) (?:maintenant|desormais"
     r"|a present)",
@@ -110,7 +110,7 @@ SPANISH = AttackPhrases(
     r"|obedezcas)",
     old=r"tod[ao]s|anterior\w*|previ[ao]s|tus|de arriba|originales|del sistema|recib\w+|dad[ao]s",
     laws=r"instrucciones|reglas|órdenes|normas|directrices|indicaciones|mensaje del sistema",
-    told=r"(?:olvid|ignor)\w+ (?:todo )?lo que\b[^.!?\n]{0,30}\b(?:dij\w+|antes|dicho)",
+    forget=r"(?:olvid|ignor)\w+ (?:todo )?lo que\b[^.!?\n]{0,30}\b(?:dij\w+|antes|dicho)",
     no_longer=r"ya no (?:eres|es usted|sos)|(?:ahora|desde ahora) eres",
     persona=r"asistente|\bia\b|chatbot|modelo de lenguaje|sin (?:\w+ )?(?:reglas|límites|filtros"
     r"|restricciones)|hacker|pirata",
@@ -134,7 +134,7 @@ PORTUGUESE = AttackPhrases(
     ignore=r"ignor[ae]\w*|esqueç\w+|desconsider\w+|desobedeç\w+|não (?:siga|obedeça)",
     old=r"tod[ao]s|anterior\w*|prévi[ao]s|suas?|seus?|acima|originais|do sistema|receb\w+|dad[ao]s",
     laws=r"instruções|regras|ordens|diretrizes|normas|comandos",
-    told=r"(?:esqueç|ignor)\w+ (?:tudo )?o que\b[^.!?\n]{0,30}\b(?:disse\w*|antes|dito)",
+    forget=r"(?:esqueç|ignor)\w+ (?:tudo )?o que\b[^.!?\n]{0,30}\b(?:disse\w*|antes|dito)",
     no_longer=r"(?:você|tu) (?:já )?não (?:é|és)(?: mais)?|(?:agora|a partir de agora) (?:você é"
     r"|tu és)",
     persona=r"assistente|\bia\b|chatbot|modelo de linguagem|sem (?:\w+ )?(?:regras|limites|filtros"
@@ -158,7 +158,8 @@ ITALIAN = AttackPhrases(
     ignore=r"ignor[ai]\w*|dimentic[ah]\w*|trascur\w+|disobbedisc\w+|non (?:seguire|obbedire)",
     old=r"tutt[ei]|precedent\w*|tue?|tuoi|sopra|originali|del sistema|ricevut\w|dat[ei]|iniziali",
     laws=r"istruzioni|regole|direttive|ordini|comandi|indicazioni",
-    told=r"(?:dimentic|ignor)\w+ (?:tutto )?(?:ciò|quello|quanto)\b[^.!?\n]{0,30}\b(?:detto|prima)",
+    forget=r"(?:dimentic|ignor)\w+ (?:tutto )?(?:ciò|quello|quanto)\b[^.!?\n]{0,30}"
+    r"\b(?:detto|prima)",
     no_longer=r"non sei(?: più)?|(?:ora|adesso|da ora) sei",
     persona=r"assistente|\bia\b|chatbot|modello linguistico|senza (?:\w+ )?(?:limiti|regole|filtri"
     r"|restrizioni)|hacker|pirata",
@@ -182,7 +183,7 @@ DUTCH = AttackPhrases(
     ignore=r"negeer|vergeet|omzeil|houd je niet(?: meer)? aan|volg (?:niet|geen)",
     old=r"alle|eerdere|vorige|voorgaande|bovenstaande|bestaande|je|jouw|uw|van het systeem",
     laws=r"instructies|regels|opdrachten|richtlijnen|aanwijzingen|systeemprompt",
-    told=r"(?:vergeet|negeer) (?:alles|wat)\b[^.!?\n]{0,30}\b(?:gezegd|verteld|hiervoor|eerder)",
+    forget=r"(?:vergeet|negeer) (?:alles|wat)\b[^.!?\n]{0,30}\b(?:gezegd|verteld|hiervoor|eerder)",
     no_longer=r"(?:je|jij|u) (?:bent|ben) (?:nu|niet|geen|vanaf nu)\b",
     persona=r"assistent|\bai\b|chatbot|taalmodel|zonder (?:\w+ )?(?:regels|grenzen|filters"
     r"|beperkingen)"
@@ -206,7 +207,7 @@ POLISH = AttackPhrases(
     ignore=r"z?ignoruj\w*|zapomnij\w*|pomiń|nie (?:stosuj|przestrzegaj)",
     old=r"wszystki\w+|poprzedni\w*|wcześniejsz\w*|powyższ\w*|swoj\w+|twoj\w+|dotychczasow\w+",
     laws=r"instrukcj\w+|polece\w+|zasad\w*|wytyczn\w+|reguł\w*",
-    told=r"zapomnij (?:o )?wszystk\w+\b[^.!?\n]{0,30}\b(?:wcześniej|powiedzia\w+|dotąd)",
+    forget=r"zapomnij (?:o )?wszystk\w+\b[^.!?\n]{0,30}\b(?:wcześniej|powiedzia\w+|dotąd)",
     no_longer=r"nie jesteś(?: już)?|(?:teraz|od teraz) jesteś",
     persona=r"asystent\w*|\bai\b|chatbot\w*|bez (?:\w+ )?(?:zasad|ograniczeń|filtrów)|haker\w*",
     frame=r"now[ea] (?:instrukcj\w+|polece\w+|zasad\w*) ?:|od teraz|zapamiętaj"
@@ -224,7 +225,7 @@ SWEDISH = AttackPhrases(
     ignore=r"ignorera|glöm|strunta i|bortse från|följ inte",
     old=r"alla|tidigare|föregående|ovanstående|dina|ursprungliga",
     laws=r"instruktioner\w*|regler\w*|riktlinjer\w*|order|systemprompt\w*",
-    told=r"glöm allt\b[^.!?\n]{0,30}\b(?:sagt|sagts|tidigare|innan)",
+    forget=r"glöm allt\b[^.!?\n]{0,30}\b(?:sagt|sagts|tidigare|innan)",
     no_longer=r"du är (?:inte längre|nu|från och med nu)",
     persona=r"assistent|\bai\b|chattbot|språkmodell|utan (?:\w+ )?(?:regler|gränser|filter)"
     r"|hackare",
@@ -242,7 +243,7 @@ RUSSIAN = AttackPhrases(
     old=r"вс[её]х?|предыдущ\w+|прежн\w+|выше\w*|прошл\w+|сво\w+|тво\w+|полученн\w+|данн\w+"
     r"|системн\w+",
     laws=r"инструкци\w*|указани\w*|правил\w*|команд\w*|предписани\w*",
-    told=r"забудь(?:те)? (?:обо? )?вс[её]м?\b[^.!?\n]{0,30}\b(?:говорил\w*|раньше|до этого"
+    forget=r"забудь(?:те)? (?:обо? )?вс[её]м?\b[^.!?\n]{0,30}\b(?:говорил\w*|раньше|до этого"
     r"|сказан\w*)",
     no_longer=r"(?:ты|вы) (?:больше|уже) не|(?:ты|вы) (?:теперь|отныне)|(?:теперь|отныне) (?:ты"
     r"|вы)",
@@ -265,7 +266,7 @@ UKRAINIAN = AttackPhrases(
     ignore=r"(?:про)?ігноруй\w*|забудь(?:те)?|не (?:виконуй|дотримуйся)",
     old=r"(?:у|в)сі\w*|попередн\w+|вище\w*|сво\w+|тво\w+",
     laws=r"інструкці\w*|вказівк\w*|правил\w*|команд\w*",
-    told=r"забудь(?:те)? (?:про )?все\b[^.!?\n]{0,30}\b(?:казали|раніше|до цього)",
+    forget=r"забудь(?:те)? (?:про )?все\b[^.!?\n]{0,30}\b(?:казали|раніше|до цього)",
     no_longer=r"ти (?:більше|вже) не|(?:тепер|відтепер) ти|ти тепер",
     persona=r"асистент\w*|помічник\w*|чат-?бот\w*|без (?:\w+ )?(?:обмежен\w+|правил)|хакер\w*",
     frame=r"нов[іае] (?:інструкці\w+|вказівк\w+|правил\w+) ?:|відтепер|запам'ятай"
@@ -282,7 +283,7 @@ TURKISH = AttackPhrases(
     ignore=r"yok say\w*|görmezden gel(?!me)\w*|unut(?!ma)\w*|dikkate alma\w*|uyma\w*",
     old=r"tüm|bütün|önceki|yukarıdaki|verilen|daha önceki|sistem",
     laws=r"talimat\w*|kural\w*|yönerge\w*|komut\w*|emir\w*",
-    told=r"(?:önce|şimdiye kadar)\b[^.!?\n]{0,30}\b(?:söylenen"
+    forget=r"(?:önce|şimdiye kadar)\b[^.!?\n]{0,30}\b(?:söylenen"
     r"|anlatılan)[^.!?\n]{0,20}\bunut(?!ma)",
     no_longer=r"artık|sen şimdi|bundan sonra sen",
     persona=r"asistan\w* değilsin|yapay zeka değilsin|kuralsız|sınırsız|hacker\w*|korsan\w*",
@@ -302,7 +303,7 @@ VIETNAMESE = AttackPhrases(
     ignore=r"bỏ qua|quên(?: đi)?|phớt lờ|không tuân theo",
     old=r"tất cả|trước(?: đó)?|mọi|ở trên|của bạn",
     laws=r"hướng dẫn|chỉ dẫn|quy tắc|lệnh|chỉ thị",
-    told=r"quên (?:hết |tất cả |mọi )[^.!?\n]{0,30}\b(?:trước|đã nói)",
+    forget=r"quên (?:hết |tất cả |mọi )[^.!?\n]{0,30}\b(?:trước|đã nói)",
     no_longer=r"bạn không còn là|(?:bây giờ|từ giờ) bạn là",
     persona=r"trợ lý|\bai\b|chatbot|không (?:có )?(?:giới hạn|quy tắc)|tin tặc|hacker",
     frame=r"(?:hướng dẫn|chỉ dẫn|quy tắc|lệnh) mới ?:|từ (?:bây )?giờ|khi người dùng|hãy nhớ rằng",
@@ -317,7 +318,7 @@ INDONESIAN = AttackPhrases(
     ignore=r"abaikan|lupakan|jangan (?:ikuti|patuhi)",
     old=r"semua|sebelumnya|di atas|terdahulu|awal",
     laws=r"instruksi|aturan|perintah|petunjuk|arahan",
-    told=r"lupakan (?:semua )?(?:yang|apa)\b[^.!?\n]{0,30}\b(?:sebelumnya|dikatakan)",
+    forget=r"lupakan (?:semua )?(?:yang|apa)\b[^.!?\n]{0,30}\b(?:sebelumnya|dikatakan)",
     no_longer=r"(?:kamu|anda) bukan lagi|sekarang (?:kamu|anda) adalah",
     persona=r"asisten|\bai\b|chatbot|tanpa (?:batas\w*|aturan|filter)|peretas|hacker",
     frame=r"(?:instruksi|aturan|perintah) baru ?:|mulai sekarang|ketika pengguna|ingat bahwa",
@@ -333,7 +334,7 @@ ARABIC = AttackPhrases(
     ignore=r"(?<!لا )(?:تجاهل\w*|انس[َىي]?|أهمل|اهمل|تجاوز)",
     old=r"جميع|كل|السابقة|أعلاه|السابق|التي (?:تلقيتها|أعطيت)",
     laws=r"التعليمات|تعليمات\w*|القواعد|الأوامر|الإرشادات|قواعدك",
-    told=r"(?:انس|تجاهل)\w* (?:كل )?(?:ما|شيء)[^.!?\n]{0,30}(?:قبل|سابق)",
+    forget=r"(?:انس|تجاهل)\w* (?:كل )?(?:ما|شيء)[^.!?\n]{0,30}(?:قبل|سابق)",
     no_longer=r"(?:أنت )?(?:لم تعد|لست)|أنت الآن",
     persona=r"مساعد\w*|ذكاء اصطناعي|روبوت|بلا (?:قيود|حدود|قواعد)|بدون (?:قيود|قواعد)|مخترق|هاكر",
     frame=r"(?:تعليمات|قاعدة|قواعد|أوامر) جديدة ?:|من الآن فصاعدا\w*|تذكر أن|عندما يسأل المستخدم"
@@ -351,7 +352,7 @@ HINDI = AttackPhrases(
     ignore=r"अनदेखा|नज़रअंदाज़|नजरअंदाज|भूल जा\w*|भूल जाओ|उपेक्षा",
     old=r"पिछले|सभी|पहले|ऊपर|पूर्व|अपने",
     laws=r"निर्देश\w*|नियम\w*|आदेश\w*|हिदायत\w*",
-    told=r"पहले[^.!?\n]{0,30}(?:बताया|कहा)[^.!?\n]{0,20}भूल जा",
+    forget=r"पहले[^.!?\n]{0,30}(?:बताया|कहा)[^.!?\n]{0,20}भूल जा",
     no_longer=r"(?:अब )?(?:तुम|आप|तू)",
     persona=r"सहायक नहीं|असिस्टेंट नहीं|बिना (?:\w+ )?(?:नियम|सीमा|रोक)|हैकर",
     frame=r"नए? (?:निर्देश|नियम|आदेश) ?:|अब से|याद रखो कि|जब (?:भी )?उपयोगकर्ता",
@@ -368,7 +369,7 @@ CHINESE = AttackPhrases(
     ignore=r"忽略|无视|無視|忘记|忘記|忘掉|忽視|不要遵守|不要遵循|不再遵守",
     old=r"之前|以前|以上|上述|先前|前面|所有|一切|全部|你收到|你的|系统|系統|原来|任何",
     laws=r"指令|指示|说明(?!书)|說明(?!書)|规则|規則|提示|命令|规定|規定|设定|設定",
-    told=r"(?:忘记|忘掉|忽略|忘記)[^。！？\n]{0,12}(?:之前|以前|刚才)[^。！？\n]{0,12}(?:说|告诉|讲|說|告訴)",
+    forget=r"(?:忘记|忘掉|忽略|忘記)[^。！？\n]{0,12}(?:之前|以前|刚才)[^。！？\n]{0,12}(?:说|告诉|讲|說|告訴)",
     no_longer=r"你(?:已经|已經)?(?:不再|不)是|你(?:现在|現在|从现在开始|從現在開始)是|(?:从|從)现在起你是",
     persona=r"助手|助理|人工智能|机器人|機器人|(?:没有|沒有|不受)[^。！？\n]{0,6}(?:限制|规则|規則|约束|約束)|黑客|駭客",
     frame=r"新的?(?:指令|指示|规则|規則|任务|任務|命令)[：:]|从现在(?:开始|起)|從現在(?:開始|起)|今后|今後|记住|記住"
@@ -388,7 +389,7 @@ JAPANESE = AttackPhrases(
     ignore=r"(?:無視|忘れ)(?!しない|しないで|ないで|ず|ました|物)",
     old=r"以前|これまで|今まで|上記|前|すべて|全て|全部|あなたの|システム",
     laws=r"指示|命令|ルール|規則|プロンプト|設定",
-    told=r"(?:これまで|今まで|以前)[^。！？\n]{0,12}(?:言われた|聞いた)[^。！？\n]{0,10}忘れて",
+    forget=r"(?:これまで|今まで|以前)[^。！？\n]{0,12}(?:言われた|聞いた)[^。！？\n]{0,10}忘れて",
     no_longer=r"あなたはもう|あなたは(?:今|これ)から|あなたは今や|もはや",
     persona=r"アシスタントでは(?:ありません|ない)|制限のない|制限なし|ルールのない|無制限|ハッカー",
     frame=r"新しい(?:指示|命令|ルール|規則)[：:]|今後は?|これからは|今から|覚えて(?:おいて)?|ユーザーが[^。！？\n]{0,20}(?:たら|とき|場合|度)",
@@ -405,7 +406,7 @@ KOREAN = AttackPhrases(
     ignore=r"무시(?!하지)|잊어|잊으|따르지 마",
     old=r"이전|위의|모든|앞의|지금까지|기존|너의|당신의",
     laws=r"지시|명령|규칙|지침|프롬프트",
-    told=r"(?:지금까지|이전에|앞에서)[^.!?\n]{0,14}(?:말한|들은)[^.!?\n]{0,10}잊어",
+    forget=r"(?:지금까지|이전에|앞에서)[^.!?\n]{0,14}(?:말한|들은)[^.!?\n]{0,10}잊어",
     no_longer=r"(?:너는|당신은|넌)(?: 이제| 더 이상)?|이제부터 (?:너는|당신은)",
     persona=r"(?:어시스턴트|비서|ai)[가는]? ?아니|(?:제한|규칙|제약) ?없는|해커",
     frame=r"새로?운 (?:지시|명령|규칙|지침) ?:|지금부터|앞으로는?|이제부터|기억해"

@@ -95,30 +95,30 @@ class QuarantineDraft:
     new_id: Callable[[], str]
     changes: list[ItemChange] = field(default_factory=list[ItemChange])
     define: list[Define] = field(default_factory=list[Define])
-    screened: list[AdmissionCheck] = field(default_factory=list[AdmissionCheck])
+    admission_checks: list[AdmissionCheck] = field(default_factory=list[AdmissionCheck])
     _ids: dict[str, str] = field(default_factory=dict[str, str])
 
     def take(self, record: ItemRecord, verdict: Verdict) -> str:
         """Hold an item; return the id it is held under: that of its like, if there is one."""
         hidden = quarantine_of(self.ref)
         text = plain(record.text or "")
-        there = self._there(hidden, record, text)
-        if there is not None:
-            return there
+        earlier_id = self._there(hidden, record, text)
+        if earlier_id is not None:
+            return earlier_id
         free = self.writer.get(hidden, [record.id], at=None)[0] is None
-        held = record.id if free and record.id not in self._ids.values() else self.new_id()
+        item_id = record.id if free and record.id not in self._ids.values() else self.new_id()
         mark: Value = {"rule": verdict.rule, "reason": verdict.reason, "id": record.id}
         metadata = wire.encode({**_metadata(record), MARK: mark})
-        kept = replace(record, id=held, metadata=metadata, vectors=b"")
+        stored = replace(record, id=item_id, metadata=metadata, vectors=b"")
         if not self.define and self.writer.info(hidden) is None:
             self.define.append(Define(hidden, DEFINITION))
-        self.changes.append(Add(hidden, kept))
-        self._ids[text] = held
+        self.changes.append(Add(hidden, stored))
+        self._ids[text] = item_id
         log.info(
             "an item was quarantined",
             extra={"set": self.ref.name, "rule": verdict.rule, "reason": verdict.reason},
         )
-        return held
+        return item_id
 
     def _there(self, hidden: SetRef, record: ItemRecord, text: str) -> str | None:
         """Return the id of an item of the same text that is held already."""
@@ -126,10 +126,10 @@ class QuarantineDraft:
             return self._ids[text]
         terms = words.terms(record.text or "")
         probe = Probe(terms, max(1, len(terms)), 2 * record.tokens + 16)
-        past, found = self.writer.alike(hidden, [probe])
-        if not self.screened:
-            self.screened.append(AdmissionCheck(hidden, None, past))
-        for stored in found[0]:
+        last_row, matches = self.writer.alike(hidden, [probe])
+        if not self.admission_checks:
+            self.admission_checks.append(AdmissionCheck(hidden, None, last_row))
+        for stored in matches[0]:
             if plain(stored.record.text or "") == text and stored.record.value == record.value:
                 return stored.record.id
         return None
@@ -217,11 +217,11 @@ class Quarantine:
         target = str(item.id)
         record = self._writer.records([(target, item)])[0]
         links = known_links(self._writer, ref, record)
-        ruled = self._writer.rules(ref, None)
+        rules = self._writer.rules(ref, None)
         return PlannedWrite(
             [Retire(stored.set, item_id, stored.version), Add(ref, record, links=links)],
             target,
-            screened=[] if ruled is None else [AdmissionCheck(ref, ruled.set_rules)],
+            admission_checks=[] if rules is None else [AdmissionCheck(ref, rules.set_rules)],
         )
 
     def _refs(self) -> builtins.list[SetRef]:

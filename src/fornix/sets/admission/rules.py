@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, ClassVar, TypeVar, cast
 
 from fornix.errors import FornixError, InvalidInput, RuleFailed
-from fornix.errors.shown import shown
+from fornix.errors.short_repr import short_repr
 from fornix.sets.admission.duplicates import Exact, Near, lasts
 from fornix.sets.admission.verdicts import (
     ACCEPT,
@@ -161,15 +161,15 @@ class Recalled(BundledRule):
     def __post_init__(self) -> None:
         """Refuse what cannot be asked."""
         if type(self.share) not in (int, float) or not 0 < self.share <= 1:
-            raise InvalidInput(f"share is above 0 and at most 1, not {shown(self.share)}")
+            raise InvalidInput(f"share is above 0 and at most 1, not {short_repr(self.share)}")
         object.__setattr__(self, "share", float(self.share))
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
         text = plain(candidate.text)
-        heard = candidate.heard() if text else ()
+        hits = candidate.recent_hits() if text else ()
         reason, others = "a search gave it lately", list[str]()
-        for scope, item in heard:
+        for scope, item in hits:
             if plain(item.text or "") != text:
                 others.append(plain(item.text or ""))
             elif (scope, item.set_name) != (candidate.scope, candidate.set_name):
@@ -279,7 +279,7 @@ def plans(admission: object) -> list[Plan]:
         InvalidInput: It is no list of them.
     """
     if not isinstance(admission, (list, tuple)):
-        raise InvalidInput(f"admission is a list of rules, not {shown(admission)}")
+        raise InvalidInput(f"admission is a list of rules, not {short_repr(admission)}")
     given = cast("Sequence[object]", admission)
     counted(len(given), "the number of rules", least=0, most=MOST_RULES)
     return [_plan(rule) for rule in given]
@@ -292,7 +292,7 @@ def _plan(rule: object) -> Plan:
     if _own.get(path) is rule and rule is not None:
         return CustomRule(path).to_json()
     raise InvalidInput(
-        f"{shown(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "
+        f"{short_repr(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "
         "Injection(), Recalled(), or a function marked with @admission_rule"
     )
 

@@ -92,7 +92,7 @@ class Candidate:
         set_name: The set.
         now: The time, in microseconds.
         find: Returns all other items that may share so much of its words, or at 1 say the same.
-        heard: Returns the hits of the last searches, with their scope.
+        recent_hits: Returns the hits of the last searches, with their scope.
     """
 
     record: ItemRecord
@@ -101,7 +101,7 @@ class Candidate:
     set_name: str
     now: int
     find: Callable[[float], Sequence[Other]]
-    heard: Callable[[], Sequence[tuple[Scope, Item]]]
+    recent_hits: Callable[[], Sequence[tuple[Scope, Item]]]
 
     @property
     def item(self) -> Item:

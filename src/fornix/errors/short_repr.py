@@ -26,7 +26,7 @@ class _ShortRepr(reprlib.Repr):
 _short_repr = _ShortRepr()
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return *value* as `repr` does, in a few hundred characters, whatever it is.
 
     Long and deep ones are cut, so that a message neither grows with them nor fails on them.
