@@ -9,6 +9,7 @@ import random
 import re
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
@@ -560,6 +561,24 @@ def test_forgetting_waits_for_nobody_in_another_database(url, raw):
     store.close()
 
 
+def check_log_is_named(
+    memory: Memory, receipt: str, canaries: Sequence[str], own: OwnServer
+) -> None:
+    """See that the receipt names the log for as long as a segment of it holds a canary."""
+    left = True
+    while left:  # segments are removed, or renamed and written again
+        with psycopg.connect(own.url(), autocommit=True) as raw:
+            raw.execute("SELECT pg_logical_emit_message(TRUE, '', repeat('x', 99999))")
+            raw.execute("SELECT pg_switch_wal()")
+            raw.execute("CHECKPOINT")
+            raw.execute("SELECT pg_logical_emit_message(TRUE, '', 'x')")
+            (written,) = raw.execute("SELECT pg_walfile_name(pg_current_wal_lsn())")
+        segments = sorted((own.folder / "data" / "pg_wal").glob("0*"))
+        left = scan(canaries, *(each for each in segments if each.name not in written))
+        again = memory.receipt(receipt).out_of_reach
+        assert not left or "write-ahead log" in {each.what for each in again}
+
+
 @pytest.mark.server
 def test_what_was_forgotten_is_in_no_file_of_the_server():
     """Not in a table, an index, a TOAST table or a sample; the write-ahead log is named instead."""
@@ -588,6 +607,7 @@ def test_what_was_forgotten_is_in_no_file_of_the_server():
             assert "segments" in log.note
             assert "checkpoints" in log.until
             assert log.until in str(receipt.to_json()["out_of_reach"])
+            check_log_is_named(memory, receipt.id, canaries, own)
     finally:
         own.remove()
 

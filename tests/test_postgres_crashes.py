@@ -147,6 +147,17 @@ def test_a_commit_whose_answer_is_cut_off_is_made_once(own, when, what):
         store.close()
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_opening_whose_connection_is_cut_off_goes_on(own, when):
+    """The tables are made in one transaction: its COMMIT is cut off, and opening tries again."""
+    with CuttingProxy(own.port, when=when) as proxy:
+        proxy.cut_next()
+        store = PostgresStore.open(own.url(proxy.port))
+        assert proxy.cuts == 1
+        assert write(store, add("1")).number == 1
+        store.close()
+
+
 def test_a_commit_that_a_crash_took_is_not_taken_for_another(own, monkeypatch):
     """The server stops before the disk has a commit, and gives its number to another host.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import psycopg
 
@@ -25,6 +26,7 @@ from fornix.store import (
 )
 from fornix.store.postgres import access, health, large_sets, schema, vacuuming
 from fornix.store.postgres.access import RoleGrants
+from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.database import FLUSH, POOL, PostgresDatabase
 from fornix.store.postgres.health import HealthCheck
 from fornix.store.postgres.location import ServerLocation
@@ -99,9 +101,18 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     @explaining
     def _start(self) -> None:
         self._connect()
-        with self._lend() as db:
-            schema.prepare(db, self._server, read_only=self._read_only, wait_s=self._wait_s)
-            self._is_owner = access.is_owner(db, self._server.schema)
+        self._prepare()
+
+    @reads
+    def _prepare(self, db: Connection) -> None:
+        """Have the tables there; every step is one transaction, which may be tried again."""
+        schema.prepare(
+            cast("PostgresConnection", db),
+            self._server,
+            read_only=self._read_only,
+            wait_s=self._wait_s,
+        )
+        self._is_owner = access.is_owner(db, self._server.schema)
 
     def _connect(self) -> None:
         """Make the first connection here, so that its error says what is wrong."""
@@ -305,6 +316,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     @explaining
     def scrub(self, *, now: int) -> list[str]:
         """See `Ledger.scrub`."""
+        began = time.monotonic()
         with self.writing() as db:
             unfinished = receipts.tidy(db, now=now)
         if not unfinished:
@@ -312,7 +324,9 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         if self._is_owner:
             with self._lend() as db:
                 hindrances = vacuuming.vacuum(db, self._server.schema)
+                vacuuming.end_segment(db)
         else:
             hindrances = ["only the owner of the tables may vacuum them: have it run fornix scrub"]
+        now += round((time.monotonic() - began) * 1_000_000)  # the log has it until then
         with self.writing() as db:
             return receipts.finish(db, erased_runs.unfinished_receipts(db), hindrances, now=now)

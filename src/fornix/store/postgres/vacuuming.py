@@ -56,6 +56,8 @@ _SEGMENTS = """
 """
 """Until a checkpoint begins afterwards, a recovery needs the segment that is written now, too."""
 
+_MAY_END_SEGMENT = "SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE')"
+
 _ARCHIVE = """
     SELECT last_archived_wal, to_char(last_archived_time AT TIME ZONE 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM pg_stat_archiver
@@ -73,6 +75,11 @@ _SLOTS = """
     WHERE restart_lsn IS NOT NULL
 """
 
+
+_UNENDED = (
+    "; the one that was written then may be kept to be used again, and is not counted any more: "
+    "GRANT EXECUTE ON FUNCTION pg_switch_wal"
+)
 
 _TABLES = """
     SELECT relname::text FROM pg_catalog.pg_class
@@ -105,6 +112,16 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
         db.script("RESET lock_timeout")
         db.script("RESET maintenance_work_mem")
     return holders
+
+
+def end_segment(db: PostgresConnection) -> None:
+    """Have the segment of the write-ahead log end here, if this user may.
+
+    What is written later goes into another one: this one is known by when it was written last,
+    also once it is kept under another name to be used again.
+    """
+    if first(db, _MAY_END_SEGMENT):
+        first(db, "SELECT pg_switch_wal()")
 
 
 def _holders(db: PostgresConnection, horizon: str) -> list[str]:
@@ -147,8 +164,9 @@ def _log(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
         yield UnreachableCopy(what, note, "its segments from before are overwritten")
         return
     if count:
+        longer = "" if first(db, _MAY_END_SEGMENT) else _UNENDED
         yield UnreachableCopy(
             what,
-            f"{count:,} segments ({size}) on the server were written before",
+            f"{count:,} segments ({size}) on the server were written before{longer}",
             "checkpoints have removed or overwritten them",
         )
