@@ -21,7 +21,7 @@ from fornix.errors import FornixError
 from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.dialect import for_schema
 from fornix.store.postgres.large_sets import IS_THERE, LARGE, STRAYS, keyed
-from fornix.store.postgres.vacuuming import MEMORY
+from fornix.store.postgres.vacuuming import GIVE_MEMORY, TAKE_MEMORY_BACK
 from fornix.store.sql.connection import Row, first, query
 from fornix.values import words
 
@@ -248,11 +248,11 @@ class LargeSetBuilder:
             if usable is False:  # whoever made it was stopped
                 db.script(script(_DROP_INDEX))
             if not usable:
-                db.script(f"SET maintenance_work_mem = '{MEMORY}'")
+                db.script(GIVE_MEMORY)
                 try:
                     db.script(script(_MAKE_INDEX))
                 finally:
-                    db.script("RESET maintenance_work_mem")
+                    db.script(TAKE_MEMORY_BACK)
             db.script(script(_ANALYZE))
         with self._write() as db:
             db.execute("UPDATE fornix.large_set SET ready = TRUE WHERE set_id = ?", (number,))

@@ -25,8 +25,13 @@ LOCK_S = 2.0
 
 POLL_S = 0.02
 
-MEMORY = "512MB"
-"""What the server may use to make an index: less takes it many times as long."""
+GIVE_MEMORY = """
+    SELECT set_config('maintenance_work_mem', '512MB', FALSE)
+    WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
+"""
+"""What the server may use to make an index, at least: less takes it many times as long."""
+
+TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
 
 WITHOUT_CONTENT = frozenset({"access", "change", "ledger", "link", "owner", "setback"})
 """Tables of numbers, and of names of processes."""
@@ -102,7 +107,7 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
     while (holders := _holders(db, horizon)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     db.script(f"SET lock_timeout = {round(LOCK_S * 1000)}")
-    db.script(f"SET maintenance_work_mem = '{MEMORY}'")
+    db.script(GIVE_MEMORY)
     try:
         tables = [name for (name,) in query(db, _TABLES, schema) if name not in WITHOUT_CONTENT]
         db.script(f"VACUUM (FULL) {', '.join(f'{schema}.{name}' for name in tables)}")
@@ -110,7 +115,7 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
         holders.append(f"a table was in use for {LOCK_S:g} s")
     finally:
         db.script("RESET lock_timeout")
-        db.script("RESET maintenance_work_mem")
+        db.script(TAKE_MEMORY_BACK)
     return holders
 
 
