@@ -9,6 +9,9 @@ import uuid
 from pathlib import Path
 
 from fornix import Agent, Event, InputEvent, OutputEvent, action
+from fornix.errors import StaleRun
+from fornix.runs.runner.flink.subtask import Subtask
+from fornix.store.sql import apply
 
 PAUSE_S = float(os.environ.get("FLINK_AGENT_PAUSE_S", "0.005"))
 """How long an action takes, as if it asked a model."""
@@ -66,3 +69,55 @@ def follow(event, ctx):
 
 
 SIGNS = Agent("signs", actions=[follow])
+
+
+@action(InputEvent)
+def hold(event, ctx):
+    """Write which process this is, once that process may go on."""
+    signs, mine = Path(os.environ["FLINK_AGENT_SIGNS"]), os.getpid()
+    (signs / f"begun-{mine}").touch()
+    while not (signs / f"go-{mine}").exists():
+        time.sleep(0.001)  # noqa: TID251 - it is the action that is slow
+    ctx.short_term_memory.set("by", mine)
+    ctx.long_term_memory.add(f"by {mine}")
+    ctx.send_event(OutputEvent(mine))
+
+
+HOLDING = Agent("holding", actions=[hold])
+
+
+# --- sabotage, in the workers ---------------------------------------------------------------------
+
+
+def _watch_fences(*, off: bool) -> None:
+    """Leave a sign where a lease that was taken over is refused; *off*: and let it pass."""
+    signs, check = Path(os.environ["FLINK_AGENT_SIGNS"]), apply.check_leases
+
+    def check_leases(batch, holder, is_alive):
+        try:
+            check(batch, holder, is_alive)
+        except StaleRun:
+            (signs / f"refused-{os.getpid()}").touch()
+            if not off:
+                raise
+
+    apply.check_leases = check_leases
+
+
+def _forget_event_ids() -> None:
+    """Have an input that comes again taken for another one: nothing recorded is adopted."""
+    submit_all = Subtask._submit_all
+
+    def submit_as_others(self, inputs):
+        return submit_all(self, [i._replace(event_id=uuid.uuid4().hex) for i in inputs])
+
+    Subtask._submit_all = submit_as_others
+
+
+match os.environ.get("FLINK_AGENT_SABOTAGE"):
+    case "epoch" | "nothing" as what:
+        _watch_fences(off=what == "epoch")
+    case "adoption":
+        _forget_event_ids()
+    case _:
+        pass

@@ -103,11 +103,12 @@ def fornix(*words: object) -> list[str]:
     return [sys.executable, "-m", "fornix", *map(str, words)]
 
 
-def submit(cluster, feed: Feed, out: Path, *words: object, store: str) -> str:
+def submit(cluster, feed: Feed, out: Path, *words: object, store: str, agent="COUNTER") -> str:
     """Send the job to a cluster; return its id."""
+    place = AGENT.replace("COUNTER", agent)
     answer = subprocess.run(
         fornix(
-            "flink", "submit", AGENT, "--json", "--db", store, "--embedder", "words",
+            "flink", "submit", place, "--json", "--db", store, "--embedder", "words",
             "-i", feed.folder, "-o", out, "--watch", "--jobmanager", cluster.jobmanager,
             "--checkpoints", out.parent / "checkpoints", "--interval", 0.3, *AT_ONCE, *words,
         ),
@@ -123,12 +124,18 @@ def dice():
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def new_cluster(tmp_path):
+    """Starts a cluster, whose processes have the environment that the test has by then."""
     from flink_cluster import Cluster
 
-    made = Cluster(tmp_path / "cluster", workers=2)
-    yield made
-    made.remove()
+    with ExitStack() as stack:
+
+        def start_cluster() -> Cluster:
+            made = Cluster(tmp_path / "cluster", workers=2)
+            stack.callback(made.remove)
+            return made
+
+        yield start_cluster
 
 
 def _missing(feed: Feed, out: Path) -> str:
@@ -151,13 +158,16 @@ def opened():
         yield lambda store: stack.enter_context(Memory.open(store, embedder="words"))
 
 
-def test_python_workers_are_killed(tmp_path, cluster, dice, opened):
+PROCESSES = ("--mode", "synchronous", "-D", "python.execution-mode=process", "--parallelism", 2)
+
+
+def test_python_workers_are_killed(tmp_path, new_cluster, dice, opened):
     """The synchronous operator, in process mode, on PostgreSQL."""
+    cluster = new_cluster()
     store, feed, out = url_for(tmp_path), Feed(tmp_path / "in", dice), tmp_path / "out"
     memory = opened(store)
-    mode = ("--mode", "synchronous", "-D", "python.execution-mode=process", "--parallelism", 2)
     feed.add(20)
-    job = submit(cluster, feed, out, *mode, store=store)
+    job = submit(cluster, feed, out, *PROCESSES, store=store)
     kills = 0
     while kills < COUNTS.flink_worker_kills:
         feed.add(12)
@@ -174,9 +184,10 @@ def begun(memory: Memory) -> int:
     return sum(memory.key(key).short_term.get("count", 0) for key in list(memory.keys()))
 
 
-def test_task_managers_are_killed(tmp_path, cluster, dice, opened, monkeypatch):
+def test_task_managers_are_killed(tmp_path, new_cluster, dice, opened, monkeypatch):
     """The concurrent operator, whose actions are slow, on PostgreSQL."""
     monkeypatch.setenv("FLINK_AGENT_PAUSE_S", "0.1")
+    cluster = new_cluster()
     store, feed, out = url_for(tmp_path), Feed(tmp_path / "in", dice), tmp_path / "out"
     memory = opened(store)
     feed.add(20)
@@ -189,6 +200,60 @@ def test_task_managers_are_killed(tmp_path, cluster, dice, opened, monkeypatch):
     complete(cluster, job, feed, out)
     check(feed, outputs(out), store)
     assert problems(out) == []
+
+
+@pytest.mark.parametrize("sabotage", ["nothing", "epoch"])
+def test_a_task_manager_that_wakes_up_is_too_late(
+    tmp_path, new_cluster, dice, opened, monkeypatch, sabotage
+):
+    """It is stopped in an action, until another one has the key and is at the same action.
+
+    Without the epoch of leases, what the first one does then is kept: that is seen.
+    """
+    monkeypatch.setenv("FLINK_AGENT_SIGNS", str(tmp_path))
+    monkeypatch.setenv("FLINK_AGENT_SABOTAGE", sabotage)
+    cluster, store, out = new_cluster(), url_for(tmp_path), tmp_path / "out"
+    memory, feed = opened(store), Feed(tmp_path / "in", dice)
+    feed.add(1)
+    (key,) = feed.keys
+    job = submit(cluster, feed, out, "--parallelism", 1, store=store, agent="HOLDING")
+    (first,) = begun_in(tmp_path, 1)
+    os.killpg(os.getpgid(first), signal.SIGSTOP)
+    (second,) = begun_in(tmp_path, 2) - {first}
+    (tmp_path / f"go-{first}").touch()
+    os.killpg(os.getpgid(first), signal.SIGCONT)
+    wait_until((tmp_path / f"refused-{first}").exists, "it did not try to commit")
+    if sabotage == "epoch":
+        wait_until(lambda: memory.key(key).short_term.get("by", 0) == first, "it was not kept")
+    (tmp_path / f"go-{second}").touch()
+    complete(cluster, job, feed, out)
+    kept = [line["output"] for line in outputs(out)]
+    kept += [memory.key(key).short_term.get("by")]
+    kept += [int(item.text.split()[1]) for item in memory.key(key).list()]
+    assert kept == [second if sabotage == "nothing" else first] * 3
+
+
+def begun_in(folder: Path, count: int) -> set[int]:
+    """Return the processes that have begun the action, once they are so many."""
+    wait_until(lambda: len([*folder.glob("begun-*")]) == count, "the action was not begun")
+    return {int(sign.name.split("-")[1]) for sign in folder.glob("begun-*")}
+
+
+def test_without_adoption_inputs_are_doubled_by_a_kill(
+    tmp_path, new_cluster, dice, opened, monkeypatch
+):
+    """What holds the scenarios to account sees it."""
+    monkeypatch.setenv("FLINK_AGENT_SABOTAGE", "adoption")
+    cluster, store, out = new_cluster(), url_for(tmp_path), tmp_path / "out"
+    memory, feed = opened(store), Feed(tmp_path / "in", dice)
+    feed.add(40)
+    job = submit(cluster, feed, out, *PROCESSES, "--interval", 600, store=store)
+    wait_until(lambda: begun(memory) == feed.count, "it stands still")
+    assert cluster.kill_python()
+    wait_until(lambda: begun(memory) > feed.count, "no input came again")
+    cluster.cancel(job)
+    with pytest.raises(AssertionError):
+        check(feed, outputs(out), store)
 
 
 def test_everything_is_killed_and_goes_on_with_other_parts(tmp_path, dice, opened):
