@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from fornix import Memory
+from fornix.testing import RunnerContract
 from postgres_server import url_for
 from scale import COUNTS
 from waiting import wait_until
@@ -292,6 +293,21 @@ def start(store, feed: Feed, out: Path, folder: Path, *, parallelism: int, agent
             ),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
+
+
+def test_every_promise_of_a_runner_is_kept_in_a_job(tmp_path):
+    """The contract of runners, law by law; inputs come through the job, trees from keyed state."""
+    script = Path(__file__).parent / "flink_laws.py"
+    answer = subprocess.run(
+        [sys.executable, script, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["failed"] == {}
+    laws = {name.split("::")[-1].split("[")[0] for name in report["passed"]}
+    assert laws == {name for name in dir(RunnerContract) if name.startswith("test_")}
+    assert report["told"] > len(laws)
+    assert report["loaded"] > 0
 
 
 SEEDS = Path(__file__).parent / "flink_seeds.py"

@@ -19,7 +19,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 
 STORES = {"TestRam": "RAM", "TestSqlite": "SQLite", "TestPostgres": "PostgreSQL"}
 
-RUNNERS = {**STORES, "TestHotRunner": "Flink's keyed state"}
+RUNNERS = {**STORES, "TestInFlink": "Flink"}
 
 INTRO = """\
 # The contract of a store
@@ -35,8 +35,8 @@ A tick says that the test runs on that store; what is kept when a store is close
 RUNNER_INTRO = """\
 ## The contract of a runner
 
-Every promise of a runner is a test, too: of a local runner on each store, and of the runner that works inside Flink's operator, which reads exact memory from keyed state.
-What Flink itself does, [jobs whose processes are killed](flink.md) show: errors, kills and changes of parallelism, each input and output exactly once.
+Every promise of a runner is a test, too: of a local runner on each store, and inside a job of Flink, where inputs come through the job, and exact memory is read from keyed state.
+What Flink does when it fails, [jobs whose processes are killed](flink.md) show: errors, kills and changes of parallelism, each input and output exactly once.
 """
 
 
@@ -44,7 +44,7 @@ def contract_page(_page: str) -> str:
     """Return the page."""
     stores = _kept("test_store_contract.py", STORES, StoreContract, PersistentStoreContract)
     runners = _kept("test_runner.py", RUNNERS, RunnerContract)
-    runners |= _kept("test_flink_state.py", RUNNERS, RunnerContract)
+    runners |= _kept("flink_laws.py", RUNNERS, RunnerContract)
     tables = _sections(PersistentStoreContract, stores)
     more = _sections(RunnerContract, runners)
     return "\n".join([INTRO, *tables, RUNNER_INTRO, *more]) + "\n"

@@ -711,8 +711,7 @@ class OrderLaws(RunnerLaws):
             ctx.send_event(OutputEvent(len(seen)))
 
         runners = [hall.serve(hog, name="hog"), hall.serve(guest, name="guest")]
-        for n in range(2):
-            runners[0].submit("ada", n)
+        runners[0].submit_many([("ada", 0), ("ada", 1)])  # so that 2 comes after both
         while not seen:
             hall.pause()
         try:
