@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from fornix import Memory
@@ -138,3 +140,91 @@ def test_hostile_names_are_names(ada, name):
         ada.about(name)
     with pytest.raises((NotFound, InvalidInput)):
         ada.facts.split(name)
+
+
+# --- at other times -----------------------------------------------------------------------------
+
+
+def dated(key, message_id, text, when):
+    message = {"id": message_id, "role": "user", "name": "Ada", "content": text}
+    chat = key.conversation("chat")
+    chat.add({**message, "timestamp": f"{when}T10:00:00+00:00"})
+    return key.learn(chat, model=None)
+
+
+@pytest.fixture
+def moved(memory):
+    key = memory.key("moved")
+    first = dated(key, "m1", "I live in Lisbon.", "2024-03-01")
+    dated(key, "m2", "I moved to Porto.", "2024-06-01")
+    dated(key, "m3", "I saw a whale yesterday.", "2024-07-02")
+    return key, first.commit
+
+
+def test_a_page_is_read_as_of_a_commit(moved):
+    key, first = moved
+    assert texts(key.about("Ada").relations) == ["Ada moved to Porto."]
+    then = key.about("Ada", as_of=first)
+    assert texts(then.relations) == ["Ada lives in Lisbon."]
+    assert not then.timeline
+    assert key.facts.entities(as_of=first) == {"Ada": 1, "Lisbon": 1}
+    assert [*key.facts.neighbours("Ada", as_of=first)] == ["Lisbon"]
+    assert texts(key.profile("Ada", as_of=first).facts) == ["Ada lives in Lisbon."]
+    with pytest.raises(NotFound):
+        key.about("Porto", as_of=first)
+
+
+def test_a_page_is_read_as_it_held_at_a_time(moved):
+    key, _ = moved
+    march, august = datetime(2024, 3, 9, tzinfo=UTC), datetime(2024, 8, 1, tzinfo=UTC)
+    assert texts(key.profile("Ada", valid_at=march).facts) == ["Ada lives in Lisbon."]
+    assert texts(key.profile("Ada", valid_at=august).facts) == ["Ada moved to Porto."]
+    page = key.about("Ada", valid_at=march)
+    assert texts(page.relations) == ["Ada lives in Lisbon."]
+    assert not page.history
+    assert texts(key.about("Ada", valid_at=august).history) == ["Ada lives in Lisbon."]
+    assert len(key.about("Ada", valid_at="any").relations) == 2
+    with pytest.raises(InvalidInput):
+        key.about("Ada", valid_at=datetime(2024, 1, 1))  # noqa: DTZ001 - without a zone
+
+
+def test_other_names_are_read_as_they_were(moved):
+    key, first = moved
+    key.facts.merge("Ada", "Adalina")
+    assert key.about("Adalina").name == "Ada"
+    with pytest.raises(NotFound):
+        key.about("Adalina", as_of=first)
+
+
+def test_a_time_line_is_in_the_order_of_events(moved):
+    key, _ = moved
+    dated(key, "m4", "I saw a fox last week.", "2024-05-20")
+    lines = key.facts.timeline("Ada")
+    assert [fact.text[:14] for fact in lines] == ["Ada saw a fox ", "Ada saw a whal"]
+    on_the_day = datetime(2024, 7, 1, 12, tzinfo=UTC)
+    assert texts(key.facts.timeline(valid_at=on_the_day)) == ["Ada saw a whale on 1 July 2024."]
+    assert key.facts.timeline(valid_at=datetime(2024, 7, 2, tzinfo=UTC)) == []
+    assert key.facts.timeline("Nobody") == []
+
+
+# --- in prompts ---------------------------------------------------------------------------------
+
+
+def test_a_prompt_begins_with_a_profile_that_is_named(moved):
+    key, first = moved
+    made = key.context("what about the whale?", profile="ada")
+    assert 'profile:\n"Ada moved to Porto."' in made.text
+    assert made.text.count("Ada moved to Porto") == 1
+    profile = [piece for piece in made.why if piece.part == "profile"]
+    assert [piece.set_name for piece in profile] == ["facts"]
+    then = key.context("hello", profile="Ada", as_of=first, messages=None)
+    assert "Ada lives in Lisbon" in then.text
+    assert "profile:" not in key.context("hello", profile="Nobody").text
+    assert "profile:" not in key.context("hello").text
+    small = key.context("what about Porto?", profile="Ada", budget_tokens=60, messages=None)
+    assert small.tokens <= 60
+    with key.batch() as batch:
+        assert "moved to Porto" in batch.context("hello", profile="Ada", messages=None).text
+    for wrong in ("", 7, ["Ada"]):
+        with pytest.raises(InvalidInput):
+            key.context("hello", profile=wrong)

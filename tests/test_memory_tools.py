@@ -63,8 +63,8 @@ def test_only_some_of_them(ada):
     assert reading.names == ["recall"]
     assert reading.call("remember", {"text": "x"}).is_error
     assert ada.list() == []
-    with pytest.raises(InvalidInput, match="update_block comes with blocks="):
-        memory_tools(ada, only=["update_block"])
+    with pytest.raises(InvalidInput, match="update_block needs blocks"):
+        memory_tools(ada, blocks=(), only=["update_block"])
     with pytest.raises(InvalidInput, match="delete"):
         memory_tools(ada, forget=cast("Any", "no"))
     with pytest.raises(InvalidInput, match="block_characters"):
@@ -230,7 +230,9 @@ def test_an_agent_is_told_of_them_and_of_its_own(ada):
     agent = Manifold(lambda messages: "ok", [weather, memory_tools(ada)], key=ada)
     assert "weather(city: str)" in agent.instructions
     assert "remember: Keep something" in agent.instructions
-    assert "update_block" not in agent.instructions
+    assert "update_block: Edit a block" in agent.instructions
+    without = Manifold(lambda messages: "ok", [memory_tools(ada, blocks=())], key=ada)
+    assert "update_block" not in without.instructions
     with pytest.raises(InvalidInput, match="two tools are named 'recall'"):
         Manifold(lambda messages: "ok", [memory_tools(ada), memory_tools(ada), recall], key=ada)
 

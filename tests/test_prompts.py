@@ -943,7 +943,7 @@ def test_what_cannot_be_asked_is_refused(
 @pytest.mark.parametrize(
     "shares",
     [{"items": -1}, {"recent": "1"}, {"exact": True}, {"knowledge": float("nan")},
-     {"exact": 0, "knowledge": 0, "recent": 0, "items": 0}],
+     dict.fromkeys(("exact", "knowledge", "recent", "items", "profile", "blocks"), 0)],
 )  # fmt: skip
 def test_shares_that_are_none_are_refused(shares: dict[str, Any]) -> None:
     """A share is a number from 0 on, and not all are 0."""

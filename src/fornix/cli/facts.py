@@ -6,10 +6,10 @@ import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import update_wrapper
 from threading import Event
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import click
 
@@ -20,6 +20,7 @@ from fornix.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, L
 from fornix.llm import ChatModel, OpenAIChat
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
+from fornix.store.as_of import ValidAt
 from fornix.transfer import LAST
 from fornix.values.times import read_span
 
@@ -217,11 +218,27 @@ def _show_report(
     session.note(f"fornix: {calls}")
 
 
+class _When(TypedDict):
+    """Which facts are read."""
+
+    as_of: int | datetime | None
+    valid_at: ValidAt | None
+
+
 @options.command("about")
 @click.argument("name")
 @options.required_key_option
 @options.option("--steps COUNT", "Also list what facts lead to, so many steps away.", type=STEPS)
-def about_command(session: Session, *, name: str, key: str, steps: int | None) -> None:
+@options.as_of_option
+@options.valid_at_option
+def about_command(
+    session: Session,
+    *,
+    name: str,
+    key: str,
+    steps: int | None,
+    **when: Unpack[_When],
+) -> None:
     """Show what is known of a person, a place or a thing.
 
     With --json: {"names": […], "facts": […], "relations": […], "mentions": […], "timeline": […],
@@ -230,8 +247,8 @@ def about_command(session: Session, *, name: str, key: str, steps: int | None) -
     Example: fornix about Grace --key ada
     """
     with _opened(session, key) as facts:
-        page = facts.about(name)
-        near = {} if steps is None else facts.neighbours(name, steps=steps)
+        page = facts.about(name, **when)
+        near = {} if steps is None else facts.neighbours(name, steps=steps, **when)
     if session.json:
         fields = page.to_json()
         if steps is not None:
@@ -254,7 +271,16 @@ def about_command(session: Session, *, name: str, key: str, steps: int | None) -
 @options.option(
     "--budget TOKENS", "What it may take.", type=options.Whole(1, 1_000_000), default=300
 )
-def profile_command(session: Session, *, name: str | None, key: str, budget: int) -> None:
+@options.as_of_option
+@options.valid_at_option
+def profile_command(
+    session: Session,
+    *,
+    name: str | None,
+    key: str,
+    budget: int,
+    **when: Unpack[_When],
+) -> None:
     """Print what is always told of somebody, within a budget of tokens.
 
     Without NAME: of whom most facts are about.
@@ -263,7 +289,7 @@ def profile_command(session: Session, *, name: str | None, key: str, budget: int
     Example: fornix profile --key ada --budget 200
     """
     with _opened(session, key) as facts:
-        found = facts.profile(name, budget=budget)
+        found = facts.profile(name, budget=budget, **when)
     if session.json:
         output.document(output.wired(found.to_json()))
         return
@@ -287,6 +313,8 @@ def _opened(session: Session, key: str, mode: Literal["rw", "ro"] = "ro") -> Gen
 @options.required_key_option
 @options.option("--subject NAME", "Only facts about NAME.")
 @options.option("--all", "Also facts that ended to hold.", is_flag=True)
+@options.as_of_option
+@options.valid_at_option
 @options.limit_option()
 def list_facts(
     session: Session,
@@ -295,6 +323,7 @@ def list_facts(
     subject: str | None,
     all: bool,  # noqa: A002 - the option's name
     limit: int | None,
+    **when: Unpack[_When],
 ) -> None:
     """List the facts of a key that hold, by time.
 
@@ -303,8 +332,8 @@ def list_facts(
     Example: fornix facts list --key ada --subject Ada
     """
     with _opened(session, key) as facts:
-        where = None if all else {"state": "current"}
-        found = facts.list(subject=subject, where=where, limit=limit)
+        where = None if all or when["valid_at"] else {"state": "current"}
+        found = facts.list(subject=subject, where=where, limit=limit, **when)
     session.listing(("id", "kind", "subject", "fact"), found, row=_row, fields=_fields)
 
 

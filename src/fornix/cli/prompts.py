@@ -21,6 +21,14 @@ exact_option = options.option(
 )
 
 
+profile_option = options.option("--profile NAME", "Include what is always told of NAME.")
+block_option = options.option(
+    "--block NAME",
+    'Include the block NAME; "": all of them. May be repeated.',
+    multiple=True,
+)
+
+
 def budget_option(default: int | None = None) -> options.Decorator[Any]:
     """Return the option that bounds a prompt."""
     says = "Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]")
@@ -33,6 +41,7 @@ class ContextFilters(TypedDict):
     system: str | None
     recent: int | None
     exact: tuple[str, ...]
+    profile: str | None
     where: dict[str, Value] | None
     as_of: int | datetime | None
     valid_at: ValidAt | None
@@ -47,6 +56,8 @@ class ContextFilters(TypedDict):
 @options.option("--messages SET", "Take the conversation from SET.  [default: the newest]")
 @options.option("--recent COUNT", "Take at most COUNT exchanges of it.", type=options.Whole(min=0))
 @exact_option
+@profile_option
+@block_option
 @options.option("--show-secrets", "Do not mask secrets.")
 @options.option("--details", "Name the set, id and time of each item.")
 @options.sets_option
@@ -67,6 +78,7 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
     show_secrets: bool,
     details: bool,
     set_names: tuple[str, ...],
+    block: tuple[str, ...],
     reranker: str | None,
     reranker_model: str | None,
     **filters: Unpack[ContextFilters],
@@ -90,6 +102,7 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
             budget_tokens=budget,
             messages=messages or NEWEST,
             sets=set_names or ALL,
+            blocks=ALL if "" in block else block,
             reranker=chosen,
             secrets="show" if show_secrets else "mask",
             details="show" if details else "hide",

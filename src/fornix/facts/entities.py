@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from fornix.errors import InvalidInput, NotFound
-from fornix.facts.answers import folded
-from fornix.facts.fact import TIMELESS, Fact
+from fornix.facts.answers import end_of, folded, time_of
+from fornix.facts.fact import FACTS, TIMELESS, Fact, facts_of
 from fornix.sets import MemorySet
+from fornix.sets.writer import Writer
+from fornix.store import Scope, SetRef
+from fornix.store.as_of import ANY_TIME, AsOf, ValidAt, valid_time
 from fornix.text.sentence_ends import tokens
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Value, checked_name, counted
+from fornix.values.storable import Value, checked_name, counted, moment
 
 ENTITIES = "entities"
 """The set of a key that holds the other names of its entities."""
@@ -143,9 +147,9 @@ class EntityNames:
             raise NotFound(f"{name!r} is no other name of an entity; `merge` makes it one")
         self._set.delete([folded(name)])
 
-    def read(self) -> Aliases:
-        """Return them as they are now."""
-        found = self._set.list()
+    def read(self, as_of: AsOf | None = None) -> Aliases:
+        """Return them as they are now, or were at a moment of the past."""
+        found = self._set.list(as_of=as_of)
         targets = {str(item.id): item.text or "" for item in found}
         shown = {str(item.id): str(item.metadata.get("name", item.id)) for item in found}
         return Aliases(targets, shown)
@@ -180,7 +184,49 @@ class Aliases:
         return folded(self.resolved(self.shown[key])) == target
 
 
-def page_of(name: str, facts: Iterable[Fact], aliases: Aliases, now: datetime) -> EntityPage:
+class FactTime(NamedTuple):
+    """The time at which facts have to hold.
+
+    Attributes:
+        time: None: they hold whenever they did.
+        is_asked: Somebody named it; otherwise it is the time of the memory that is read.
+    """
+
+    time: datetime | None
+    is_asked: bool
+
+
+class KnownFacts(NamedTuple):
+    """What pages are made of: the facts and the names of a key, and when facts have to hold."""
+
+    facts: Sequence[Fact]
+    aliases: Aliases
+    when: FactTime
+
+
+def known_facts(
+    writer: Writer, scope: Scope, *, as_of: AsOf | None, valid_at: ValidAt | None
+) -> KnownFacts:
+    """Return the facts of a key, as *writer* sees them now, or at a moment of the past."""
+    time = moment(writer.now() if as_of is None else writer.moment_of(as_of).time)
+    found = MemorySet(writer, SetRef(scope, FACTS), {}).list(as_of=as_of)
+    names = EntityNames(MemorySet(writer, SetRef(scope, ENTITIES), {}))
+    return KnownFacts(facts_of(found), names.read(as_of), asked_time(valid_at, time))
+
+
+def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
+    """Return when facts have to hold: as somebody asked, or *now*.
+
+    Raises:
+        InvalidInput: It is neither "any" nor a time with a zone.
+    """
+    asked = valid_time(valid_at)
+    if asked is None:
+        return FactTime(now, is_asked=False)
+    return FactTime(None if asked == ANY_TIME else moment(asked), is_asked=True)
+
+
+def page_of(name: str, facts: Iterable[Fact], aliases: Aliases, when: FactTime) -> EntityPage:
     """Return the page of an entity.
 
     Raises:
@@ -196,26 +242,30 @@ def page_of(name: str, facts: Iterable[Fact], aliases: Aliases, now: datetime) -
     spellings = (n for fact in mine for n in (fact.subject, *fact.entities))
     spelled = next((n for n in spellings if folded(n) == folded(canonical)), canonical)
     about = [fact for fact in mine if folded(fact.subject) in keys]
-    current = [fact for fact in about if holds(fact, now)]
+    current = [fact for fact in about if holds(fact, when)]
     plain = [fact for fact in current if fact.kind not in TIMELESS]
-    others_hold = [fact for fact in mine if folded(fact.subject) not in keys and holds(fact, now)]
+    others_hold = [fact for fact in mine if folded(fact.subject) not in keys and holds(fact, when)]
     timed = [fact for fact in (*current, *others_hold) if fact.kind in TIMELESS]
     return EntityPage(
         names=(spelled, *(shown for key, shown in others.items() if key != folded(spelled))),
         facts=tuple(fact for fact in plain if not _named(fact) - keys),
         relations=tuple(fact for fact in plain if _named(fact) - keys),
         mentions=tuple(fact for fact in others_hold if fact.kind not in TIMELESS),
-        timeline=tuple(sorted(timed, key=lambda fact: fact.when[0] or fact.when[1] or "~")),
-        history=tuple(fact for fact in reversed(about) if not holds(fact, now)),
+        timeline=tuple(sorted(timed, key=_begin)),
+        history=tuple(
+            fact
+            for fact in reversed(about)
+            if not holds(fact, when) and not _is_to_come(fact, when)
+        ),
     )
 
 
-def entities_of(facts: Iterable[Fact], aliases: Aliases, now: datetime) -> dict[str, int]:
+def entities_of(facts: Iterable[Fact], aliases: Aliases, when: FactTime) -> dict[str, int]:
     """Return the names of all entities that hold facts name, with how many; most first."""
     shown: dict[str, str] = {}
     counts: dict[str, int] = {}
     for fact in facts:
-        if not holds(fact, now):
+        if not holds(fact, when):
             continue
         names = {folded(n): n for n in map(aliases.resolved, (fact.subject, *fact.entities))}
         for key, name in names.items():
@@ -226,7 +276,7 @@ def entities_of(facts: Iterable[Fact], aliases: Aliases, now: datetime) -> dict[
 
 
 def neighbours_of(
-    name: str, facts: Iterable[Fact], aliases: Aliases, now: datetime, *, steps: int
+    name: str, facts: Iterable[Fact], aliases: Aliases, when: FactTime, *, steps: int
 ) -> dict[str, tuple[int, Fact]]:
     """Return entities that facts lead to from one: how many steps, and the fact that does.
 
@@ -238,7 +288,7 @@ def neighbours_of(
     links: dict[str, list[tuple[str, str, Fact]]] = {}
     for fact in facts:
         names = {folded(n): n for n in map(aliases.resolved, (fact.subject, *fact.entities))}
-        for one in names if holds(fact, now) else ():
+        for one in names if holds(fact, when) else ():
             links.setdefault(one, []).extend((k, n, fact) for k, n in names.items() if k != one)
     if start not in links:
         raise NotFound(f"no fact that holds names {name!r}")
@@ -256,7 +306,7 @@ def neighbours_of(
 
 
 def profile_of(
-    name: str | None, facts: Iterable[Fact], aliases: Aliases, now: datetime, *, budget: int
+    name: str | None, facts: Iterable[Fact], aliases: Aliases, when: FactTime, *, budget: int
 ) -> EntityProfile:
     """Return what is always told of somebody, within a budget of tokens.
 
@@ -267,7 +317,7 @@ def profile_of(
         NotFound: No fact that holds is about them.
     """
     room = counted(budget, "budget")
-    current = [fact for fact in facts if holds(fact, now) and fact.kind in TOLD]
+    current = [fact for fact in facts if holds(fact, when) and fact.kind in TOLD]
     by_subject: dict[str, list[Fact]] = {}
     for fact in current:
         by_subject.setdefault(folded(aliases.resolved(fact.subject)), []).append(fact)
@@ -290,10 +340,57 @@ def profile_of(
     return EntityProfile(name=whose, facts=tuple(chosen), tokens=taken, left_out=left_out)
 
 
-def holds(fact: Fact, now: datetime) -> bool:
-    """Return whether a fact holds: it is there, nothing replaced it, and it has not ended."""
-    ended = fact.valid_to is not None and fact.valid_to <= now
-    return fact.retired is None and not fact.replaced_by and not ended
+def timeline_of(
+    name: str | None, facts: Iterable[Fact], aliases: Aliases, when: FactTime
+) -> list[Fact]:
+    """Return events and plans by when they take place, those without a date last.
+
+    Args:
+        name: Whom or what they name; None: all.
+        when: If it was asked for: only what takes place then.
+    """
+    canonical = None if name is None else aliases.resolved(checked_name(name, "a name"))
+    keys = None if canonical is None else {folded(canonical), *aliases.group(canonical)}
+    found = [
+        fact
+        for fact in facts
+        if fact.kind in TIMELESS
+        and fact.retired is None
+        and not fact.replaced_by
+        and (keys is None or keys & _named(fact))
+        and (not when.is_asked or when.time is None or _takes_place(fact, when.time))
+    ]
+    return sorted(found, key=_begin)
+
+
+def _begin(fact: Fact) -> str:
+    """Return when an event begins, for an order by time."""
+    date = fact.when[0] or fact.when[1]
+    return "~" if date is None else time_of(date).isoformat()
+
+
+def _takes_place(fact: Fact, time: datetime) -> bool:
+    begins, ends = fact.when[0] or fact.when[1], fact.when[1] or fact.when[0]
+    if begins is None or ends is None or time < (begin := time_of(begins)):
+        return False
+    return time == begin or time < end_of(ends)
+
+
+def holds(fact: Fact, when: FactTime) -> bool:
+    """Return whether a fact holds: it is there, has begun, and nothing ended or replaced it."""
+    if fact.retired is not None or when.time is None:
+        return fact.retired is None
+    ended = fact.valid_to is not None and fact.valid_to <= when.time
+    if not when.is_asked:
+        return not fact.replaced_by and not ended
+    is_replaced = bool(fact.replaced_by) and fact.valid_to is None
+    return not (ended or is_replaced or _is_to_come(fact, when))
+
+
+def _is_to_come(fact: Fact, when: FactTime) -> bool:
+    """Return whether a fact begins to hold after a time that was asked for."""
+    begins, time = fact.valid_from, when.time
+    return when.is_asked and begins is not None and time is not None and begins > time
 
 
 def _named(fact: Fact) -> set[str]:

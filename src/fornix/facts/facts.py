@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -17,10 +16,13 @@ from fornix.facts.entities import (
     EntityNames,
     EntityPage,
     EntityProfile,
+    KnownFacts,
     entities_of,
+    known_facts,
     neighbours_of,
     page_of,
     profile_of,
+    timeline_of,
 )
 from fornix.facts.fact import (
     FACTS,
@@ -52,7 +54,7 @@ from fornix.store import (
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.store.records import item_of
 from fornix.values.keywords import suggest_names_in
-from fornix.values.storable import checked_name, counted, moment
+from fornix.values.storable import checked_name, counted
 
 
 @suggest_names_in
@@ -175,37 +177,81 @@ class Facts:
 
     # --- entities -----------------------------------------------------------------------------
 
-    def about(self, name: str) -> EntityPage:
+    def about(
+        self, name: str, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> EntityPage:
         """Return the page of a person, a place or a thing.
 
-        It is made of the facts that name it, as they are now: there is nothing to keep up to date.
+        It is made of the facts that name it when it is asked for: there is nothing to keep up to
+        date.
 
         Args:
             name: Any of its names; case does not matter.
+            as_of: From the facts and the names that were known at a moment of the past.
+            valid_at: When facts have to hold, by default now (or at *as_of*): a fact that ended
+                before is history, and one that begins later is left out. "any": all hold.
 
         Raises:
             NotFound: No fact names it.
+            HistoryPruned: What was known at *as_of* is no longer kept.
         """
-        return page_of(name, self.list(), self._names.read(), self._now())
+        known = self._known(as_of, valid_at)
+        return page_of(name, known.facts, known.aliases, known.when)
 
-    def entities(self) -> dict[str, int]:
+    def entities(
+        self, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> dict[str, int]:
         """Return the names of all people, places and things, with how many facts name each."""
-        return entities_of(self.list(), self._names.read(), self._now())
+        known = self._known(as_of, valid_at)
+        return entities_of(known.facts, known.aliases, known.when)
 
-    def neighbours(self, name: str, *, steps: int = 1) -> dict[str, tuple[int, Fact]]:
+    def neighbours(
+        self,
+        name: str,
+        *,
+        steps: int = 1,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> dict[str, tuple[int, Fact]]:
         """Return the entities that facts lead to from one, the nearest first.
 
         With how many steps away each is, and the fact that leads there.
 
         Args:
             steps: How far to go: 1: those that a fact names together with it.
+            as_of, valid_at: As of `about`.
 
         Raises:
             NotFound: No fact that holds names it.
         """
-        return neighbours_of(name, self.list(), self._names.read(), self._now(), steps=steps)
+        known = self._known(as_of, valid_at)
+        return neighbours_of(name, known.facts, known.aliases, known.when, steps=steps)
 
-    def profile(self, name: str | None = None, *, budget: int = 300) -> EntityProfile:
+    def timeline(
+        self,
+        name: str | None = None,
+        *,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> builtins.list[Fact]:
+        """Return what took place and what is planned, by when it does; what has no date is last.
+
+        Args:
+            name: Only what names this person, place or thing.
+            as_of: As of `about`.
+            valid_at: Only what takes place at this time; by default and with "any" all.
+        """
+        known = self._known(as_of, valid_at)
+        return timeline_of(name, known.facts, known.aliases, known.when)
+
+    def profile(
+        self,
+        name: str | None = None,
+        *,
+        budget: int = 300,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> EntityProfile:
         """Return what is always told of somebody: the facts that hold, within a budget.
 
         What to do comes first, then who they are, whom they know, what they like and plan; of
@@ -214,11 +260,16 @@ class Facts:
         Args:
             name: Whom; None: whom most facts are about.
             budget: Tokens that it may take.
+            as_of, valid_at: As of `about`.
 
         Raises:
             NotFound: No fact that holds is about them.
         """
-        return profile_of(name, self.list(), self._names.read(), self._now(), budget=budget)
+        known = self._known(as_of, valid_at)
+        return profile_of(name, known.facts, known.aliases, known.when, budget=budget)
+
+    def _known(self, as_of: AsOf | None, valid_at: ValidAt | None) -> KnownFacts:
+        return known_facts(self._writer, self._ref.scope, as_of=as_of, valid_at=valid_at)
 
     def merge(self, name: str, *others: str) -> EntityPage:
         """Let other names be of the same entity; return its page. `split` takes it back.
@@ -244,9 +295,6 @@ class Facts:
             NotFound: It is no other name of an entity.
         """
         self._names.split(name)
-
-    def _now(self) -> datetime:
-        return moment(self._writer.alone("about").clock())
 
     # --- undoing ------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from fornix.memory.async_calls import (
     direct,
     in_thread,
 )
+from fornix.memory.blocks import Blocks
 from fornix.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, default_set
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
@@ -226,6 +227,7 @@ class AsyncFacts:
     about = awaited(Facts.about)
     entities = awaited(Facts.entities)
     neighbours = awaited(Facts.neighbours)
+    timeline = awaited(Facts.timeline)
     profile = awaited(Facts.profile)
     merge = awaited(Facts.merge)
     split = awaited(Facts.split)
@@ -233,6 +235,27 @@ class AsyncFacts:
     check = awaited(Facts.check)
     undo = awaited(Facts.undo)
     size = awaited(Facts.__len__)
+
+
+class AsyncBlocks:
+    """The `Blocks` of a key or of a batch, whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: Blocks) -> None:
+        self.loop, self.sync = loop, sync
+
+    names = awaited(Blocks.names)
+    get = awaited(Blocks.get)
+    to_dict = awaited(Blocks.to_dict)
+    set = awaited(Blocks.set)
+    append = awaited(Blocks.append)
+    replace = awaited(Blocks.replace)
+    limit = awaited(Blocks.limit)
+    set_limit = awaited(Blocks.set_limit)
+    history = awaited(Blocks.history)
+
+    async def at(self, as_of: AsOf) -> AsyncBlocks:
+        """See `Blocks.at`."""
+        return AsyncBlocks(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
 
 
 class AsyncKnowledge:
@@ -298,6 +321,11 @@ class _AsyncSets:
     def short_term(self) -> AsyncMemoryObject:
         """The root of its exact tree."""
         return AsyncMemoryObject(self.loop, self.sync.short_term)
+
+    @property
+    def blocks(self) -> AsyncBlocks:
+        """See `KeyMemory.blocks`."""
+        return AsyncBlocks(self.loop, self.sync.blocks)
 
     @property
     def knowledge(self) -> AsyncKnowledge:

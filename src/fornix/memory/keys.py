@@ -247,13 +247,22 @@ class KeyMemory(KeySets, Prompts):
         """What was learnt: the facts of its set "facts", where they come from, and undo."""
         return fact_rooms.facts_of_key(self._engine, self._scope)
 
-    def about(self, name: str) -> fact_rooms.EntityPage:
+    def about(
+        self, name: str, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> fact_rooms.EntityPage:
         """Return the page of a person, a place or a thing; see `Facts.about`."""
-        return self.facts.about(name)
+        return self.facts.about(name, as_of=as_of, valid_at=valid_at)
 
-    def profile(self, name: str | None = None, *, budget: int = 300) -> fact_rooms.EntityProfile:
+    def profile(
+        self,
+        name: str | None = None,
+        *,
+        budget: int = 300,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> fact_rooms.EntityProfile:
         """Return what is always told of somebody; see `Facts.profile`."""
-        return self.facts.profile(name, budget=budget)
+        return self.facts.profile(name, budget=budget, as_of=as_of, valid_at=valid_at)
 
     def learn(
         self,

@@ -153,6 +153,10 @@ class Ledger(Protocol):
         """Return the names of what `children` returns, and when each expires; reads no values."""
         ...
 
+    def node_commits(self, scope: Scope, path: Path) -> list[int]:
+        """Return the commits that put or removed a node at *path*, as far as kept, rising."""
+        ...
+
     def effects(self, number: int) -> Effects | None:
         """Return what commit *number* changed; None if there is no such commit."""
         ...

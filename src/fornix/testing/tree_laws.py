@@ -310,6 +310,18 @@ class TreeLaws(Laws):
         assert fields(store, "o", at=first) == ["x"]
         assert fields(store, "o", at=second) == fields(store, "o") == []
 
+    def test_the_commits_of_a_node_are_known(self, store: Store) -> None:
+        """Those that put it, replaced it, and removed it with what is above it; of no other."""
+        made = write(store, Create(("a",)), Put(("a", "b"), 1)).number
+        write(store, Put(("a", "c"), 1))
+        changed = write(store, Put(("a", "b"), 2)).number
+        gone = write(store, Delete(("a",))).number
+        again = write(store, Create(("a",)), Put(("a", "b"), 3)).number
+        assert store.node_commits(ADA, ("a", "b")) == [made, changed, gone, again]
+        assert store.node_commits(ADA, ("a",)) == [made, gone, again]
+        assert store.node_commits(ADA, ("x", "b")) == []
+        assert store.node_commits(ADA, ()) == []
+
     def test_before_the_first_commit_there_was_nothing(self, store: Store) -> None:
         """At 0 and at commits of other keys."""
         before = write(store, Put(("a",), 1), scope=BOB).number

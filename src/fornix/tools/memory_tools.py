@@ -5,9 +5,8 @@
     for call in reply.choices[0].message.tool_calls:
         answer = tools.call(call.function.name, call.function.arguments, call_id=call.id)
 
-Blocks are texts that an agent edits itself, such as what it knows of its human: they are in exact
-memory, below ``blocks``, so that a prompt shows them with ``exact="blocks"`` and history keeps
-every version.
+Blocks are texts that an agent edits itself, such as what it knows of its human: the model edits
+what `KeyMemory.blocks` reads, and a prompt shows them with ``blocks=ALL``.
 """
 
 from __future__ import annotations
@@ -25,22 +24,19 @@ from fornix.errors import (
     NotFound,
     Rejected,
     StaleRun,
-    TooLarge,
+    TreeConflict,
 )
 from fornix.errors.short_repr import short_repr
+from fornix.memory.blocks import CHARACTERS, STANDARD, Blocks
 from fornix.memory.keys import KeyMemory, KeySets
 from fornix.memory.prompt.quoting import quoted
 from fornix.sets import MemorySet
 from fornix.sets.set_options import ItemFields
-from fornix.state import MemoryObject
 from fornix.store.items import Item
 from fornix.tools.tool_schemas import Parameter, ToolSchema
 from fornix.values.ids import derived_ids
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, counted
-
-BLOCKS = "blocks"
-"""The object in exact memory that holds the blocks."""
 
 TRIES = 8
 """How often a change is made anew, from a fresh read, if another one came in between."""
@@ -53,8 +49,8 @@ class ToolOwner(Protocol):
     """Whose memory tools are about: a key, or the context of an action."""
 
     @property
-    def short_term_memory(self) -> MemoryObject:
-        """Its exact memory."""
+    def blocks(self) -> Blocks:
+        """Its blocks."""
         ...
 
     @property
@@ -82,8 +78,8 @@ def memory_tools(
     owner: ToolOwner,
     *,
     set: str = "default",
-    blocks: Mapping[str, str] | Sequence[str] = (),
-    block_characters: int = 2_000,
+    blocks: Mapping[str, str] | Sequence[str] = STANDARD,
+    block_characters: int | None = None,
     only: Sequence[str] | None = None,
     forget: Literal["delete", "erase"] = "delete",
 ) -> MemoryTools:
@@ -96,7 +92,8 @@ def memory_tools(
             in whichever has it.
         blocks: Names of the blocks that the model may edit, with what each is for; with none,
             there is no tool for them.
-        block_characters: The most that a block may hold.
+        block_characters: The most that the model may let a block hold; None: what `Blocks.limit`
+            says of each.
         only: Names of the tools to give; None: all. ``["recall"]`` changes nothing.
         forget: "delete" takes an item out of every read, and history keeps it; "erase" leaves
             nothing of it, and cannot be undone.
@@ -110,7 +107,9 @@ def memory_tools(
     options = ToolOptions(
         set_name=set,
         blocks={checked_name(name, "a block's name"): what for name, what in named.items()},
-        block_characters=counted(block_characters, "block_characters"),
+        block_characters=None
+        if block_characters is None
+        else counted(block_characters, "block_characters"),
         erases=forget == "erase",
         only=None if only is None else tuple(only),
     )
@@ -123,7 +122,7 @@ class ToolOptions:
 
     set_name: str
     blocks: Mapping[str, str]
-    block_characters: int
+    block_characters: int | None
     erases: bool
     only: Sequence[str] | None
 
@@ -138,7 +137,7 @@ class MemoryTools:
         if only is not None and (unknown := {*only} - every.keys()):
             raise InvalidInput(
                 f"there is no tool {min(unknown)!r}; there are {', '.join(every)}"
-                + ("" if options.blocks else "; update_block comes with blocks=")
+                + ("" if options.blocks else "; update_block needs blocks")
             )
         self._tools = {name: tool for name, tool in every.items() if only is None or name in only}
 
@@ -220,30 +219,29 @@ class MemoryTools:
             return call(call_id, **schema.checked(arguments))
         except (InvalidInput, NotFound) as error:
             return ToolAnswer(str(error), is_error=True)
-        except (Conflict, LimitReached, Rejected) as error:
+        except (Conflict, LimitReached, Rejected, TreeConflict) as error:
             return ToolAnswer(str(error), is_error=True)
 
-    def _change(
-        self, call_id: str | None, change: Callable[[KeySets, MemoryObject], ToolAnswer]
-    ) -> ToolAnswer:
+    def _change(self, call_id: str | None, change: Callable[[ToolOwner], ToolAnswer]) -> ToolAnswer:
         """Do *change* in one commit; of a key from a fresh read where another came in between."""
         owner = self._owner
         if not isinstance(owner, KeyMemory):
-            return change(owner.long_term_memory, owner.short_term_memory)
+            return change(owner)
         for _ in range(TRIES - 1):
             with suppress(StaleRun), owner.batch(idempotency_key=call_id) as draft:
-                return change(draft, draft.short_term)
+                return change(draft)
         with owner.batch(idempotency_key=call_id) as draft:
-            return change(draft, draft.short_term)
+            return change(draft)
 
     def _remember(self, call_id: str | None, text: str, when: str | None = None) -> ToolAnswer:
         time = None if when is None else _time(when)
 
-        def add(sets: KeySets, _: MemoryObject) -> ToolAnswer:
+        def add(owner: ToolOwner) -> ToolAnswer:
             fields = ItemFields() if time is None else ItemFields(time=time)
             if call_id is not None:  # what a model says later of this id holds when it is replayed
                 fields["id"] = derived_ids(sha256(call_id.encode()).digest())()
-            item_id = sets.set(self._set).add(text, on_existing="keep", **fields)
+            target = owner.long_term_memory.set(self._set)
+            item_id = target.add(text, on_existing="keep", **fields)
             return ToolAnswer(f"Remembered as {item_id}.", ids=[item_id])
 
         return self._change(call_id, add)
@@ -267,8 +265,8 @@ class MemoryTools:
         return f"- {self._shown_id(item)} ({facts}): {quoted(item.text or '')}"
 
     def _correct(self, call_id: str | None, id: str, text: str) -> ToolAnswer:
-        def update(sets: KeySets, _: MemoryObject) -> ToolAnswer:
-            found, name = self._find(sets, id)
+        def update(owner: ToolOwner) -> ToolAnswer:
+            found, name = self._find(owner.long_term_memory, id)
             found.update(name, text)
             return ToolAnswer(f"Corrected {id}.", ids=[id])
 
@@ -280,8 +278,8 @@ class MemoryTools:
             found.forget([name])
             return ToolAnswer(f"Forgot {id}; nothing of it is left.", ids=[id])
 
-        def delete(sets: KeySets, _: MemoryObject) -> ToolAnswer:
-            found, name = self._find(sets, id)
+        def delete(owner: ToolOwner) -> ToolAnswer:
+            found, name = self._find(owner.long_term_memory, id)
             found.delete(name)
             return ToolAnswer(f"Forgot {id}.", ids=[id])
 
@@ -310,35 +308,23 @@ class MemoryTools:
         how: str = "append",
         old: str | None = None,
     ) -> ToolAnswer:
-        def edit(_: KeySets, tree: MemoryObject) -> ToolAnswer:
-            path = (BLOCKS, block)
-            before = tree.get(path) or ""
-            after = _edited(block, before, text, how, old)
-            if len(after) > self._options.block_characters:
-                raise TooLarge(
-                    f"block {block!r} would have {len(after):,} characters, and may have "
-                    f"{self._options.block_characters:,}; say less, or rewrite it shorter"
-                )
-            tree.set(path, after)
-            return ToolAnswer(f"Block {block} is now: {quoted(after)}")
+        def edit(owner: ToolOwner) -> ToolAnswer:
+            blocks = owner.blocks.limited(self._options.block_characters)
+            if how == "rewrite":
+                blocks.set(block, text)
+            elif how == "append":
+                blocks.append(block, text)
+            elif old:
+                blocks.replace(block, old, text)
+            else:
+                raise InvalidInput("update_block: how='replace' needs old, the text to replace")
+            return ToolAnswer(f"Block {block} is now: {quoted(blocks.get(block))}")
 
-        return self._change(call_id, edit)
-
-
-def _edited(block: str, before: str, text: str, how: str, old: str | None) -> str:
-    """Return a block's text after an edit."""
-    if how == "rewrite":
-        return text
-    if how == "append":
-        return f"{before}\n{text}" if before else text
-    if not old:
-        raise InvalidInput("update_block: how='replace' needs old, the text to replace")
-    if (times := before.count(old)) != 1:
-        raise InvalidInput(
-            f"update_block: old is {times} times in block {block!r}, not once; the block is: "
-            f"{quoted(before)}"
-        )
-    return before.replace(old, text)
+        try:
+            return self._change(call_id, edit)
+        except InvalidInput as error:
+            now = quoted(self._owner.blocks.get(block))
+            return ToolAnswer(f"{error}; it is now: {now}", is_error=True)
 
 
 def _time(when: str) -> datetime:
@@ -405,15 +391,17 @@ _ERASE = ToolSchema(
 )
 
 
-def _block_schema(blocks: Mapping[str, str], most: int) -> ToolSchema:
+def _block_schema(blocks: Mapping[str, str], most: int | None) -> ToolSchema:
     purposes = "; ".join(f"{name}: {what}" if what else name for name, what in blocks.items())
     return ToolSchema(
         "update_block",
-        "Edit a block: a short text that you see in every conversation. The blocks are "
-        f"{purposes}. A block holds {most:,} characters at most.",
+        "Edit a block: a short text that is kept for every conversation. The blocks are "
+        f"{purposes}. A block holds {most or CHARACTERS:,} characters at most.",
         {
             "block": Parameter("string", "Which one.", required=True, among=[*blocks]),
-            "text": Parameter("string", "The new text.", required=True, most=most),
+            "text": Parameter(
+                "string", "The new text.", required=True, most=most or MOST_CHARACTERS
+            ),
             "how": Parameter(
                 "string",
                 "append: add the text as a new line (the default). replace: put it in place of "

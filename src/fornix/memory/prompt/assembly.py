@@ -17,16 +17,18 @@ from fornix.text.messages import Message
 from fornix.text.statements import Statement, anchor_words, statement
 
 REMEMBERED: Mapping[Part, str] = {
+    "blocks": "blocks",
+    "profile": "profile",
     "exact": "exact values",
     "knowledge": "knowledge",
     "items": "items",
 }
 """The parts that are quoted in the system message, in their order there, with their headings."""
 
-DIVIDED: tuple[Part, ...] = ("exact", "knowledge", "recent", "items")
+DIVIDED: tuple[Part, ...] = ("blocks", "profile", "exact", "knowledge", "recent", "items")
 """Who has its share first; what one leaves goes to the next."""
 
-OFFERED: tuple[Part, ...] = ("recent", "items", "knowledge", "exact")
+OFFERED: tuple[Part, ...] = ("blocks", "recent", "items", "knowledge", "profile", "exact")
 """To whom what is left at the end is offered."""
 
 CUT_TOKENS, CUT_SHARE = 150, 8
@@ -39,11 +41,15 @@ LEFT_OUT = 50
 """Pieces that were left out of which a context says why."""
 
 _REASONS: Mapping[Part, str] = {
+    "blocks": "a block that was asked for",
+    "profile": "always told",
     "exact": "named by its path",
     "knowledge": "found in knowledge",
     "recent": "one of the last exchanges",
     "items": "found in the key's sets",
 }
+
+_AMONG: Mapping[Part, str] = {"recent": "among the last exchanges", "profile": "in the profile"}
 
 CUT_REASON = "; only a part is shown, since the whole is long"
 
@@ -61,6 +67,8 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
     knowledge_hits = prompt_sources.knowledge(sources, request, at, room)
     item_hits = prompt_sources.items(sources, request, at, room)
     candidates: dict[Part, list[PromptCandidate]] = {
+        "blocks": prompt_sources.blocks(sources, request),
+        "profile": prompt_sources.profile(sources, request),
         "exact": prompt_sources.exact_values(sources, request),
         "knowledge": prompt_sources.hits_found(knowledge_hits, request, "knowledge"),
         "recent": conversation.exchanges,
@@ -242,14 +250,17 @@ class _Choice:
         return size
 
     def _drop_repeated(self) -> None:
-        """Let go hits that are among exchanges which were taken after them."""
-        refs_shown = {
-            ref for candidate in self.taken if candidate.hit is None for ref in candidate.refs
+        """Let go hits that are among exchanges which were taken after them, or in the profile."""
+        shown_in: dict[tuple[str | None, str | None], Part] = {
+            ref: candidate.piece.part
+            for candidate in self.taken
+            if candidate.hit is None
+            for ref in candidate.refs
         }
-        for candidate in [
-            one for one in self.taken if one.hit is not None and one.refs & refs_shown
-        ]:
-            self._drop(candidate, "it is among the last exchanges")
+        for candidate in [one for one in self.taken if one.hit is not None]:
+            parts: list[Part] = [shown_in[ref] for ref in candidate.refs if ref in shown_in]
+            if parts:
+                self._drop(candidate, f"it is {_AMONG[parts[0]]}")
 
     def _drop(self, candidate: PromptCandidate, reason: str) -> None:
         self.taken = [one for one in self.taken if one is not candidate]
@@ -276,7 +287,7 @@ class TakenTexts:
     """What was taken into a prompt so far, as far as a hit may repeat it."""
 
     def __init__(self) -> None:
-        self._refs: dict[tuple[str | None, str | None], str] = {}
+        self._refs: dict[tuple[str | None, str | None], str] = {}  # why a hit repeats something
         self._taken: dict[frozenset[str], list[_TakenText]] = {}
 
     def add(self, candidate: PromptCandidate) -> None:
@@ -285,7 +296,9 @@ class TakenTexts:
         if candidate.hit is not None:
             self._note(_TakenText(piece, piece.text, candidate.hit.item.speaker))
             return
-        self._refs.update(dict.fromkeys(candidate.refs, piece.source))
+        if candidate.refs:
+            reason = f"it is {_AMONG[piece.part]}: {piece.source}"
+            self._refs.update(dict.fromkeys(candidate.refs, reason))
         for message in candidate.messages:
             self._note(_TakenText(piece, message.content, None))
 
@@ -295,7 +308,7 @@ class TakenTexts:
             return None
         among = next((self._refs[ref] for ref in candidate.refs if ref in self._refs), None)
         if among is not None:
-            return f"it is among the last exchanges: {among}"
+            return among
         piece, speaker = candidate.piece, candidate.hit.item.speaker
         mine = _TakenText(piece, piece.text, speaker)
         for taken in self._taken.get(frozenset(anchor_words(piece.text)), ()):
@@ -339,7 +352,7 @@ def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandid
     of_part = [candidate for candidate in taken if candidate.piece.part == part]
     if part == "recent":
         return sorted(of_part, key=lambda candidate: candidate.order)
-    if part == "exact":
+    if part in ("blocks", "profile", "exact"):
         return sorted(of_part, key=lambda candidate: candidate.piece.rank)
     return sorted(of_part, key=lambda candidate: (candidate.piece.time, candidate.piece.rank))
 

@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias
 
 from fornix.values.lazy_dataclass import dataclass
 
-Part: TypeAlias = Literal["system", "recent", "exact", "knowledge", "items", "query"]
+Part: TypeAlias = Literal[
+    "system", "recent", "blocks", "profile", "exact", "knowledge", "items", "query"
+]
 """Which part of a prompt a piece is of."""
 
 

@@ -19,7 +19,7 @@ from fornix.store.scope import Scope, set_name
 from fornix.text.budget import Budget
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Path, checked, counted
+from fornix.values.storable import Path, checked, checked_name, counted
 
 if TYPE_CHECKING:
     from fornix.sets.writer import Where, Writer
@@ -66,12 +66,16 @@ class Shares:
         knowledge: Of items of knowledge.
         recent: Of the last exchanges.
         items: Of items of the key's sets.
+        profile: Of what is always told of somebody, if anybody is named.
+        blocks: Of blocks, if any are named.
     """
 
     exact: float = 0.1
     knowledge: float = 0.2
     recent: float = 0.15
     items: float = 0.55
+    profile: float = 0.15
+    blocks: float = 0.2
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
@@ -112,6 +116,8 @@ class ContextRequest:
     sets: Sequence[str] | All | None = ALL
     knowledge: Sequence[str] | All | None = ALL
     exact: ExactPaths | All | None = None
+    profile: str | None = None
+    blocks: Sequence[str] | All | None = None
     where: Where | None = None
     as_of: AsOf | None = None
     valid_at: ValidAt | None = None
@@ -137,6 +143,9 @@ class ContextRequest:
         object.__setattr__(self, "sets", _names(self.sets, "sets"))
         object.__setattr__(self, "knowledge", _names(self.knowledge, "knowledge"))
         object.__setattr__(self, "exact", exact_paths(self.exact))
+        if self.profile is not None:
+            checked_name(self.profile, "a profile's name")
+        object.__setattr__(self, "blocks", _block_names(self.blocks))
         _check_shown("secrets", self.secrets, "mask")
         _check_shown("details", self.details, "hide")
         if self.recent is not None:
@@ -177,6 +186,15 @@ def exact_paths(given: ExactPaths | All | None) -> list[Path]:
         for path in dict.fromkeys(paths)
         if not any(other != path and path[: len(other)] == other for other in paths)
     ]
+
+
+def _block_names(given: object) -> Sequence[str] | All | None:
+    if given is None or given is ALL:
+        return given
+    if not isinstance(given, (list, tuple)):
+        raise InvalidInput(f"blocks must be a list of names, ALL, or None, not {given!r}")
+    names = [checked_name(name, "a block's name") for name in cast("Sequence[str]", given)]
+    return list(dict.fromkeys(names))
 
 
 def _names(given: object, what: str) -> Sequence[str] | All | None:

@@ -8,7 +8,10 @@ from dataclasses import field, replace
 from itertools import chain, islice
 from typing import TypeAlias, cast
 
-from fornix.errors import InvalidInput, NotAnObject, Unsupported
+from fornix.errors import InvalidInput, NotAnObject, NotFound, Unsupported
+from fornix.facts.entities import known_facts, profile_of
+from fornix.facts.fact import FACTS
+from fornix.memory.blocks import BLOCKS, LIMITS, Blocks
 from fornix.memory.prompt.context import Part, Piece
 from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest, Sources
 from fornix.memory.prompt.excerpts import head_and_tail, passages
@@ -55,6 +58,9 @@ EXACT_VALUES = 500
 
 FIELDS_SHOWN = 8
 """Names of fields that are suggested where exact values are left out."""
+
+PROFILE_TOKENS = 300
+"""Tokens of a profile that a context considers."""
 
 HITS = 20
 """Most hits of a search for a context without a budget."""
@@ -475,6 +481,60 @@ def _with_reason(piece: Piece, reason: str) -> Piece:
     return replace(piece, reason=reason)
 
 
+# --- blocks and profiles ----------------------------------------------------------------------
+
+
+def blocks(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
+    """Return the blocks that are asked for and say something, in their order."""
+    if not request.blocks:
+        return []
+    kept = Blocks(_tree(sources, request), sources.scope, lambda: sources.writer.alone("history"))
+    names = kept.names() if request.blocks is ALL else request.blocks
+    candidates: list[PromptCandidate] = []
+    for name in names:
+        if text := kept.get(name):
+            shown = text if request.secrets == "show" else masked_text(text)
+            line = exact_line(name, shown)
+            piece = Piece(
+                "blocks", named(name), shown, shown=False, reason="", rank=len(candidates) + 1
+            )
+            candidates.append(PromptCandidate(piece, line=line))
+    return candidates
+
+
+def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
+    """Return the facts that are always told of whom the request names, the first ones first."""
+    if request.profile is None:
+        return []
+    known = known_facts(
+        sources.writer, sources.scope, as_of=request.as_of, valid_at=request.valid_at
+    )
+    try:
+        told = profile_of(
+            request.profile, known.facts, known.aliases, known.when, budget=PROFILE_TOKENS
+        )
+    except NotFound:  # of somebody new nothing is known yet
+        return []
+    candidates: list[PromptCandidate] = []
+    for rank, fact in enumerate(told.facts, start=1):
+        item = Item(
+            fact.text,
+            id=fact.id,
+            set_name=FACTS,
+            metadata={CONTRADICTS: [*fact.contradicts]},
+            valid_to=fact.valid_to,
+        )
+        shown = item if request.secrets == "show" else masked_item(item)
+        candidates.append(
+            PromptCandidate(
+                _piece("profile", shown, rank=rank),
+                line=_line(shown, request),
+                refs=frozenset({(FACTS, fact.id)}),
+            )
+        )
+    return candidates
+
+
 # --- exact values -----------------------------------------------------------------------------
 
 
@@ -511,8 +571,11 @@ def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piec
     fields, count = list[str](), 0
     with suppress(Unsupported):  # a batch has no past: nothing is shown of it, and nothing counted
         tree = _tree(sources, request)
-        fields = tree.get_field_names()
-        count = sum(1 for _ in islice(_values(tree, ()), EXACT_VALUES))
+        shown = (BLOCKS, LIMITS) if request.blocks else ()
+        found = {name: value for name, value in tree.get_fields().items() if name not in shown}
+        fields = [*found]
+        values = chain.from_iterable(_values(value, (name,)) for name, value in found.items())
+        count = sum(1 for _ in islice(values, EXACT_VALUES))
     if not count:
         return []
     names = [named(masked_text(name)) for name in fields[:FIELDS_SHOWN]]

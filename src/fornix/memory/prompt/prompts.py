@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
+from fornix.memory.blocks import Blocks
 from fornix.memory.prompt.context import Context
 from fornix.memory.prompt.context_request import (
     ALL,
@@ -28,10 +29,16 @@ from fornix.values.keywords import suggest_names_in
 
 @suggest_names_in
 class Prompts:
-    """What prompts are made from: the memory of a key, as whoever has it sees it."""
+    """What prompts are made from: the memory of a key, as whoever has it sees it; its blocks."""
 
     def _sources(self) -> Sources:
         raise NotImplementedError
+
+    @property
+    def blocks(self) -> Blocks:
+        """Short texts that an agent edits itself, such as what it knows of its human."""
+        sources = self._sources()
+        return Blocks(sources.tree(), sources.scope, lambda: sources.writer.alone("history"))
 
     def context(  # noqa: PLR0913 - the one call for all of a prompt; all but the query by name
         self,
@@ -44,6 +51,8 @@ class Prompts:
         sets: Sequence[str] | All | None = ALL,
         knowledge: Sequence[str] | All | None = ALL,
         exact: ExactPaths | All | None = None,
+        profile: str | None = None,
+        blocks: Sequence[str] | All | None = None,
         where: Where | None = None,
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
@@ -78,6 +87,9 @@ class Prompts:
             exact: Which exact values of short-term memory are shown: a path or a list of paths,
                 each with all below it; `ALL`: all of them. By default none, since a session token
                 may be among them; `Context.why` says how many there are.
+            profile: Whose profile is shown: what `KeyMemory.profile` tells of somebody, by name,
+                300 tokens of it at most. None: nobody's.
+            blocks: Names of the blocks that are shown, each whole; `ALL`: all of them.
             where: Only items like this, of sets and of knowledge; see `MemorySet.search`.
             as_of: From memory as it was at a moment of the past.
             valid_at: When items have to hold, by default now (or at *as_of*); "any": whenever.
@@ -111,6 +123,8 @@ class Prompts:
             sets=sets,
             knowledge=knowledge,
             exact=exact,
+            profile=profile,
+            blocks=blocks,
             where=where,
             as_of=as_of,
             valid_at=valid_at,

@@ -194,6 +194,10 @@ class RamStore(RamLanes, RamFinder, RamErasing):
     ) -> list[tuple[str, int | None]]:
         return [(name, row.expires) for name, row in self._fields(scope, path, at, now)]
 
+    @locked
+    def node_commits(self, scope: Scope, path: Path) -> list[int]:
+        return self._tree(scope).commits_of(path)
+
     def _fields(
         self, scope: Scope, path: Path, at: int | None, now: int
     ) -> list[tuple[str, NodeRow]]:

@@ -34,6 +34,14 @@ class TreeRows:
             row = below
         return row
 
+    def commits_of(self, path: Path) -> list[int]:
+        """Return the commits that began or ended a version of the node at *path*."""
+        rows = [self.root] if path else []
+        for name in path:
+            rows = [version for row in rows for version in row.versions.get(name, ())]
+        begun = {row.begin_commit for row in rows}
+        return sorted(begun.union(row.end_commit for row in rows if row.end_commit is not None))
+
     def apply(self, delta: TreeDelta, draft: CommitDraft) -> None:
         """Apply one delta; what does not fit is a `TreeConflict`."""
         if not delta.path and not isinstance(delta, Clear):

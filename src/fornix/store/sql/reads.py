@@ -28,7 +28,15 @@ from fornix.store.sql import erased_runs, journal, row_values, staged_vectors
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.database import SetSnapshot, SqlDatabase, reads
 from fornix.store.sql.row_values import hidden_id, rows_of, scope_id
-from fornix.store.sql.tree import fields_of, joined, node_of, read_node, split, unescaped
+from fornix.store.sql.tree import (
+    commits_of_node,
+    fields_of,
+    joined,
+    node_of,
+    read_node,
+    split,
+    unescaped,
+)
 from fornix.values import wire
 from fornix.values.storable import Path as TreePath
 
@@ -89,6 +97,11 @@ class SqlReads(WholeSets, SqlDatabase):
             for _, name, expires, _ in rows
             if expires is None or expires > now
         ]
+
+    @reads
+    def node_commits(self, db: Connection, scope: Scope, path: TreePath) -> list[int]:
+        number = self._number_of(db, scope)
+        return [] if number is None or not path else commits_of_node(db, number, path)
 
     def _number_of(self, db: Connection, scope: Scope) -> int | None:
         return self._cache.scopes.get(scope) or scope_id(db, scope)

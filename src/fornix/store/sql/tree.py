@@ -299,6 +299,15 @@ def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: in
     return node_of(row[0], row[1])
 
 
+def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
+    """Return the commits that began or ended a version of the node at *path*, rising."""
+    columns = "SELECT begun, ended FROM node WHERE scope = ? AND parent IS ? AND name IS ?"
+    place = (scope, joined(path[:-1]), escaped(path[-1]))
+    rows = query(db, f"{columns} AND ended IS NULL", *place)
+    rows += query(db, f"{columns} AND ended > 0", *place)
+    return sorted({number for row in rows for number in row if number is not None})
+
+
 def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
     """Return place, name, expiry and *value*, a column, of the fields of an object, in order."""
     columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent IS ?"  # noqa: S608 - ours
