@@ -1,7 +1,8 @@
-"""A process that learns, to be killed: ``python facts_worker.py DATABASE KEY``.
+"""A process that learns, to be killed: ``python facts_worker.py DATABASE KEY [CALLS AHEAD_S]``.
 
 It says "ready", waits for a line, and says a line for each call of its model. Each answer carries
-a token of its own, and takes a few milliseconds, so that two processes meet at each step.
+a token of its own, and takes a few milliseconds, so that two processes meet at each step. CALLS is
+the budget of an hour, in a space of the key's name, by a clock that is so many seconds ahead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from facts_script import scripted
@@ -30,13 +32,24 @@ def token() -> str:
     return mark
 
 
-if __name__ == "__main__":
-    with Memory.open(sys.argv[1], embedder="words") as opened:
+def run(place: str, key: str, calls: str = "", ahead_s: str = "0") -> None:
+    """Learn from the conversation of a key, once a line was read."""
+    ahead = timedelta(seconds=float(ahead_s))
+    with Memory.open(
+        place,
+        space=key if calls else "default",
+        embedder="words",
+        clock=lambda: datetime.now(UTC) + ahead,
+    ) as opened:
         say("ready")
         sys.stdin.readline()
-        opened.key(sys.argv[2]).learn(
-            opened.key(sys.argv[2]).conversation("chat"),
+        report = opened.key(key).learn(
+            opened.key(key).conversation("chat"),
             model=scripted(token),
-            options=LearnOptions(batch_messages=6),
+            options=LearnOptions(batch_messages=6, calls_per_hour=int(calls) if calls else None),
         )
-        say("done")
+        say(f"done, {report.waiting} wait")
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

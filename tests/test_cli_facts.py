@@ -96,6 +96,25 @@ def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell) -> None:
     shell("learn", "I like tea.", "--watch", code=2)
 
 
+def test_a_watch_waits_until_nobody_writes(shell: Shell) -> None:
+    """With --idle: what was there before is read, and so is what comes later."""
+    with process("learn", "--watch", "--idle", "1s", db=shell.db) as watching:
+        try:
+            for key in ("bob", "joy"):
+                with Memory.open(shell.db, embedder="words") as memory:
+                    memory.key(key).conversation("chat").add(
+                        {"role": "user", "name": key.title(), "content": "I love green tea."}
+                    )
+                    wait_until(lambda: f"{key.title()} loves green tea." in all_facts(memory, key))  # noqa: B023 - called at once
+            watching.send_signal(signal.SIGTERM)
+            watching.communicate(timeout=LIMIT_S)
+        finally:
+            watching.kill()
+    with Memory.open(shell.db, embedder="words") as memory:
+        ada = memory.key("ada")
+        assert ada.facts.cost(ada.conversation("chat"), model=None).messages == 0
+
+
 def all_facts(memory: Memory, key: str) -> list[str]:
     """Return what the facts of a key say."""
     return [one.text for one in memory.key(key).facts.list()]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from facts_script import said, scripted
+from facts_script import answer, said, scripted
 from fornix import Memory
 from fornix.facts import LearnOptions
+from fornix.testing.chat_server import ChatServer
 from postgres_server import url_for
 from scale import COUNTS
-from waiting import LIMIT_S
+from test_cli import process as command
+from waiting import LIMIT_S, wait_until
 
 WORKER = Path(__file__).with_name("facts_worker.py")
 
@@ -28,9 +34,9 @@ KILLED_WITHIN = 0.25
 """Seconds after which a process is killed at the latest; undisturbed, it takes about as long."""
 
 
-def started(place: str, key: str) -> subprocess.Popen[str]:
+def started(place: str, key: str, *budget: str) -> subprocess.Popen[str]:
     """Return a process that is ready to learn, and begins at a line."""
-    command = [sys.executable, str(WORKER), place, key]
+    command = [sys.executable, str(WORKER), place, key, *budget]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
@@ -38,18 +44,21 @@ def started(place: str, key: str) -> subprocess.Popen[str]:
     return process
 
 
-def killed(place: str, key: str, processes: int, after_s: float) -> None:
-    """Have processes learn at the same time; kill the first one, and wait for the others."""
-    running = [started(place, key) for _ in range(processes)]
+def killed(place: str, key: str, processes: int, after_s: float, *budget: str) -> list[str]:
+    """Have processes learn at the same time; kill the first one, and wait for the others.
+
+    Returns the lines that they said.
+    """
+    running = [started(place, key, *budget) for _ in range(processes)]
     for process in running:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     time.sleep(after_s)  # noqa: TID251 - until the kill
     running[0].kill()
-    for process in running:
-        process.communicate()
+    told = [process.communicate()[0] for process in running]
     assert [process.returncode for process in running[1:]] == [0] * (processes - 1)
+    return [line for lines in told for line in lines.splitlines()]
 
 
 def as_told(memory: Memory, key: str) -> list[Any]:
@@ -123,6 +132,83 @@ def test_a_killed_learning_ends_as_an_undisturbed_one(
     """Every fact is there once, with the sources that it has in a run that nobody kills."""
     times = max(4, COUNTS.kills // 2)
     kill_often(str(tmp_path / "app.db"), processes, times, undisturbed)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_budget_holds_for_all_who_are_killed(
+    processes: int, tmp_path: Path, undisturbed: list[Any]
+) -> None:
+    """No call beyond it is made, by whomever; and what was learnt within it is never lost."""
+    place, chance = str(tmp_path / "app.db"), random.Random(processes)
+    now = datetime.now(UTC)
+    ahead = timedelta(hours=1) - (now - now.replace(minute=0, second=0, microsecond=0))
+
+    def clock() -> datetime:
+        return datetime.now(UTC) + ahead  # a full hour begins with the test
+
+    for round_ in range(max(3, COUNTS.kills // 4)):
+        key, calls = f"{processes}, {round_}", chance.randrange(1, 12)
+        settings = {"space": key, "embedder": "words", "wait_s": LIMIT_S, "clock": clock}
+        with Memory.open(place, **settings, durability="normal") as memory:
+            memory.key(key).conversation("chat").add(said(MESSAGES))
+        budget, made = (str(calls), str(ahead.total_seconds())), 0
+        for _ in range(2):
+            told = killed(place, key, processes, chance.random() * KILLED_WITHIN, *budget)
+            made += sum(1 for line in told if not line.startswith("done"))
+        assert made <= calls
+        with Memory.open(place, **settings) as memory:
+            assert memory.key(key).facts.check() == []
+            assert learnt(memory, key) == undisturbed
+
+
+def stop_all(running: list[subprocess.Popen[bytes]]) -> None:
+    """End processes that a failed test left."""
+    for one in running:
+        one.kill()
+        one.communicate()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_watch_ends_as_an_undisturbed_learning(
+    processes: int, tmp_path: Path, undisturbed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one beside it, or the one that is started next, reads what was not read."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    place, chance = tmp_path / "app.db", random.Random(processes)
+
+    def reply(request: Any) -> str:
+        return answer(request.body["messages"], lambda: uuid4().hex)
+
+    def watching(server: ChatServer, key: str) -> subprocess.Popen[bytes]:
+        model = ("--model", "test", "--base-url", server.url, "--batch", "6")
+        begun = command("learn", "--watch", "--key", key, *model, db=place)
+        assert begun.stderr is not None
+        while b"watching" not in (line := begun.stderr.readline()):
+            assert line, "it ended"
+        return begun
+
+    with (
+        ChatServer(reply) as server,
+        Memory.open(place, embedder="words") as memory,
+        ExitStack() as stack,
+    ):
+        for round_ in range(max(2, COUNTS.kills // 12)):
+            key = f"{processes}, {round_}"
+            running = [watching(server, key) for _ in range(processes)]
+            stack.callback(stop_all, running)
+            memory.key(key).conversation("chat").add(said(MESSAGES))
+            wait_until(memory.key(key).facts.learnings)
+            time.sleep(chance.random() * KILLED_WITHIN)  # noqa: TID251 - until the kill
+            running[0].kill()
+            running[0].communicate()
+            running += [] if processes > 1 else [watching(server, key)]
+            left = running[1:]
+            wait_until(lambda: as_told(memory, key) == undisturbed)  # noqa: B023 - called at once
+            for one in left:
+                one.send_signal(signal.SIGTERM)
+                one.communicate(timeout=LIMIT_S)
+            assert [one.returncode for one in left] == [0]
+            assert learnt(memory, key) == undisturbed
 
 
 @pytest.mark.server

@@ -212,6 +212,48 @@ def test_opinions_are_no_facts(ada: KeyMemory) -> None:
     assert texts(report) == ["Ada thinks Ada will study law."]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I'm no longer at Acme, I work at Globex now.",
+        "No longer at Acme, works at Globex now.",
+        "I no longer work at Acme and work at Globex now.",
+        "I don't work at Acme anymore; now I work for Globex.",
+        "I quit my job, and I work at Globex.",
+    ],
+)
+def test_what_ended_and_what_holds_now_are_two_statements(ada: KeyMemory, said: str) -> None:
+    """Of one sentence; the second one may be without "I"."""
+    learnt(ada, "I work at Acme.")
+    report = learnt(ada, said)
+    assert len(report.added) == 2
+    assert "Ada work" in report.added[1].text
+    assert "Globex" in report.added[1].text
+    held = ada.facts.get(report.superseded[0])
+    assert held is not None
+    assert held.text == "Ada works at Acme."
+    assert ada.facts.check() == []
+    ada.facts.undo(report)
+    assert [fact.replaced_by for fact in ada.facts.list()] == [()]
+
+
+def test_what_is_said_of_others_is_not_taken_for_ones_own(ada: KeyMemory) -> None:
+    """A sentence about somebody else goes on about him; a list goes on as a list."""
+    learnt(ada, "I work at Acme.")
+    report = learnt(ada, "Bob is no longer at Acme, works at Globex now.")
+    assert report.superseded == ()
+    assert texts(report) == ["Ada: Bob is no longer at Acme, works at Globex now."]
+    assert texts(learnt(ada, "I stopped eating meat, fish and eggs.")) == [
+        "Ada stopped eating meat, fish and eggs."
+    ]
+
+
+def test_a_move_names_where_from(ada: KeyMemory) -> None:
+    learnt(ada, "I live in Lisbon.")
+    assert len(learnt(ada, "So my bags are packed, and I moved from Lisbon to Porto.").added) == 2
+    assert ada.profile("Ada").text == "Ada moved from Lisbon to Porto."
+
+
 def test_dates_that_are_out_of_range_stay_words() -> None:
     """There is no year 0."""
     assert with_dates("We met 999 years ago.", date(2, 1, 1)).text == "We met 999 years ago."

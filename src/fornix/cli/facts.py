@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from functools import update_wrapper
@@ -34,6 +34,9 @@ POLL_S = 0.5
 
 RETRY_AFTER_S = 60.0
 """How long a watch waits after a failure, or for calls of the next hour."""
+
+MOST_FOLLOWED = 10_000
+"""Commits at once that a watch looks at; after more, as of an import, it reads all keys."""
 
 
 def learn_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -139,25 +142,59 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
 
 
 class _Watch:
-    """Follows the conversations of one key, or of all, until a signal ends it."""
+    """Follows the conversations of one key, or of all, until a signal ends it.
+
+    All are read once; after that the commits say whose conversation was added to.
+    """
 
     def __init__(self, session: Session, memory: Memory, key: str | None, name: str) -> None:
         self._session, self._memory, self._key, self._name = session, memory, key, name
         self._stop = Event()
+        self._due: dict[str, float] = {}
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:
-        """Learn whenever something was committed, and once a minute."""
+        """Learn from each key whose conversation was added to, or waits to be read again."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: self._stop.set())
         self._session.note("fornix: watching; Ctrl-C ends")
-        seen, looked = -1, 0.0
+        quiet_s = how.idle.total_seconds() + POLL_S * bool(how.idle)
+        seen = self._memory.store.commit_at(LAST)
+        for key in self._keys():
+            if not self._stop.is_set():
+                self._learn(self._memory.key(key), model, how)
+        if how.idle:  # who wrote just before was not read
+            self._put_off(self._keys(), quiet_s)
         while not self._stop.is_set():
             last = self._memory.store.commit_at(LAST)
-            if last != seen or how.idle or time.monotonic() - looked > RETRY_AFTER_S:
-                seen, looked = last, time.monotonic()
-                for key in [self._key] if self._key else list(self._memory.keys()):
-                    self._learn(self._memory.key(key), model, how)
+            self._put_off(self._changed(seen, last), quiet_s)
+            seen, now = last, time.monotonic()
+            for key in [key for key, due in self._due.items() if due <= now]:
+                if self._stop.is_set():
+                    return
+                del self._due[key]
+                self._learn(self._memory.key(key), model, how)
             self._stop.wait(POLL_S)
+
+    def _keys(self) -> Iterable[str]:
+        return [self._key] if self._key else self._memory.keys()
+
+    def _put_off(self, keys: Iterable[str], after_s: float) -> None:
+        """Have keys read after so many seconds, whatever was said of them before."""
+        due = time.monotonic() + after_s
+        self._due.update(dict.fromkeys(keys, due))
+
+    def _changed(self, seen: int, last: int) -> Iterable[str]:
+        """Return the keys whose conversation commits after one of them, up to another, added to."""
+        if last - seen > MOST_FOLLOWED:
+            return self._keys()
+        keys: dict[str, None] = {}
+        for number in range(seen + 1, last + 1):
+            effects = self._memory.store.effects(number)
+            for stored in () if effects is None else effects.begun_items:
+                scope = stored.set.scope
+                if stored.set.name == self._name and scope.space == self._memory.space:
+                    keys[scope.key or ""] = None
+        return [key for key in keys if key and self._key in (None, key)]
 
     def _learn(self, own: KeyMemory, model: ChatModel | None, how: LearnOptions) -> None:
         if self._name not in own.sets():
@@ -169,7 +206,10 @@ class _Watch:
             return
         except ModelFailed as error:
             self._session.note(f"fornix: key {own.key!r}: {error}")
+            self._put_off([own.key], RETRY_AFTER_S)
             return
+        if report.waiting:
+            self._put_off([own.key], RETRY_AFTER_S)
         if report.messages or report.set_aside:
             _show_report(self._session, own, report, key=own.key)
 

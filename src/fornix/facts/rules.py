@@ -33,7 +33,7 @@ from fornix.store import StoredItem
 from fornix.text.sentence_ends import sentences
 from fornix.values import words
 
-RULES = "rules-2"
+RULES = "rules-3"
 """The version of these rules; it stands where a fact has the version of a prompt."""
 
 NAME = "rules"
@@ -99,9 +99,10 @@ _OPINION = re.compile(
 """What somebody thinks of the world, and does not know: it says nothing that holds."""
 
 _OPENING = re.compile(
-    r"\A(?:(?:hey|hi|hello|yes|yeah|yep|no|nope|oh|wow|well|so|haha|lol|thanks|thank you|ok|okay|"
-    r"sure|also|btw|by the way|and|but|actually|anyway|aw+|hmm+|absolutely|definitely|of course)\b"
-    r"(?: [A-Z]\w+)?[,!.]? +)+",
+    r"\A(?:(?:hey|hi|hello|yes|yeah|yep|no(?! longer)|nope|oh|wow|well|so|haha|lol|thanks|"
+    r"thank you|ok|okay|sure|also|btw|by the way|and|but|actually|anyway|aw+|hmm+|absolutely|"
+    r"definitely|of course)\b"
+    r"(?: (?-i:[A-Z]\w+)(?=[,!.]))?[,!.]? +)+",
     re.IGNORECASE,
 )
 """What a sentence begins with and says nothing."""
@@ -109,13 +110,24 @@ _OPENING = re.compile(
 _JOINT = re.compile(r",? (?:and|but) (?=(?:I|I'm|I've|I'll|[Mm]y|[Ww]e)\b)")
 """Between two statements of one sentence."""
 
+_CHANGE = re.compile(
+    r"(?:[,;]|,? (?:and|but|so))(?: (?:and|but|so))? "
+    r"(?=(?:now )?(?:(?P<who>I|I'm|I've|I'll|my|we)|works?|lives?|stud(?:y|ies)|teach(?:es)?)\b)",
+    re.IGNORECASE,
+)
+"""Between what has ended and what holds now: "no longer at Acme, works at Globex now"."""
+
+_OWN = re.compile(r"\b(?:I|I'm|I've|we)\b|\A(?:no longer|not)\b", re.IGNORECASE)
+"""Whoever speaks says it of himself, and what goes on without a name as well."""
+
 _ENDED = _words("no longer", "any ?more", "stopped", "quit", "gave up", "given up")
 """What says that something has ended."""
 
 _LEFT_WORK = _words(r"(?:quit|left|lost)(?: \S+)? job")
 
 _SINGLE = {
-    "home": r" (?:\w+ ){0,2}(?:lives? in|is living in|moved to|is moving to)\b|'s home is\b",
+    "home": r" (?:\w+ ){0,2}(?:lives? in|is living in|(?:moved|is moving) (?:from \S+ )?to)\b"
+    r"|'s home is\b",
     "work": r" (?:\w+ ){0,2}(?:works?|is working) (?:at|for|as)\b|'s (?:new )?job is\b",
     "name": r"'s name is\b",
     "age": r" is (?:now )?\d+ years old\b",
@@ -163,8 +175,8 @@ def found_by_rules(messages: Sequence[StoredItem]) -> CandidateFacts:
 
 def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Statement]:
     text, today = text_of(message), said_at(message).date()
-    for start, end in _clauses(text):
-        plain = " ".join(text[start:end].replace("\u2019", "'").split()).rstrip("!, ")
+    for start, end, lead in _clauses(text):
+        plain = " ".join(f"{lead}{text[start:end]}".replace("\u2019", "'").split()).rstrip("!, ")
         if len(plain.split()) < SHORTEST or len(plain) > LONGEST_FACT // 2:
             continue
         if any(rule.search(plain) for rule in (_YOU, _CHAT, _OPINION)):
@@ -186,20 +198,33 @@ def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Stateme
         )
 
 
-def _clauses(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the statements of a text begin and end: its sentences, and parts joined by and.
+def _clauses(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where the statements of a text begin and end, and the "I" that one begins without.
 
-    What a sentence opens with and says nothing is left out, and so are questions.
+    They are its sentences, and parts joined by "and". What a sentence opens with and says nothing
+    is left out, and so are questions.
     """
     for sentence in sentences(text):
         if sentence.text.rstrip("\"')\u201d ").endswith("?"):
             continue
         opening = _OPENING.match(sentence.text)
         start = sentence.start + (0 if opening is None else opening.end())
-        for joint in _JOINT.finditer(text, start, sentence.end):
-            yield start, joint.start()
-            start = joint.end()
-        yield start, sentence.end
+        lead = ""
+        while (joint := _next_joint(text, start, sentence.end)) is not None:
+            yield start, joint.start(), lead
+            start, lead = joint.end(), "" if joint.groupdict().get("who", "I") else "I "
+        yield start, sentence.end, lead
+
+
+def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
+    """Return what joins a statement with the next one in a sentence."""
+    joint, change = _JOINT.search(text, start, end), _CHANGE.search(text, start, end)
+    if change is not None and (joint is None or change.start() <= joint.start()):
+        before = text[start : change.start()]
+        is_own = bool(change["who"] or _OWN.search(before))
+        if is_own and (_ENDED.search(before) or _LEFT_WORK.search(before)):
+            return change
+    return joint
 
 
 def _names(text: str) -> Iterator[str]:
