@@ -27,6 +27,9 @@ from bench.measure import Result
 CUTS = (5, 10, 20)
 BUDGETS = (500, 1_000, 2_000)
 
+ENTITIES = (0.15, 0.3, 0.6)
+"""Weights of the signal for entities that a question names, which are tried."""
+
 Facts = Mapping[str, Sequence[Mapping[str, Any]]]
 """Facts by the id of their conversation."""
 
@@ -187,20 +190,32 @@ def _learn(
 def _systems(
     memory: Any, talk: Conversation, question: str
 ) -> Iterator[tuple[str, Iterator[tuple[str, list[str], int]]]]:
+    rules = f"{talk.id}, rules"
     yield "turns", _asked(memory, talk.id, question, ["default"])
-    yield "turns and facts", _asked(memory, talk.id, question, ["default", "facts"])
     yield "facts", _asked(memory, talk.id, question, ["facts"])
-    yield "rules", _asked(memory, f"{talk.id}, rules", question, ["facts"])
+    yield "turns and facts", _asked(memory, talk.id, question, ["default", "facts"])
+    yield "rules", _asked(memory, rules, question, ["facts"])
+    for weight in ENTITIES:
+        name = f"entities {weight}"
+        both = _asked(memory, talk.id, question, ["default", "facts"], weight)
+        yield f"turns and facts, {name}", both
+        yield f"facts, {name}", _asked(memory, talk.id, question, ["facts"], weight)
+        yield f"rules, {name}", _asked(memory, rules, question, ["facts"], weight)
 
 
 def _asked(
-    memory: Any, key: str, question: str, sets: Sequence[str]
+    memory: Any, key: str, question: str, sets: Sequence[str], entities: float = 0.0
 ) -> Iterator[tuple[str, list[str], int]]:
     """Yield what is measured, the ids that are found, and the tokens that they take."""
-    hits = memory.key(key).search(question, limit=max(CUTS), sets=sets)
+    from fornix import Signals
+
+    signals = Signals(entities=entities)
+    hits = memory.key(key).search(question, limit=max(CUTS), sets=sets, signals=signals)
     for cut in CUTS:
         yield f"R@{cut}", [hit.item.id for hit in hits[:cut]], 0
     for tokens in BUDGETS:
-        made = memory.context(question, key=key, budget_tokens=tokens, messages=None, sets=sets)
+        made = memory.context(
+            question, key=key, budget_tokens=tokens, messages=None, sets=sets, signals=signals
+        )
         shown = [name for piece in made.why if piece.shown for name in piece.ids]
         yield f"evidence in {tokens:,} tokens", shown, made.tokens

@@ -118,3 +118,17 @@ def test_a_watch_waits_until_nobody_writes(shell: Shell) -> None:
 def all_facts(memory: Memory, key: str) -> list[str]:
     """Return what the facts of a key say."""
     return [one.text for one in memory.key(key).facts.list()]
+
+
+def test_nothing_known_is_an_exit_code_of_its_own(shell: Shell) -> None:
+    """And an empty text is no message."""
+    for words in (("about", "Nobody"), ("profile", "Nobody"), ("profile",)):
+        assert "fact" in shell(*words, "-k", "bob", code=3).stderr
+    shell("facts", "undo", "none", "-k", "ada", code=3)
+    assert "is empty" in shell("learn", "  ", "-k", "ada", code=1).stderr
+    shell("learn", "I live in Lisbon.", "-k", "ada")
+    shell("learn", "I live in Porto.", "-k", "ada")
+    first = shell.json("profile", "the user", "-k", "ada", "--as-of", "3")[0]
+    assert first["text"] == "The user lives in Lisbon."
+    listed = shell.json("facts", "list", "-k", "ada", "--valid-at", "2020-01-01T00:00:00Z")
+    assert "The user lives in Lisbon." in [fact["text"] for fact in listed]

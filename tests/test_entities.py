@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fornix import Memory
+from fornix import Memory, Signals
 from fornix.errors import InvalidInput, NotFound
 from fornix.facts import LearnReport
 
@@ -205,6 +205,31 @@ def test_a_time_line_is_in_the_order_of_events(moved):
     assert texts(key.facts.timeline(valid_at=on_the_day)) == ["Ada saw a whale on 1 July 2024."]
     assert key.facts.timeline(valid_at=datetime(2024, 7, 2, tzinfo=UTC)) == []
     assert key.facts.timeline("Nobody") == []
+
+
+# --- in a search --------------------------------------------------------------------------------
+
+
+def test_a_search_finds_facts_of_entities_that_the_question_names(memory):
+    facts = memory.key("ada").set("facts")
+    facts.add(
+        "She sings.", id="1", metadata={"entities": ["Grace Hopper", "Ada"], "subject": "Ada"}
+    )
+    facts.add("He dances.", id="2", metadata={"entities": ["Bob", 7, "Will"]})
+    facts.add("It rains.", id="3", metadata={"entities": {"odd": 1}, "subject": None})
+
+    def found(question, weight=0.5):
+        hits = facts.search(question, signals=Signals(entities=weight, session=0))
+        return {hit.item.id: hit.parts.get("entities", 0.0) for hit in hits}
+
+    assert found("where does grace hopper live?") == {"1": 0.5}
+    assert found("what of Bob, and of ADA's?") == {"1": 0.25, "2": 0.25}
+    assert found("what of Grace, and will you?") == {}
+    assert found("where does grace hopper live?", 0.0) == {}
+    with memory.key("ada").batch() as batch:
+        batch.set("facts").add("New.", id="4", metadata={"subject": "Grace Hopper"})
+        hits = batch.search("grace hopper?", sets=["facts"], signals=Signals(entities=0.5))
+        assert {hit.item.id for hit in hits} == {"1", "4"}
 
 
 # --- in prompts ---------------------------------------------------------------------------------

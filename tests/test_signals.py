@@ -388,6 +388,7 @@ def test_weights_are_those_that_were_measured():
         "recency": 0.0,
         "importance": 0.0,
         "mean": 0.0,
+        "entities": 0.0,
         "names": 0.0,
         "decay": 0.0,
         "half_life_days": 30.0,

@@ -15,7 +15,7 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.session import Session
-from fornix.errors import ModelFailed
+from fornix.errors import ModelFailed, NotFound
 from fornix.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
 from fornix.llm import ChatModel, OpenAIChat
 from fornix.memory.keys import KeyMemory
@@ -346,7 +346,10 @@ def facts_command() -> None:
 @contextmanager
 def _opened(session: Session, key: str, mode: Literal["rw", "ro"] = "ro") -> Generator[Facts]:
     with session.open(mode=mode) as memory:
-        yield memory.key(key).facts
+        try:
+            yield memory.key(key).facts
+        except NotFound as error:
+            session.nothing(str(error))
 
 
 @options.command("list")

@@ -184,6 +184,8 @@ def _listed(source: object) -> list[Mapping[str, Any]]:
 
 def _message(given: object) -> Mapping[str, Any]:
     if isinstance(given, str):
+        if not given.strip():
+            raise InvalidInput("a text to learn from is empty; leave it out")
         return {"role": "user", "content": given}
     if isinstance(given, Message):
         return given.to_dict()

@@ -72,7 +72,8 @@ _RULES = {
     ),
     "profile": _words(
         r"I(?:'m| am)(?: \w+)? (?:an?|from|\d+|married|single|divorced|allergic|vegan|vegetarian)",
-        r"I(?: \w+)? (?:live|work|study|teach|own|speak|have|grew up|was born|moved)",
+        r"I(?: \w+)? (?:lives?|works?|stud(?:y|ies)|teach(?:es)?|own|speak|have)",
+        r"I(?: \w+)? (?:grew up|was born|moved)",
         r"my (?:name|job|home|address|birthday|age|hobby|hobbies)",
     ),
 }
@@ -187,7 +188,7 @@ def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Stateme
         told = with_dates(in_third_person(plain, name), today)
         whole = told.text[:1].upper() + told.text[1:]
         if folded(name) not in folded(whole):
-            whole = f"{name}: {whole}"
+            whole = f"{name[:1].upper()}{name[1:]}: {whole}"
         timed = kind in TIMELESS
         yield _Statement(
             whole if whole[-1] in ".\u2026" else f"{whole}.",

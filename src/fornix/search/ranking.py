@@ -2,7 +2,8 @@
 
     base  = words · BM25 / best BM25  +  meaning · cosine
     fit   = base  +  (previous, for an answer also reply) · base of the item before
-            +  next · base of the item after  +  speaker, user, date, when, short_question
+            +  next · base of the item after  +  speaker, user, date, entities, when,
+               short_question
     score = fit   +  session · best fit in the item's session
             +  instruction, recency, importance, decay
 
@@ -31,7 +32,7 @@ from fornix.search.relevance import (
     Calibration,
     telling_terms,
 )
-from fornix.search.signals import QuestionSignals, Signals
+from fornix.search.signals import QuestionSignals, Signals, naming
 from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
 from fornix.values.lazy_dataclass import dataclass
@@ -41,6 +42,9 @@ NEAR_SHARE = 0.004
 """Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
 
 NEAR_LEAST = 800
+ENTITY_FIELDS = ("entities", "subject")
+"""Fields of the metadata that name people, places and things."""
+
 WORDS_COUNT = 1_000
 """Docs of a large set that are fetched by words."""
 
@@ -365,6 +369,10 @@ class Ranking:
             yield name, np.where(_of(named[0], docs) == named[1], weight, 0.0)
         if weights.date and question.date is not None:
             yield "date", weights.date * closeness(question.date, _of(index.time, docs))
+        if weights.entities:
+            share = index.share_named(ENTITY_FIELDS, naming(question.text))
+            if share.any():
+                yield "entities", weights.entities * _of(share, docs)
 
     def _named(self, index: SetIndex) -> tuple[NDArray[np.int32], int | None] | None:
         """Return who is meant: a column and the code there, None if nobody has it; None: nobody."""

@@ -58,6 +58,8 @@ class Signals:
         importance: Of the item's own importance.
         mean: Share, 0..1, that the mean of a long text's windows has in its cosine; the best window
             has the rest.
+        entities: Of naming, in the fields "entities" or "subject" of the metadata, people, places
+            and things that the question names; facts have them. Half of it for one of two.
         names: How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a
             speaker's first name must be for the word to stand for the name; 0: no word does.
         decay: Share of a score, 0..1, that fading takes away in the end. Of a score it leaves
@@ -88,6 +90,7 @@ class Signals:
     recency: float = 0.0
     importance: float = 0.0
     mean: float = 0.0
+    entities: float = 0.0
     names: float = 0.0
     decay: float = 0.0
     half_life_days: float = 30.0
@@ -165,6 +168,20 @@ class QuestionSignals:
             date=named_date(_blanked(head, spans), lower),
             when=_WHEN.search(head) is not None,
         )
+
+
+def naming(question: str) -> Callable[[str], bool]:
+    """Return what tells whether a question names a name, as whole words in any case."""
+    asked = [word[0].casefold() for word in _WORD.finditer(question[:MAX_PARSED])]
+    text = f" {' '.join(asked)} "
+
+    def is_named(name: str) -> bool:
+        said = _WORD.findall(name.casefold())
+        plain = " ".join(said)
+        is_word = len(said) == 1 and (plain in _ROLES or plain in _OPENERS or len(plain) < 2)  # noqa: PLR2004 - a letter
+        return bool(plain) and not is_word and f" {plain} " in text
+
+    return is_named
 
 
 def respelled(

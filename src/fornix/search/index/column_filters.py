@@ -214,11 +214,22 @@ class Metadata:
                 if one.codes.size == start:
                     one.extend([reach(metadata, path) for metadata in decoded])
 
+    def field(self, path: Path) -> Field:
+        """Return one field of the metadata."""
+        self._read({path})
+        return self._fields[path]
+
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
         fields = sum(one.nbytes for one in self._fields.values())
         return fields + self._texts.nbytes + 100 * len(self._code)
+
+
+def names_in(value: Value) -> frozenset[str]:
+    """Return the names that a field holds, a text or a list of texts, in small letters."""
+    names = value if isinstance(value, list) else [value]
+    return frozenset(name.casefold() for name in names if isinstance(name, str))
 
 
 def _decoded(text: str) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice, pairwise
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes, Columns, Texts
-from fornix.search.index.column_filters import Metadata, Truth, evaluate, of_names, of_numbers
+from fornix.search.index.column_filters import (
+    Metadata,
+    Truth,
+    evaluate,
+    names_in,
+    of_names,
+    of_numbers,
+)
 from fornix.search.index.feature_arrays import (
     BY_DOC,
     BY_PASSAGE,
@@ -323,6 +330,27 @@ class SetIndex:
 
             return evaluate(where.root, leaf, self.size) & self.alive
         return evaluate(where.root, of_text, len(self._metadata))[meta] & self.alive
+
+    def share_named(
+        self, fields: Sequence[str], is_named: Callable[[str], bool]
+    ) -> NDArray[np.float64]:
+        """Return for each doc which share of the names that a question names it has, 0..1.
+
+        Args:
+            fields: Of the metadata, with a name each or a list of names.
+            is_named: Whether the question names a name.
+        """
+        columns = [self._metadata.field((name,)) for name in fields]
+        held = [[names_in(value) for value in column.values] for column in columns]
+        named = {name for lists in held for names in lists for name in names if is_named(name)}
+        found = np.zeros(self.size)
+        for name in named:
+            has_name = np.zeros(len(self._metadata), np.bool_)
+            for column, lists in zip(columns, held, strict=True):
+                table = np.array([*(name in names for names in lists), False])
+                has_name |= table[column.codes.view]
+            found += has_name[self.columns["meta"]]
+        return found / len(named) if named else found
 
     def _own(self, condition: Condition) -> Truth:
         """Return where a condition on an item's own field holds."""
