@@ -38,6 +38,8 @@ class Counts:
         embedded: Texts that a model embeds, to be compared with its reference.
         flink_kills: Times that a Flink, or a part of its cluster, is killed in one scenario.
         flink_worker_kills: Times that the Python workers of a cluster are.
+        server_tries: Calls with tokens of other scopes.
+        server_writes: Requests of clients whose server is killed.
     """
 
     kills: int
@@ -57,6 +59,8 @@ class Counts:
     embedded: int
     flink_kills: int
     flink_worker_kills: int
+    server_tries: int
+    server_writes: int
 
 
 SCALES = {
@@ -78,6 +82,8 @@ SCALES = {
         embedded=100,
         flink_kills=2,
         flink_worker_kills=4,
+        server_tries=500,
+        server_writes=800,
     ),
     "full": Counts(
         kills=240,
@@ -97,6 +103,8 @@ SCALES = {
         embedded=1_000,
         flink_kills=10,
         flink_worker_kills=44,
+        server_tries=5_000,
+        server_writes=10_000,
     ),
 }
 

@@ -722,13 +722,15 @@ USES = {
 }
 MAKE = {"add", "set", "run", "chat", "learn", "import", "restore", "demo"}
 NO_MEMORY = {"version", "completion", "flink explain"}
-ON_FLINK = {"flink run", "flink submit"}
-"""Commands that need Apache Flink; tests/test_flink_jobs.py tries them."""
+ELSEWHERE = {"flink run", "flink submit", "serve"}
+"""Commands that tests/test_flink_jobs.py and tests/test_server.py try: they need Flink, or stay."""
+WITHOUT_MEMORY = {"token list", "token new", "token revoke", "token rotate"}
+"""Commands that work on another file; tests/test_server.py tries them."""
 ON_SERVER = {"grant", "grants", "revoke"}
 """Commands that refuse a file; tests/test_postgres_roles.py tries them on a server."""
 NAMES_BOTH = {"migrate"}
 """Commands that take no --db; tests/test_migrate.py tries them."""
-ON_FILE = [command for command in COMMANDS if command not in ON_SERVER | NAMES_BOTH | ON_FLINK]
+ON_FILE = sorted(set(COMMANDS) - ON_SERVER - NAMES_BOTH - ELSEWHERE - WITHOUT_MEMORY)
 
 
 @pytest.fixture(scope="session")
@@ -753,7 +755,7 @@ def beside(given_files, tmp_path_factory, monkeypatch):
 
 def test_every_command_is_tried():
     """A new command has to join the tests of mistakes."""
-    assert set(COMMANDS) == set(USES) | ON_FLINK
+    assert set(COMMANDS) == set(USES) | ELSEWHERE | WITHOUT_MEMORY
 
 
 @pytest.mark.parametrize("command", ON_FILE)
@@ -832,7 +834,7 @@ def test_no_command_makes_a_file_in_silence(shell, command, beside):
     assert f"fornix: using {shell.db}" in shell("stats").stderr
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - NO_MEMORY - ON_FLINK))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - NO_MEMORY - ELSEWHERE - WITHOUT_MEMORY))
 @pytest.mark.parametrize("kind", ["folder", "text", "other", "newer"])
 def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind, beside):
     """A folder, a text, another SQLite file, a newer memory: exit 1, a message, no harm."""

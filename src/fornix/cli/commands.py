@@ -70,11 +70,13 @@ COMMANDS = (
     Listed("runs", "runs", "Look at runs; retry or discard those that failed."),
     Listed("scrub", "forgetting", "Remove what was erased from the files of the memory."),
     Listed("search", "items", "Find the items that answer a question best."),
+    Listed("serve", "serve", "Serve the memory over HTTP, until it is stopped."),
     Listed("set", "exact_memory", "Set one value of exact memory."),
     Listed("sets", "listing", "List the sets of a key, of knowledge, or of the space."),
     Listed("show", "items", "Show an item with everything that is known of it."),
     Listed("shrink", "maintenance", "Give free space in the file back to the disk."),
     Listed("stats", "listing", "Show the size of the memory and the work that is pending."),
+    Listed("token", "serve", "Make, list, rotate and revoke the tokens of a server."),
     Listed("tree", "exact_memory", "Show the exact memory of a key, or a part of it."),
     Listed("undo", "compaction", "Undo a compaction."),
     Listed("upgrade", "maintenance", "Bring the memory to the schema that this fornix needs."),
@@ -83,7 +85,7 @@ COMMANDS = (
 """Every command. A test holds each line of help against that of the command itself."""
 
 EMBEDDING_MANY = frozenset(
-    {"chat", "compact", "demo", "flink", "import", "learn", "recover", "reindex", "run"}
+    {"chat", "compact", "demo", "flink", "import", "learn", "recover", "reindex", "run", "serve"}
 )
 """Commands that may embed many texts, which more threads do faster."""
 

@@ -17,6 +17,7 @@ from fornix.errors import InvalidInput
 from fornix.llm import OpenAIChat
 from fornix.memory.compactor import Compactor, Look, are_hours
 from fornix.memory.memory import Memory
+from fornix.server.json_forms import compaction_fields
 from fornix.sets import MemorySet
 from fornix.store import SetInfo
 from fornix.values.times import format_time, read_span
@@ -163,7 +164,7 @@ def compactions_command(session: Session, *, key: str, set_name: str, limit: int
     if not found:
         session.nothing(f"set {set_name!r} was never compacted")
     columns = ("id", "time", "strategy", "by", "retired", "added", "undone")
-    session.listing(columns, found, row=_row, fields=_fields)
+    session.listing(columns, found, row=_row, fields=compaction_fields)
 
 
 def _row(done: CompactionInfo) -> tuple[str, ...]:
@@ -176,12 +177,6 @@ def _row(done: CompactionInfo) -> tuple[str, ...]:
         f"{len(done.added):,}",
         "" if done.undone is None else f"by commit {done.undone}",
     )
-
-
-def _fields(done: CompactionInfo) -> dict[str, output.Json]:
-    fields = output.attributes(done, "id commit time by retired added erased undone")
-    strategy, notes = output.wired(dict(done.strategy)), output.wired(dict(done.notes))
-    return fields | {"strategy": strategy, "notes": notes}
 
 
 @options.command("undo")

@@ -10,6 +10,7 @@ from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
+from fornix.server.json_forms import receipt_fields
 from fornix.sets.forgetting import Receipt
 from fornix.values.storable import Value
 
@@ -72,14 +73,14 @@ def forget_command(  # noqa: PLR0913 - an option each, as click passes them
             reach = own.set(set_name or "default")
         counted = reach.forget([*ids] or None, where=where, dry_run=True)
         if dry_run:
-            session.done(f"would erase {_counts(counted)}", _fields(counted))
+            session.done(f"would erase {_counts(counted)}", receipt_fields(counted))
             return
         if counted.counts:
             session.confirm(f"Erase {name} for good: {_counts(counted)}?", yes=yes)
         with session.progress("forgetting"):
             receipt = reach.forget([*ids] or None, where=where, scrub=scrub)
         if not receipt.changed:
-            session.nothing(f"nothing of {name} is there", _fields(receipt))
+            session.nothing(f"nothing of {name} is there", receipt_fields(receipt))
         show_receipt(session, receipt)
 
 
@@ -102,14 +103,10 @@ def _counts(receipt: Receipt) -> str:
     return ", ".join(f"{count:,} {WORDS.get(kind, kind)}" for kind, count in counts) or "nothing"
 
 
-def _fields(receipt: Receipt) -> dict[str, Json]:
-    return {name: output.wired(value) for name, value in receipt.to_json().items()}
-
-
 def show_receipt(session: Session, receipt: Receipt) -> None:
     """Show what was erased, and what is left to do."""
     if session.json:
-        output.document(_fields(receipt))
+        output.document(receipt_fields(receipt))
         return
     session.say(f"erased {_counts(receipt)}")
     if receipt.derived:
@@ -168,7 +165,7 @@ def receipts_command(session: Session, *, receipt_id: str | None) -> None:
             show_receipt(session, memory.receipt(receipt_id))
             return
         session.listing(
-            ("id", "time", "kind", "state", "erased"), _all(memory), row=_row, fields=_fields
+            ("id", "time", "kind", "state", "erased"), _all(memory), row=_row, fields=receipt_fields
         )
 
 

@@ -6,23 +6,21 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from fornix.errors import InvalidInput
+from fornix.server import json_forms
+from fornix.server.json_forms import Json, wired
 from fornix.store.fsync import sync_folder
-from fornix.values import wire
 from fornix.values.storable import Value
-from fornix.values.times import format_time
 
 if TYPE_CHECKING:
-    from fornix.store.items import Hits, Item
-
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+    from fornix.store.items import Item
 
 PAGE = 500
 """Rows that are read together."""
@@ -32,11 +30,6 @@ WIDEST = 200
 
 BAR = 12
 """Columns of the bar of the best hit."""
-
-ITEM_ATTRIBUTES = (
-    "importance speaker role session time created updated accessed sources compacted until "
-    "expire_at valid_from valid_to version retired"
-)
 
 _CONTROL = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
 _ESCAPED = {number: f"\\u{number:04x}" for number in range(127, 160)}
@@ -54,6 +47,14 @@ def one_line(text: str) -> str:
 
 
 # --- JSON -------------------------------------------------------------------------------------
+
+
+attributes, item_fields, hits_fields = (
+    json_forms.attributes,
+    json_forms.item_fields,
+    json_forms.hits_fields,
+)
+"""Commands take them from here."""
 
 
 def document(value: Json, *, err: bool = False) -> None:
@@ -78,52 +79,6 @@ def _fact(fact: object) -> Json:
 def inline(value: Json) -> str:
     """Return *value* as JSON on one line, such that printing it cannot steer a terminal."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPED)
-
-
-def wired(value: Value) -> Json:
-    """Return a storable value as JSON: bytes, NaN and large numbers as one-field objects."""
-    return cast("Json", json.loads(wire.encode(value)))
-
-
-def attributes(thing: object, names: str) -> dict[str, Json]:
-    """Return the attributes of *thing* that *names* lists, as JSON; a moment is ISO 8601 in UTC."""
-    return {name: _attribute(getattr(thing, name)) for name in names.split()}
-
-
-def _attribute(found: object) -> Json:
-    if isinstance(found, datetime):
-        return format_time(found)
-    return [*cast("tuple[Json]", found)] if isinstance(found, tuple) else cast("Json", found)
-
-
-def item_fields(item: Item) -> dict[str, Json]:
-    """Return every field of an item, as JSON."""
-    value, metadata = wired(item.value), wired(dict(item.metadata))
-    return {
-        "id": item.id,
-        "set": item.set_name,
-        "value": value,
-        "text": item.text,
-        "metadata": metadata,
-        **attributes(item, ITEM_ATTRIBUTES),
-    }
-
-
-def hits_fields(hits: Hits) -> dict[str, Json]:
-    """Return the result of a search, as JSON."""
-    return {
-        "partial": hits.partial,
-        "reranker_failure": hits.reranker_failure,
-        "hits": [
-            {
-                "score": hit.score,
-                "relevance": hit.relevance,
-                "parts": dict(hit.parts),
-                "item": item_fields(hit.item),
-            }
-            for hit in hits
-        ],
-    }
 
 
 # --- for people -------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
 
 import click
 
@@ -14,11 +13,9 @@ from fornix.cli.trace import Trace, TraceStep, input_of
 from fornix.errors import StaleRun
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
+from fornix.server.json_forms import error_of, run_fields
 from fornix.store import Run, RunStatus
 from fornix.store.progress import LARGEST
-from fornix.values import wire
-from fornix.values.storable import moment
-from fornix.values.times import format_time
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
@@ -61,7 +58,7 @@ def list_runs(
     with session.open(mode="ro") as memory:
         columns = ("run", "status", "agent", "key", "number", "accepted", "error")
         found = _found(memory, agent, key, status, limit)
-        session.listing(columns, found, row=_row, fields=_fields)
+        session.listing(columns, found, row=_row, fields=run_fields)
 
 
 def _found(
@@ -81,27 +78,6 @@ def _found(
         if len(rows) < output.PAGE:
             return
         before, limit = rows[-1].id, limit - len(rows)
-
-
-def error_of(row: Run) -> dict[str, Any] | None:
-    """Return what is kept of the error that parked a run."""
-    return None if row.error is None else cast("dict[str, Any]", wire.decode(row.error))
-
-
-def _fields(row: Run) -> dict[str, output.Json]:
-    error = error_of(row)
-    return {
-        "run": row.id,
-        "agent": row.agent,
-        "key": row.scope.key,
-        "number": row.number,
-        "status": row.status,
-        "accepted": format_time(moment(row.accepted)),
-        "begun": None if row.now is None else format_time(moment(row.now)),
-        "ended": None if row.ended is None else format_time(moment(row.ended)),
-        "origin": row.origin,
-        "error": error and {name: error[name] for name in ("action", "type", "message")},
-    }
 
 
 def _row(row: Run) -> tuple[str, ...]:
@@ -127,7 +103,7 @@ def show_run(session: Session, *, number: int) -> None:
         row = require(session, memory, number)
         traced = Trace(memory, row)
         if session.json:
-            output.document(_fields(row) | {"error": error_of(row)} | traced.document())
+            output.document(run_fields(row) | {"error": error_of(row)} | traced.document())
             return
         output.facts([*_facts(row), *_done(traced)])
         error = error_of(row)
@@ -136,7 +112,7 @@ def show_run(session: Session, *, number: int) -> None:
 
 
 def _facts(row: Run) -> list[tuple[str, str]]:
-    told = _fields(row)
+    told = run_fields(row)
     facts = [
         ("run", f"{row.id}, number {row.number} of key {row.scope.key!r}, agent {row.agent!r}"),
         ("status", row.status),

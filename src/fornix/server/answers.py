@@ -1,0 +1,80 @@
+"""What an error is over HTTP: one status by its class, and the same JSON as on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from fastapi.responses import JSONResponse
+
+from fornix import errors
+from fornix.errors import FornixError
+from fornix.server.callers import Unauthenticated
+from fornix.server.json_forms import Json, wired
+from fornix.values.storable import Value
+
+RETRY_AFTER_S = 1
+"""When a client is to come again that found the store busy."""
+
+STATUS: Mapping[type[FornixError], int] = {
+    Unauthenticated: 401,
+    errors.AccessDenied: 403,
+    errors.StoreReadOnly: 403,
+    errors.Forgotten: 410,
+    errors.HistoryPruned: 410,
+    errors.OutputsPruned: 410,
+    errors.NotFound: 404,
+    errors.TooLarge: 413,
+    errors.InvalidInput: 400,
+    errors.StaleItem: 412,
+    errors.CompareFailed: 412,
+    errors.Conflict: 409,
+    errors.TreeConflict: 409,
+    errors.RunFailed: 409,
+    errors.Rejected: 422,
+    errors.LimitReached: 409,
+    errors.StoreFull: 507,
+    errors.Unavailable: 503,
+    errors.Unsupported: 501,
+    errors.EmbedderFailed: 502,
+    errors.RerankerFailed: 502,
+    errors.ModelFailed: 502,
+    errors.Unusable: 503,
+}
+"""The status of an error is that of its nearest class here."""
+
+OTHERWISE = 409
+
+
+def status_of(error: FornixError) -> int:
+    """Return the status that an error is answered with."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), OTHERWISE)
+
+
+def error_answer(error: FornixError) -> JSONResponse:
+    """Return an error as an answer."""
+    status = status_of(error)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}  # noqa: PLR2004 - of HTTP
+    if status == 401:  # noqa: PLR2004 - of HTTP
+        headers["WWW-Authenticate"] = "Bearer"
+    facts = {name: _fact(fact) for name, fact in vars(error).items() if not name.startswith("_")}
+    return problem(status, type(error).__name__, str(error), facts, headers)
+
+
+def problem(
+    status: int,
+    kind: str,
+    message: str,
+    facts: Mapping[str, Json] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Return an answer that says what is wrong."""
+    told: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
+    return JSONResponse({"error": told}, status, dict(headers or {}))
+
+
+def _fact(fact: object) -> Json:
+    try:
+        return wired(cast("Value", fact))
+    except (TypeError, ValueError, FornixError):
+        return str(fact)

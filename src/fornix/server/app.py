@@ -1,0 +1,195 @@
+"""The app: routes, limits, what errors are, and how it begins and ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from threading import Event
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from fornix import __version__
+from fornix.errors import FornixError
+from fornix.llm import ChatModel
+from fornix.memory.memory import Memory
+from fornix.server.answers import error_answer, problem
+from fornix.server.callers import Memories, caller_of
+from fornix.server.limits import BodyLimit, RateLimit
+from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
+from fornix.server.routes import RESPONSES, router, sends
+from fornix.server.tokens import TokenFile
+from fornix.values.lazy_dataclass import dataclass
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Where a server may listen that has no tokens."""
+
+UNCOUNTED = frozenset({"/health", "/ready"})
+"""What is asked so often that it is neither limited nor needs a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a client may ask for.
+
+    Attributes:
+        body_bytes: Largest body of a request.
+        rate: Requests a second of one token, or, without tokens, of one address; None: any.
+    """
+
+    body_bytes: int = 10_000_000
+    rate: float | None = None
+
+
+def create_app(
+    open_space: Callable[[str], Memory],
+    *,
+    tokens: TokenFile | None = None,
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
+    model: ChatModel | None = None,
+) -> FastAPI:
+    """Return the app of a server.
+
+    Args:
+        open_space: Opens the memory of a space.
+        tokens: Who may do what; None: whoever comes from this machine may do anything.
+        model: Finds facts where a client asks to learn; None: rules do.
+    """
+    memories = Memories(open_space)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        app.state.ends.set()
+        memories.close()
+
+    app = FastAPI(
+        title="fornix",
+        version=__version__,
+        summary="Memory for AI agents: exact and vague, changed together, exactly once.",
+        lifespan=life,
+        redoc_url=None,
+        docs_url=None,  # its page loads scripts of others
+    )
+    app.state.ends = Event()
+    app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
+    app.include_router(router)
+    _answer_errors(app)
+    _watch(app, memories, limits)
+    _add_health(app, memories)
+    too_large: dict[str, dict[str, object]] = {
+        "error": {
+            "type": "TooLarge",
+            "message": f"a request may have {limits.body_bytes:,} bytes; send it in parts",
+            "facts": {},
+        }
+    }
+    app.add_middleware(BodyLimit, most=limits.body_bytes, refusal=json.dumps(too_large).encode())
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(FornixError)
+    def refused(_: Request, error: FornixError) -> Response:
+        return error_answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    def unreadable(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        return problem(400, "InvalidInput", f"{place}: {first['msg']}")
+
+    @app.exception_handler(HTTPException)
+    def unknown(request: Request, error: HTTPException) -> Response:
+        message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists all"
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # noqa: PLR2004 - of HTTP; each route knows its own method alone
+            headers["Allow"] = ", ".join(_methods_at(app, request.url.path))
+        return problem(error.status_code, "InvalidInput", message, headers=headers)
+
+    for handler in (refused, unreadable, unknown):
+        assert callable(handler)  # noqa: S101 - they are used by name
+
+
+def _methods_at(app: FastAPI, path: str) -> list[str]:
+    """Return what an address can be asked."""
+    described = app.openapi()["paths"].get(path, {})
+    return sorted(method.upper() for method in described)
+
+
+def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
+    """Have hosts, origins and rates checked before anything else, and requests counted."""
+    rate = None if limits.rate is None else RateLimit(limits.rate)
+    metrics = ServerMetrics()
+
+    @app.middleware("http")
+    async def watched(
+        request: Request, go_on: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        if app.state.tokens is None and not _is_own(request):
+            return problem(
+                403,
+                "AccessDenied",
+                "a server without tokens answers programs of its own machine alone, and no page "
+                "of a browser; fornix token new makes a token",
+            )
+        if rate is not None and request.url.path not in UNCOUNTED:
+            wait_s = rate.wait_s(_client_of(request))
+            if wait_s:
+                told = f"too many requests; come again in {wait_s:.1f} s"
+                return problem(
+                    429, "LimitReached", told, headers={"Retry-After": f"{wait_s + 1:.0f}"}
+                )
+        began = time.perf_counter()
+        response = await go_on(request)
+        route = getattr(request.scope.get("route"), "path", None)
+        took = time.perf_counter() - began
+        metrics.count(request.method, route, response.status_code, took)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    @app.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
+    def measured(request: Request) -> Response:
+        """Read counters of requests, as Prometheus reads them."""
+        caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
+        caller.check("admin")
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+    assert callable(watched)  # noqa: S101 - they are used by name
+    assert callable(measured)  # noqa: S101 - the same
+
+
+def _is_own(request: Request) -> bool:
+    """Return whether a request names this machine, and comes from no page of another one.
+
+    A page that a browser shows may have its own name lead here.
+    """
+    host = request.url.hostname
+    return host in LOOPBACK and "origin" not in request.headers
+
+
+def _client_of(request: Request) -> str:
+    """Return by what a client's rate is counted."""
+    given = request.headers.get("authorization")
+    return given or (request.client.host if request.client else "")
+
+
+def _add_health(app: FastAPI, memories: Memories) -> None:
+    @app.get("/health", tags=["health"], responses=RESPONSES)
+    def health() -> dict[str, str]:
+        """Say that the process is there."""
+        return {"status": "ok", "version": __version__}
+
+    @app.get("/ready", tags=["health"], responses=RESPONSES)
+    def ready(request: Request) -> dict[str, str]:
+        """Say whether the store answers, for whoever has a token for its space."""
+        caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
+        memories.of(caller.token.space or "default").store.run(0)
+        return {"status": "ready"}
+
+    assert callable(health)  # noqa: S101 - they are used by name
+    assert callable(ready)  # noqa: S101 - the same

@@ -1,0 +1,131 @@
+"""Who asks, and what of the memory he may have."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from fornix.errors import AccessDenied, FornixError, InvalidInput, StoreClosed
+from fornix.memory.keys import KeyMemory, KnowledgeMemory
+from fornix.memory.memory import Memory
+from fornix.server.tokens import ANYBODY, Access, Token, TokenFile
+from fornix.sets import MemorySet
+from fornix.values.lazy_dataclass import dataclass
+
+MOST_SPACES = 64
+"""Spaces that are open at once; one more is refused rather than another closed under a request."""
+
+BEARER = "bearer "
+
+
+class Unauthenticated(FornixError):
+    """A request has no token, or one that is not known."""
+
+
+class Memories:
+    """The memories of one store, a space each; opened when they are first asked for."""
+
+    def __init__(self, open_space: Callable[[str], Memory]) -> None:
+        self._open = open_space
+        self._memories: OrderedDict[str, Memory] = OrderedDict()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def of(self, space: str) -> Memory:
+        """Return the memory of a space.
+
+        Raises:
+            InvalidInput: It is no name, or too many others are open.
+        """
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("the server is stopping")
+            memory = self._memories.get(space)
+            if memory is None:
+                if len(self._memories) >= MOST_SPACES:
+                    raise InvalidInput(
+                        f"this server has {MOST_SPACES} spaces open, and opens no more; start "
+                        "another one for other spaces"
+                    )
+                memory = self._memories[space] = self._open(space)
+            return memory
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            self._closed = True
+            while self._memories:
+                self._memories.popitem()[1].close()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever asks, and the memories of the server."""
+
+    token: Token
+    memories: Memories
+
+    def memory(self, space: str, access: Access) -> Memory:
+        """Return the memory of a space.
+
+        Raises:
+            AccessDenied: The token does not reach so far.
+        """
+        token = self.token
+        if token.space is not None and token.space != space:
+            raise AccessDenied(f"token {token.name!r} is for space {token.space!r} alone")
+        self.check(access)
+        return self.memories.of(space)
+
+    def check(self, access: Access) -> None:
+        """Refuse a token that does not reach so far."""
+        if not self.token.may(access):
+            raise AccessDenied(
+                f"token {self.token.name!r} may {self.token.access}; this needs {access}"
+            )
+
+    def key(self, space: str, key: str, access: Access) -> KeyMemory:
+        """Return the memory of a key."""
+        memory = self.memory(space, access)
+        if not key.startswith(self.token.keys):
+            raise AccessDenied(
+                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}"
+            )
+        return memory.key(key)
+
+    def knowledge(self, space: str, access: Access) -> KnowledgeMemory:
+        """Return the knowledge of a space, which a token for some keys alone does not write."""
+        memory = self.memory(space, access)
+        if self.token.keys and access != "read":
+            raise AccessDenied(
+                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
+                "knowledge belongs to all"
+            )
+        return memory.knowledge
+
+    def owner(self, space: str, key: str | None, access: Access) -> KeyMemory | KnowledgeMemory:
+        """Return the memory of a key, or the knowledge where none is named."""
+        if key is None:
+            return self.knowledge(space, access)
+        return self.key(space, key, access)
+
+    def set(self, space: str, key: str | None, name: str, access: Access) -> MemorySet:
+        """Return a set of a key, or of the knowledge where no key is named."""
+        return self.owner(space, key, access).set(name)
+
+
+def caller_of(authorization: str | None, tokens: TokenFile | None, memories: Memories) -> Caller:
+    """Return who asks, by the header ``Authorization``.
+
+    Raises:
+        Unauthenticated: The server has tokens, and this is none of them.
+    """
+    if tokens is None:
+        return Caller(ANYBODY, memories)
+    given = authorization or ""
+    secret = given[len(BEARER) :] if given[: len(BEARER)].lower() == BEARER else ""
+    token = tokens.find(secret)
+    if token is None:
+        raise Unauthenticated("a token is needed: Authorization: Bearer …; fornix token new")
+    return Caller(token, memories)

@@ -1,0 +1,120 @@
+"""The forms in which what a memory holds is shown to programs: of the command line, of the server.
+
+A value is as in exports: bytes, NaN and large numbers are objects of one field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from fornix.values import wire
+from fornix.values.storable import Value, moment
+from fornix.values.times import format_time
+
+if TYPE_CHECKING:
+    from fornix.compaction.lineage import CompactionInfo
+    from fornix.memory.prompt.context import Context, Piece
+    from fornix.sets.forgetting import Receipt
+    from fornix.store import Run
+    from fornix.store.items import Hits, Item
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+ITEM_ATTRIBUTES = (
+    "importance speaker role session time created updated accessed sources compacted until "
+    "expire_at valid_from valid_to version retired"
+)
+
+
+def wired(value: Value) -> Json:
+    """Return a storable value as JSON: bytes, NaN and large numbers as one-field objects."""
+    return cast("Json", json.loads(wire.encode(value)))
+
+
+def attributes(thing: object, names: str) -> dict[str, Json]:
+    """Return the attributes of *thing* that *names* lists, as JSON; a moment is ISO 8601 in UTC."""
+    return {name: _attribute(getattr(thing, name)) for name in names.split()}
+
+
+def _attribute(found: object) -> Json:
+    if isinstance(found, datetime):
+        return format_time(found)
+    return [*cast("tuple[Json]", found)] if isinstance(found, tuple) else cast("Json", found)
+
+
+def item_fields(item: Item) -> dict[str, Json]:
+    """Return every field of an item, as JSON."""
+    value, metadata = wired(item.value), wired(dict(item.metadata))
+    return {
+        "id": item.id,
+        "set": item.set_name,
+        "value": value,
+        "text": item.text,
+        "metadata": metadata,
+        **attributes(item, ITEM_ATTRIBUTES),
+    }
+
+
+def hits_fields(hits: Hits) -> dict[str, Json]:
+    """Return the result of a search, as JSON."""
+    return {
+        "partial": hits.partial,
+        "reranker_failure": hits.reranker_failure,
+        "hits": [
+            {
+                "score": hit.score,
+                "relevance": hit.relevance,
+                "parts": dict(hit.parts),
+                "item": item_fields(hit.item),
+            }
+            for hit in hits
+        ],
+    }
+
+
+def context_fields(context: Context) -> dict[str, Json]:
+    """Return a prompt and why it is as it is, as JSON."""
+    fields = attributes(context, "messages text tokens budget_tokens partial reranker_failure more")
+    return fields | {"why": [_piece(piece) for piece in context.why]}
+
+
+def _piece(piece: Piece) -> dict[str, Json]:
+    names = "part source text shown reason tokens rank ids time score"
+    return attributes(piece, names) | {"set": piece.set_name, "parts": dict(piece.parts)}
+
+
+def receipt_fields(receipt: Receipt) -> dict[str, Json]:
+    """Return what was erased, and what keeps it, as JSON."""
+    return {name: wired(value) for name, value in receipt.to_json().items()}
+
+
+def error_of(row: Run) -> dict[str, Any] | None:
+    """Return what is kept of the error that parked a run."""
+    return None if row.error is None else cast("dict[str, Any]", wire.decode(row.error))
+
+
+def run_fields(row: Run) -> dict[str, Json]:
+    """Return how far a run is, as JSON."""
+    error = error_of(row)
+    return {
+        "run": row.id,
+        "agent": row.agent,
+        "key": row.scope.key,
+        "number": row.number,
+        "status": row.status,
+        "accepted": format_time(moment(row.accepted)),
+        "begun": None if row.now is None else format_time(moment(row.now)),
+        "ended": None if row.ended is None else format_time(moment(row.ended)),
+        "origin": row.origin,
+        "error": error and {name: error[name] for name in ("action", "type", "message")},
+    }
+
+
+def compaction_fields(done: CompactionInfo) -> dict[str, Json]:
+    """Return a compaction, as JSON."""
+    fields = attributes(done, "id commit time by retired added erased undone")
+    strategy, notes = wired(dict(done.strategy)), wired(dict(done.notes))
+    return fields | {"strategy": strategy, "notes": notes}

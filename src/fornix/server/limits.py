@@ -1,0 +1,77 @@
+"""What a client may ask of a server: how much at once, and how often."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MOST_CLIENTS = 10_000
+"""Clients whose rate is remembered; the one that was seen least recently is forgotten."""
+
+
+class BodyLimit:
+    """Refuses the body of a request once it has more than *most* bytes, whatever it announces."""
+
+    def __init__(self, app: App, *, most: int, refusal: bytes) -> None:
+        self._app, self._most, self._refusal = app, most, refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        seen = 0
+
+        async def limited() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most:
+                return {"type": "http.disconnect"}  # what follows is not read
+            return message
+
+        async def answer(message: Message) -> None:
+            if seen <= self._most:
+                await send(message)
+
+        try:
+            await self._app(scope, limited, answer)
+        finally:
+            if seen > self._most:
+                await _refuse(send, self._refusal)
+
+
+async def _refuse(send: Send, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class RateLimit:
+    """Lets a client do so many requests a second, and twice as many at once."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._most = rate, 2 * rate
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def wait_s(self, client: str) -> float:
+        """Count a request of a client; return how long it must wait first, 0 if it need not."""
+        now = time.monotonic()
+        with self._lock:
+            left, seen = self._left.pop(client, (self._most, now))
+            left = min(self._most, left + (now - seen) * self._rate)
+            allowed = left >= 1
+            self._left[client] = left - allowed, now
+            if len(self._left) > MOST_CLIENTS:
+                self._left.popitem(last=False)
+            return 0.0 if allowed else (1 - left) / self._rate

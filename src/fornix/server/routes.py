@@ -1,0 +1,637 @@
+"""The addresses of the server: each checks who asks, makes one call of `Memory`, and shows it.
+
+Names are parameters, not parts of an address: a key, an id or a path may hold any character.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from asyncio import sleep
+from collections.abc import AsyncGenerator, Iterator
+from itertools import dropwhile, islice
+from typing import Annotated, Any, NamedTuple, cast
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StoreClosed
+from fornix.memory.keys import KeyMemory, KnowledgeMemory
+from fornix.memory.memory import Memory
+from fornix.runs.runner.run_records import given_up, overtaken
+from fornix.server import json_forms as forms
+from fornix.server import requests as asked
+from fornix.server.callers import Caller, caller_of
+from fornix.server.tokens import Access
+from fornix.sets import MemorySet
+from fornix.state.memory_object import MemoryObject
+from fornix.store import Run, RunStatus
+from fornix.store.items import Item
+from fornix.transfer.export import LAST, Selection, export_lines
+from fornix.values import wire
+
+Document = dict[str, Any]
+
+JSON_LINES, EVENTS = "application/jsonl", "text/event-stream"
+
+FOLLOW_S = 0.25
+"""How often is looked for commits of others."""
+
+ALIVE_S = 15.0
+"""How long nothing may come from a stream whose server is still there."""
+
+FAULTS: dict[int | str, str] = {
+    400: "Something that was asked for cannot be used.",
+    401: "A token is needed.",
+    403: "The token does not reach so far.",
+    404: "It is not there.",
+    409: "It conflicts with what is there.",
+    410: "It was erased, or its history is gone.",
+    412: "It was changed since it was read.",
+    413: "The request is too large.",
+    422: "A rule of admission rejects it.",
+    429: "Too many requests.",
+    502: "A model or an embedder did not answer.",
+    503: "The store is busy, or away.",
+}
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": asked.Problem, "description": says} for status, says in FAULTS.items()
+}
+
+router = APIRouter(prefix="/v1", responses=RESPONSES)
+
+
+def sends(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """Describe an answer that is no JSON; what is wrong is told in JSON all the same."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
+
+
+def _caller(request: Request) -> Caller:
+    state = request.app.state
+    return caller_of(request.headers.get("authorization"), state.tokens, state.memories)
+
+
+Asking = Annotated[Caller, Depends(_caller)]
+
+
+class KeyPlace(NamedTuple):
+    """A key that a request names."""
+
+    caller: Caller
+    space: str
+    key: str
+
+    def open(self, access: Access) -> KeyMemory:
+        """Return its memory, if whoever asks may use it so."""
+        return self.caller.key(self.space, self.key, access)
+
+
+def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAULT) -> KeyPlace:
+    return KeyPlace(caller, space, key)
+
+
+class OwnerPlace(NamedTuple):
+    """A key, or knowledge, that a request names."""
+
+    caller: Caller
+    space: str
+    key: str | None
+
+    def open(self, access: Access) -> KeyMemory | KnowledgeMemory:
+        """Return its memory, if whoever asks may use it so."""
+        if self.key is None:
+            return self.caller.knowledge(self.space, access)
+        return self.caller.key(self.space, self.key, access)
+
+
+def _owner(
+    caller: Asking, space: asked.Space = asked.DEFAULT, key: asked.OptionalKey = None
+) -> OwnerPlace:
+    return OwnerPlace(caller, space, key)
+
+
+class SetPlace(NamedTuple):
+    """A set that a request names."""
+
+    owner: OwnerPlace
+    name: str
+
+    def open(self, access: Access) -> MemorySet:
+        """Return it, if whoever asks may use it so."""
+        return self.owner.open(access).set(self.name)
+
+
+def _set(
+    owner: Annotated[OwnerPlace, Depends(_owner)], name: asked.SetName = "default"
+) -> SetPlace:
+    return SetPlace(owner, name)
+
+
+class Page(NamedTuple):
+    """Which part of a list is asked for."""
+
+    after: str | None
+    newest_first: bool
+    limit: int
+
+
+def _page(
+    after: str | None = None,
+    newest_first: bool = False,  # noqa: FBT001, FBT002 - a parameter of a request
+    limit: asked.Count = 100,
+) -> Page:
+    return Page(after, newest_first, limit)
+
+
+InKey = Annotated[KeyPlace, Depends(_key)]
+InOwner = Annotated[OwnerPlace, Depends(_owner)]
+InSet = Annotated[SetPlace, Depends(_set)]
+InPage = Annotated[Page, Depends(_page)]
+
+
+# --- keys and sets ----------------------------------------------------------------------------
+
+
+@router.get("/keys", tags=["keys"])
+def list_keys(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    prefix: str = "",
+    after: str | None = None,
+    limit: asked.Count = 100,
+) -> Document:
+    """List the keys of a space, sorted; go on after the last one with `after`."""
+    memory = caller.memory(space, "read")
+    begins = prefix, caller.token.keys
+    mine = (key for key in memory.keys() if all(map(key.startswith, begins)))  # noqa: SIM118 - no dict
+    rest = mine if after is None else dropwhile(lambda key: key <= after, mine)
+    found = list(islice(rest, limit + 1))
+    return {"keys": found[:limit], "more": len(found) > limit}
+
+
+@router.get("/sets", tags=["keys"])
+def list_sets(
+    at: InOwner,
+) -> Document:
+    """List the sets of a key, or of knowledge."""
+    owner = at.open("read")
+    return {"sets": [{"name": name, "items": len(owner.set(name))} for name in owner.sets()]}
+
+
+# --- exact memory -----------------------------------------------------------------------------
+
+
+@router.get("/exact", tags=["exact memory"])
+def read_value(
+    at: InKey,
+    response: Response,
+    path: asked.ExactPath = "",
+    as_of: asked.AsOfText = None,
+) -> Document:
+    """Read a value, or an object with all below it."""
+    tree = at.open("read").short_term
+    moment = asked.as_of(as_of)
+    value = _value_at(tree if moment is None else tree.at(moment), path)
+    response.headers["ETag"] = _etag(value)
+    return {"path": path, "value": forms.wired(value)}
+
+
+@router.put("/exact", tags=["exact memory"])
+def write_value(
+    at: InKey,
+    response: Response,
+    body: asked.ValueBody,
+    path: asked.ExactPath,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Set a value; with If-Match only if it is still the one that was read."""
+    tree = at.open("write").short_term
+    value, names, ttl = asked.stored(body.value), asked.path_of(path), asked.span(body.ttl_s)
+    once = tree if idempotency_key is None else tree.once(idempotency_key)
+    if if_match is None:
+        once.set(names, value, ttl=ttl)
+    else:
+        once.update(names, value, expected=_matched(tree, path, if_match), ttl=ttl)
+    response.headers["ETag"] = _etag(value)
+    return {"path": path, "value": forms.wired(value)}
+
+
+@router.delete("/exact", tags=["exact memory"])
+def remove_value(
+    at: InKey,
+    path: asked.ExactPath,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Remove a value, or an object with all below it."""
+    tree = at.open("write").short_term
+    once = tree if idempotency_key is None else tree.once(idempotency_key)
+    return {"removed": once.delete(asked.path_of(path))}
+
+
+_NOTHING = object()
+
+
+def _value_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
+    names = asked.path_of(path)
+    found = tree if names == "" else tree.get(names, _NOTHING)
+    if found is _NOTHING:
+        raise NotFound(f"there is no value at {path!r}")
+    return _plain(found)
+
+
+def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
+    """Return an object as a dict, with those below it."""
+    if not isinstance(found, MemoryObject):
+        return found
+    return {name: _plain(found.get((name,))) for name in found.get_field_names()}
+
+
+def _matched(tree: MemoryObject, path: str, etag: str) -> object:
+    """Return the value at a path, whose ETag is the one that was read."""
+    value = _value_at(tree, path)
+    if _etag(value) not in {part.strip() for part in etag.split(",")}:
+        raise CompareFailed(path)
+    return value
+
+
+def _etag(value: Any) -> str:  # noqa: ANN401 - any value
+    return f'"{hashlib.sha256(wire.encode(value).encode()).hexdigest()[:16]}"'
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+@router.get("/items", tags=["items"])
+def list_items(
+    at: InSet,
+    page: InPage,
+    where: str | None = None,
+    as_of: asked.AsOfText = None,
+    valid_at: asked.ValidAtText = None,
+) -> Document:
+    """List the items of a set by time; go on after the last one with `after`, its id."""
+    found = at.open("read").list(
+        where=asked.where_of(where),
+        limit=page.limit + 1,
+        after=page.after,
+        newest_first=page.newest_first,
+        as_of=asked.as_of(as_of),
+        valid_at=asked.valid_at(valid_at),
+    )
+    items = [forms.item_fields(item) for item in found[: page.limit]]
+    return {"items": items, "more": len(found) > page.limit}
+
+
+@router.post("/items", tags=["items"], status_code=201)
+def add_items(
+    at: InSet,
+    body: asked.NewItems,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Add items, all in one commit."""
+    into = at.open("write")
+    made = [Item(asked.stored(each.value), **each.fields()) for each in body.items]
+    ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
+    return {"ids": list(ids)}
+
+
+@router.get("/item", tags=["items"])
+def read_item(
+    at: InSet,
+    response: Response,
+    id: asked.ItemId,
+    as_of: asked.AsOfText = None,
+) -> Document:
+    """Read an item."""
+    of = at.open("read")
+    item = of.get(id, as_of=asked.as_of(as_of))
+    if item is None:
+        raise NotFound(f"set {at.name!r} has no item {id!r}")
+    return _item_answer(item, response)
+
+
+@router.patch("/item", tags=["items"])
+def change_item(
+    at: InSet,
+    response: Response,
+    body: asked.ItemBody,
+    id: asked.ItemId,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Change what is given, as a new version; what is left out stays."""
+    of = at.open("write")
+    value = asked.stored(body.value) if "value" in body.model_fields_set else ...
+    item = of.update(
+        id,
+        value,
+        if_version=None if if_match is None else _version(if_match),
+        idempotency_key=idempotency_key,
+        **cast("Any", body.fields()),
+    )
+    return _item_answer(item, response)
+
+
+@router.delete("/item", tags=["items"])
+def delete_item(
+    at: InSet,
+    id: asked.ItemId,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Retire an item; its history stays. `POST /v1/forget` erases."""
+    of = at.open("write")
+    if if_match is None:
+        return {"deleted": of.delete(id, idempotency_key=idempotency_key)}
+    owner = at.owner.open("write")
+    if not isinstance(owner, KeyMemory):
+        raise InvalidInput("If-Match deletes items of keys alone; leave it out for knowledge")
+    return {"deleted": _delete_version(owner, at.name, id, if_match)}
+
+
+def _delete_version(owner: KeyMemory, set_name: str, item_id: str, etag: str) -> int:
+    """Retire an item whose version is the one that was read."""
+    version = _version(etag)
+    with owner.batch() as batch:
+        inside = batch.set(set_name)
+        item = inside.get(item_id)
+        if item is not None and item.version != version:
+            raise StaleItem(item_id, expected=version, found=item.version)
+        return inside.delete(item_id)
+
+
+@router.get("/item/history", tags=["items"])
+def item_history(
+    at: InSet,
+    id: asked.ItemId,
+) -> Document:
+    """Read every version of an item, the oldest first, also after it was deleted."""
+    versions = at.open("read").history(id)
+    return {"versions": [*map(forms.item_fields, versions)]}
+
+
+def _item_answer(item: Item, response: Response) -> Document:
+    response.headers["ETag"] = f'"{item.version}"'
+    return forms.item_fields(item)
+
+
+def _version(etag: str) -> int:
+    number = etag.strip().removeprefix("W/").strip('"')
+    if not (number.isascii() and number.isdigit()):
+        raise InvalidInput(f'If-Match must be the ETag of an item, such as "3", not {etag!r}')
+    return int(number)
+
+
+# --- search and prompts -----------------------------------------------------------------------
+
+
+@router.post("/search", tags=["search"])
+def search(
+    at: InOwner,
+    body: asked.SearchBody,
+) -> Document:
+    """Find what answers a question best, in the sets of a key, or in knowledge."""
+    hits = at.open("read").search(
+        body.query,
+        sets=body.sets,
+        limit=body.limit,
+        min_score=body.min_score,
+        **asked.filters(body),
+    )
+    return forms.hits_fields(hits)
+
+
+@router.post("/context", tags=["search"])
+def context(
+    at: InKey,
+    body: asked.ContextBody,
+) -> Document:
+    """Make a prompt from the memory of a key, and say what is in it and why."""
+    sources = {
+        name: value
+        for name in ("sets", "knowledge", "exact")
+        if (value := getattr(body, name)) is not None
+    }
+    made = at.open("read").context(
+        body.query,
+        budget_tokens=body.budget_tokens,
+        system=body.system,
+        limit=body.limit,
+        min_score=body.min_score,
+        **sources,
+        **asked.filters(body),
+    )
+    return forms.context_fields(made)
+
+
+# --- facts ------------------------------------------------------------------------------------
+
+
+@router.get("/facts", tags=["facts"])
+def list_facts(
+    at: InKey,
+    subject: str | None = None,
+    limit: asked.Count = 100,
+    valid_at: asked.ValidAtText = None,
+) -> Document:
+    """List what was learnt of a key's conversations."""
+    facts = at.open("read").facts
+    found = facts.list(subject=subject, limit=limit, valid_at=asked.valid_at(valid_at))
+    return {"facts": [forms.wired(fact.to_json()) for fact in found]}
+
+
+@router.get("/about", tags=["facts"])
+def about(
+    at: InKey,
+    name: str,
+) -> Document:
+    """Read what is known of a person, a place or a thing."""
+    page = at.open("read").about(name)
+    return cast("Document", forms.wired(page.to_json()))
+
+
+@router.get("/profile", tags=["facts"])
+def profile(
+    at: InKey,
+    name: str | None = None,
+    budget: asked.Count = 300,
+) -> Document:
+    """Read what is always told of somebody, in so many tokens at most."""
+    found = at.open("read").profile(name, budget=budget)
+    return cast("Document", forms.wired(found.to_json()))
+
+
+@router.post("/learn", tags=["facts"])
+def learn(
+    at: InKey,
+    request: Request,
+    body: asked.LearnBody,
+) -> Document:
+    """Learn facts from texts, or from a conversation from where it stopped last time."""
+    memory = at.open("write")
+    if (body.texts is None) == (body.conversation is None):
+        raise InvalidInput("name texts, or a conversation; not both")
+    source = body.texts if body.conversation is None else memory.conversation(body.conversation)
+    report = memory.learn(cast("Any", source), model=request.app.state.model)
+    return cast("Document", forms.wired(report.to_json()))
+
+
+# --- compaction, forgetting -------------------------------------------------------------------
+
+
+@router.get("/compactions", tags=["maintenance"])
+def list_compactions(
+    at: InKey,
+    set_name: asked.SetName = "default",
+    limit: asked.Count = 100,
+) -> Document:
+    """List what compacted a set, the latest first."""
+    found = at.open("read").set(set_name).compactions(limit=limit)
+    return {"compactions": [*map(forms.compaction_fields, found)]}
+
+
+@router.post("/compactions/undo", tags=["maintenance"])
+def undo_compaction(
+    at: InKey,
+    id: int,
+    set_name: asked.SetName = "default",
+) -> Document:
+    """Bring back what a compaction retired, and remove what it added."""
+    done = at.open("write").set(set_name).undo(id)
+    return forms.attributes(done, "restored missing removed erased")
+
+
+@router.post("/forget", tags=["maintenance"])
+def forget(
+    at: InKey,
+    body: asked.ForgetBody,
+    set_name: asked.SetName = "default",
+) -> Document:
+    """Erase items, or a whole key, for good; the receipt says what keeps it elsewhere.
+
+    Repeated, it erases nothing more.
+    """
+    memory = at.open("write")
+    if sum((body.ids is not None, body.where is not None, body.everything)) != 1:
+        raise InvalidInput('name "ids", "where", or "everything": true, and one of them alone')
+    if body.everything:
+        receipt = memory.forget(dry_run=body.dry_run)
+    elif body.where is not None:
+        receipt = memory.forget(where=body.where, dry_run=body.dry_run)
+    else:
+        receipt = memory.set(set_name).forget(body.ids, dry_run=body.dry_run)
+    return forms.receipt_fields(receipt)
+
+
+@router.get("/receipts", tags=["maintenance"])
+def list_receipts(
+    caller: Asking, space: asked.Space = asked.DEFAULT, limit: asked.Count = 100
+) -> Document:
+    """List what was forgotten, the latest first."""
+    found = caller.memory(space, "admin").receipts(limit=limit)
+    return {"receipts": [*map(forms.receipt_fields, found)]}
+
+
+# --- runs -------------------------------------------------------------------------------------
+
+
+@router.get("/runs", tags=["runs"])
+def list_runs(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    key: asked.OptionalKey = None,
+    agent: str | None = None,
+    status: RunStatus | None = None,
+    limit: asked.Count = 100,
+) -> Document:
+    """List runs of agents, the latest first."""
+    memory = caller.memory(space, "admin") if key is None else None
+    if memory is None:
+        caller.key(space, key or "", "read")
+        memory = caller.memories.of(space)
+    found = memory.store.runs(space, key=key, agent=agent, status=status, limit=limit)
+    return {"runs": [*map(forms.run_fields, found)]}
+
+
+@router.post("/runs/retry", tags=["runs"])
+def retry_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
+    """Have a parked run tried again by whoever serves its agent."""
+    memory = caller.memory(space, "admin")
+    row = _run(memory, run)
+    last = overtaken(memory.store, row)
+    return {"run": memory.store.retry_run(row.id, last=last, time=memory.engine.clock())}
+
+
+@router.post("/runs/discard", tags=["runs"])
+def discard_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
+    """Give a run up: what its finished actions did stays, the rest is never done."""
+    memory = caller.memory(space, "admin")
+    row = _run(memory, run)
+    memory.store.commit(given_up(row, memory.engine.clock()))
+    return {"run": row.id}
+
+
+def _run(memory: Memory, number: int) -> Run:
+    row = memory.store.run(number)
+    if row is None or row.scope.space != memory.space:
+        raise NotFound(f"there is no run {number} in space {memory.space!r}")
+    return row
+
+
+# --- the whole space --------------------------------------------------------------------------
+
+
+@router.get("/stats", tags=["maintenance"])
+def stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
+    """Read how large the memory is, and what waits."""
+    found = caller.memory(space, "admin").stats()
+    counts = "commits keys sets items pending file_bytes wal_bytes runs_waiting runs_parked"
+    return forms.attributes(found, "space knowledge embedder pending queue_age_s failure") | {
+        "store": forms.attributes(found.store, counts)
+    }
+
+
+@router.get("/export", tags=["maintenance"], responses=sends(JSON_LINES))
+def export(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    key: asked.OptionalKey = None,
+    knowledge: bool = True,  # noqa: FBT001, FBT002 - parameters of a request
+) -> Response:
+    """Export a space, or one key, as JSON lines: one unmoving state, as it is sent."""
+    memory = caller.memory(space, "admin")
+    chosen = Selection(keys=None if key is None else [key], knowledge=knowledge and key is None)
+    return StreamingResponse(_lines(export_lines(memory, chosen)), media_type=JSON_LINES)
+
+
+@router.get("/commits", tags=["maintenance"], responses=sends(EVENTS))
+def follow_commits(
+    caller: Asking, request: Request, space: asked.Space = asked.DEFAULT
+) -> Response:
+    """Follow the commits of all processes, as server-sent events: each says the number by then."""
+    memory = caller.memory(space, "read")
+    return StreamingResponse(_commits(memory, request), media_type=EVENTS)
+
+
+async def _commits(memory: Memory, request: Request) -> AsyncGenerator[str]:
+    seen, told = -1, 0.0
+    while not (request.app.state.ends.is_set() or await request.is_disconnected()):
+        try:
+            number = await run_in_threadpool(memory.store.commit_at, LAST)
+        except StoreClosed:
+            return
+        if number != seen:
+            seen = number
+            yield f"event: commit\nid: {number}\ndata: {number}\n\n"
+        told += FOLLOW_S
+        if told > ALIVE_S:
+            told = 0.0
+            yield ": still here\n\n"  # who has gone is noticed by writing to him
+        await sleep(FOLLOW_S)
+
+
+def _lines(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{line}\n"

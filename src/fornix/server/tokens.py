@@ -1,0 +1,179 @@
+"""Tokens: who may do what over HTTP.
+
+A file holds a token's name, what it may, and the SHA-256 of its secret, never the secret. It is
+read again when it changes, so a token is added, or revoked, without a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import threading
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from fornix.errors import InvalidInput, NotFound
+from fornix.store.fsync import sync_folder
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import checked_name
+
+Access: TypeAlias = Literal["read", "write", "admin"]
+
+LEVELS: tuple[str, ...] = get_args(Access)
+"""What a token may, the least first; each may what those before it may."""
+
+SECRET_BYTES = 32
+
+PREFIX = "fornix_"
+"""With which every secret begins, so that scanners for leaked secrets know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What whoever has a secret may do.
+
+    Attributes:
+        name: For people, and for revoking it.
+        digest: The SHA-256 of the secret, in hexadecimal.
+        access: "read"; "write": change and forget as well; "admin": also export, runs, and
+            receipts of all keys.
+        space: The one space that it may use; None: all.
+        keys: With what the keys have to begin that it may use; a token with such a beginning
+            reads knowledge, and does not write it.
+        created: When, in ISO 8601.
+    """
+
+    name: str
+    digest: str
+    access: Access
+    space: str | None
+    keys: str
+    created: str
+
+    def may(self, access: Access) -> bool:
+        """Return whether it reaches as far as *access*."""
+        return LEVELS.index(self.access) >= LEVELS.index(access)
+
+
+ANYBODY = Token("local", "", "admin", None, "", "")
+"""Who asks a server that has no tokens, which serves its own machine alone."""
+
+
+class TokenFile:
+    """The tokens of a server, in a file that only its owner can read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._read_at: tuple[int, int, int] | None = None
+        self._tokens: tuple[Token, ...] = ()
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return all of them, as the file is now.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidInput: It is not a file of tokens.
+        """
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            raise NotFound(
+                f"{self._path}: there is no file of tokens; fornix token new --tokens makes one"
+            ) from None
+        state = found.st_mtime_ns, found.st_size, found.st_ino
+        with self._lock:
+            if state != self._read_at:
+                self._tokens, self._read_at = self._read(), state
+            return self._tokens
+
+    def _read(self) -> tuple[Token, ...]:
+        try:
+            told = cast("list[dict[str, Any]]", json.loads(self._path.read_text("utf-8"))["tokens"])
+            found = tuple(Token(**fields) for fields in told)
+            for token in found:
+                _check(token)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidInput(f"{self._path} is not a file of tokens: {error}") from error
+        return found
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token of a secret; None: there is none.
+
+        Takes as long whichever it is, and whether it is one or not.
+        """
+        digest = _digest(secret)
+        found = None
+        for token in self.tokens():
+            if hmac.compare_digest(token.digest, digest):
+                found = token
+        return found
+
+    def add(self, name: str, *, access: Access, space: str | None, keys: str) -> str:
+        """Add a token, and return its secret, which nobody can read again.
+
+        Raises:
+            InvalidInput: There is one of that name, or it is to be what there is not.
+        """
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        token = Token(checked_name(name, "a token"), _digest(secret), access, space, keys, now)
+        _check(token)
+        kept = self.tokens() if self._path.exists() else ()
+        if any(each.name == name for each in kept):
+            raise InvalidInput(f"there is a token {name!r}; revoke it, or rotate it")
+        self._write((*kept, token))
+        return secret
+
+    def rotate(self, name: str) -> str:
+        """Give a token another secret, and return it; the old one is of no use any more."""
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        kept = [
+            replace(each, digest=_digest(secret)) if each.name == name else each
+            for each in self._with(name)
+        ]
+        self._write(kept)
+        return secret
+
+    def revoke(self, name: str) -> None:
+        """Remove a token: it is of no use from now on."""
+        self._write([each for each in self._with(name) if each.name != name])
+
+    def _with(self, name: str) -> tuple[Token, ...]:
+        """Return all tokens, of which one has that name."""
+        kept = self.tokens()
+        if all(each.name != name for each in kept):
+            raise NotFound(f"{self._path} has no token {name!r}")
+        return kept
+
+    def _write(self, tokens: tuple[Token, ...] | list[Token]) -> None:
+        """Replace the file as a whole, readable for its owner alone."""
+        text = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
+        part = self._path.with_name(f"{self._path.name}.part")
+        handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._path)
+        sync_folder(self._path.parent)
+
+
+def _check(token: Token) -> None:
+    texts = (token.name, token.digest, token.keys, token.created)
+    if not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance] - of a file
+        raise InvalidInput(f"token {token.name!r} has a field that is no text")
+    if token.access not in LEVELS:
+        raise InvalidInput(f"access must be one of {', '.join(LEVELS)}, not {token.access!r}")
+    if token.space is not None:
+        checked_name(token.space, "a space")
+
+
+def _digest(secret: str) -> str:
+    """Return what is kept of a secret; it is random, so it needs no slow hash."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

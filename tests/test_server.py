@@ -1,0 +1,505 @@
+"""The server: a real process over real connections, attacked, limited and killed."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from fornix import Memory
+from fornix.server.tokens import TokenFile
+from scale import COUNTS
+from waiting import LIMIT_S, wait_until
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, folder, *words, port=0):
+        self._command = [
+            sys.executable, "-m", "fornix", "serve", "--json", "--db", str(folder / "memory.db"),
+            "--embedder", "words", *map(str, words),
+        ]  # fmt: skip
+        self.port = port
+        self._clients = []
+        self.start()
+
+    def start(self):
+        """Start it, on the port that it had."""
+        self.process = subprocess.Popen(
+            [*self._command, "--port", str(self.port)], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the server did not come up"
+        self.port = int(json.loads(line)["url"].rsplit(":", 1)[1])
+
+    def stop(self, how=signal.SIGTERM):
+        """End it; return with what code it ended."""
+        while self._clients:
+            self._clients.pop().close()
+        self.process.send_signal(how)
+        code = self.process.wait(LIMIT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def client(self, token=None):
+        """Return a connection, which ends with the server."""
+        made = Client(self.port, token)
+        self._clients.append(made)
+        return made
+
+    def ask(self, method, path, body=None, /, *, token=None, **query):
+        """Return status and JSON of an answer, over a connection of its own."""
+        client = Client(self.port, token)
+        try:
+            return client.ask(method, path, body, **query)
+        finally:
+            client.close()
+
+
+class Client:
+    """One connection, kept; headers of the last answer are in `headers`."""
+
+    def __init__(self, port, token=None):
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+        self._token = token
+
+    def ask(self, method, path, body=None, headers=None, /, **query) -> tuple[int, Any]:
+        given = {"Content-Type": "application/json", **(headers or {})}
+        if self._token is not None:
+            given["Authorization"] = f"Bearer {self._token}"
+        place = f"{path}?{urlencode(query)}" if query else path
+        text = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        self._connection.request(method, place, text, given)
+        answer = self._connection.getresponse()
+        self.headers = answer.headers
+        content = answer.read()
+        is_json = answer.headers["Content-Type"] == "application/json"
+        return answer.status, json.loads(content) if is_json else content.decode()
+
+    def close(self):
+        self._connection.close()
+
+
+@contextmanager
+def serving(folder, *words):
+    served = Served(folder, *words)
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            assert served.stop() in (0, -signal.SIGTERM)
+
+
+@pytest.fixture
+def served(tmp_path):
+    with serving(tmp_path) as made:
+        yield made
+
+
+def test_exact_memory_is_read_and_written(served):
+    """Values with their ETags; a write that comes too late changes nothing."""
+    client = served.client()
+    place = {"key": "a/b & ä", "path": "profile.city"}
+    assert client.ask("PUT", "/v1/exact", {"value": "Lisbon"}, **place)[0] == 200
+    first = client.headers["ETag"]
+    assert client.ask("GET", "/v1/exact", **place) == (
+        200,
+        {"path": "profile.city", "value": "Lisbon"},
+    )
+    assert client.headers["ETag"] == first
+    match = {"If-Match": first}
+    assert client.ask("PUT", "/v1/exact", {"value": "Porto"}, match, **place)[0] == 200
+    status, told = client.ask("PUT", "/v1/exact", {"value": "Faro"}, match, **place)
+    assert (status, told["error"]["type"]) == (412, "CompareFailed")
+    whole = client.ask("GET", "/v1/exact", key=place["key"])[1]
+    assert whole["value"] == {"profile": {"city": "Porto"}}
+    assert client.ask("DELETE", "/v1/exact", **place) == (200, {"removed": True})
+    assert client.ask("GET", "/v1/exact", **place)[0] == 404
+
+
+def test_items_are_added_changed_found_and_forgotten(served):
+    """The way of an item, and its versions."""
+    client = served.client()
+    ids = {"items": [{"value": "Prefers tea.", "id": "one/1", "metadata": {"kind": "drink"}}]}
+    assert client.ask("POST", "/v1/items", ids, key="ada") == (201, {"ids": ["one/1"]})
+    assert client.ask("POST", "/v1/items", ids, key="ada")[0] == 409
+    one = {"key": "ada", "id": "one/1"}
+    assert client.ask("GET", "/v1/item", **one)[1]["text"] == "Prefers tea."
+    match = {"If-Match": client.headers["ETag"]}
+    status, item = client.ask("PATCH", "/v1/item", {"value": "Prefers coffee."}, match, **one)
+    assert (status, item["version"], item["metadata"]) == (200, 2, {"kind": "drink"})
+    assert client.ask("PATCH", "/v1/item", {"value": "…"}, match, **one)[0] == 412
+    assert client.ask("DELETE", "/v1/item", None, match, **one)[0] == 412
+    asked = {"query": "coffee", "where": {"kind": "drink"}}
+    (hit,) = client.ask("POST", "/v1/search", asked, key="ada")[1]["hits"]
+    assert hit["item"]["id"] == "one/1"
+    assert hit["score"] == pytest.approx(sum(hit["parts"].values()))
+    prompt = client.ask("POST", "/v1/context", {"query": "coffee"}, key="ada")[1]
+    assert "Prefers coffee." in prompt["text"]
+    texts = [v["text"] for v in client.ask("GET", "/v1/item/history", **one)[1]["versions"]]
+    assert texts == ["Prefers tea.", "Prefers coffee."]
+    assert client.ask("DELETE", "/v1/item", **one) == (200, {"deleted": 1})
+    status, receipt = client.ask("POST", "/v1/forget", {"everything": True}, key="ada")
+    assert (status, receipt["state"]) == (200, "scrubbed")
+    assert client.ask("GET", "/v1/keys")[1] == {"keys": [], "more": False}
+    kept = client.ask("GET", "/v1/receipts")[1]["receipts"]
+    assert [each["id"] for each in kept] == [receipt["id"]]
+
+
+def test_lists_go_on_where_a_page_ends(served):
+    client = served.client()
+    for number in range(5):
+        body = {"items": [{"value": f"{number}", "id": f"{number}"}]}
+        client.ask("POST", "/v1/items", body, key=f"key {number}", set="notes")
+        client.ask("POST", "/v1/items", body, set="rules")
+    assert client.ask("GET", "/v1/keys", after="key 1", limit=2)[1] == {
+        "keys": ["key 2", "key 3"],
+        "more": True,
+    }
+    page = client.ask("GET", "/v1/items", set="rules", limit=3)[1]
+    assert (len(page["items"]), page["more"]) == (3, True)
+    last = client.ask("GET", "/v1/items", set="rules", after=page["items"][-1]["id"])[1]
+    assert ([item["id"] for item in last["items"]], last["more"]) == (["3", "4"], False)
+    assert client.ask("GET", "/v1/sets", key="key 0")[1] == {
+        "sets": [{"name": "notes", "items": 1}]
+    }
+
+
+def test_a_repeated_request_changes_nothing(served):
+    """By its Idempotency-Key, whatever it does; another request of that name is refused."""
+    client = served.client()
+
+    def twice(method, path, body, /, **query):
+        once = {"Idempotency-Key": f"{method} {path}"}
+        first, second = (client.ask(method, path, body, once, **query) for _ in range(2))
+        assert first == second
+        assert first[0] in (200, 201)
+
+    twice("POST", "/v1/items", {"items": [{"value": "Tea."}, {"value": "Milk."}]}, key="ada")
+    (one, two) = client.ask("GET", "/v1/items", key="ada")[1]["items"]
+    twice("PATCH", "/v1/item", {"value": "Coffee."}, key="ada", id=one["id"])
+    twice("DELETE", "/v1/item", None, key="ada", id=two["id"])
+    twice("PUT", "/v1/exact", {"value": 1}, key="ada", path="a")
+    twice("DELETE", "/v1/exact", None, key="ada", path="a")
+    (left,) = client.ask("GET", "/v1/items", key="ada")[1]["items"]
+    assert (left["text"], left["version"]) == ("Coffee.", 2)
+    other = {"items": [{"value": "Another."}]}
+    once = {"Idempotency-Key": "POST /v1/items"}
+    assert client.ask("POST", "/v1/items", other, once, key="ada")[0] == 409
+
+
+def test_facts_are_learnt_and_shown(served):
+    client = served.client()
+    texts = {"texts": ["I live in Lisbon.", "My sister Grace lives in Porto."]}
+    assert client.ask("POST", "/v1/learn", texts, key="ada")[0] == 200
+    facts = client.ask("GET", "/v1/facts", key="ada")[1]["facts"]
+    assert any("Lisbon" in fact["text"] for fact in facts)
+    page = client.ask("GET", "/v1/about", key="ada", name="Grace")
+    assert page[0] == 200
+    assert "Porto" in json.dumps(page[1])
+    assert client.ask("GET", "/v1/profile", key="ada")[0] == 200
+
+
+def test_commits_of_others_are_followed(served, tmp_path):
+    """By server-sent events, whichever process makes them."""
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=LIMIT_S)
+    connection.request("GET", "/v1/commits")
+    stream = connection.getresponse()
+    assert stream.headers["Content-Type"].startswith("text/event-stream")
+    seen = [next(line for line in stream if line.startswith(b"data:"))]
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        memory.key("ada").add("Tea.")
+    seen.append(next(line for line in stream if line.startswith(b"data:")))
+    connection.close()
+    first, second = (int(line.split()[1]) for line in seen)
+    assert second == first + 1
+
+
+def test_an_export_is_streamed_and_the_rest_is_counted(served):
+    client = served.client()
+    client.ask("POST", "/v1/items", {"items": [{"value": "Tea."}]}, key="ada")
+    lines = client.ask("GET", "/v1/export")[1].splitlines()
+    assert json.loads(lines[0]) == {"type": "fornix", "format": 1}
+    assert "Tea." in lines[-1]
+    assert client.ask("GET", "/v1/stats")[1]["store"]["items"] == 1
+    assert client.ask("GET", "/ready")[0] == client.ask("GET", "/health")[0] == 200
+    assert client.ask("GET", "/v1/nowhere/ada")[0] == 404
+    text = client.ask("GET", "/metrics")[1]
+    assert 'fornix_http_requests_total{method="POST",route="/v1/items",status="201"} 1.0' in text
+    assert "ada" not in text
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "query", "status"),
+    [
+        ("POST", "/v1/items", b"{", {"key": "ada"}, 400),
+        ("POST", "/v1/items", b'{"items": [{"value": NaN}]}', {"key": "ada"}, 400),
+        ("POST", "/v1/items", {"items": [{"value": "a", "colour": 1}]}, {"key": "ada"}, 400),
+        ("POST", "/v1/items", {"items": []}, {"key": "ada"}, 400),
+        ("POST", "/v1/items", {"items": [{"value": "a"}]}, {"key": ""}, 400),
+        ("POST", "/v1/items", {"items": [{"value": {"$bytes": "?"}}]}, {"key": "ada"}, 400),
+        ("POST", "/v1/items", b"[" * 10_000, {"key": "ada"}, 400),
+        ("PUT", "/v1/exact", {"value": 1}, {"key": "ada", "path": "a..b"}, 400),
+        ("PUT", "/v1/exact", {"value": 1}, {"key": "ada", "path": "[1]"}, 400),
+        ("PUT", "/v1/exact", {"value": 1}, {"key": "ada", "path": ""}, 400),
+        ("GET", "/v1/exact", None, {"key": "ada", "as_of": "9" * 5_000}, 400),
+        ("GET", "/v1/items", None, {"key": "ada", "where": "["}, 400),
+        ("GET", "/v1/items", None, {"key": "ada", "where": '{"$nope": 1}'}, 400),
+        ("GET", "/v1/items", None, {"key": "ada", "limit": 0}, 400),
+        ("POST", "/v1/search", {"query": "a", "limit": 10**9}, {"key": "ada"}, 400),
+        ("POST", "/v1/forget", {}, {"key": "ada"}, 400),
+        ("POST", "/v1/learn", {}, {"key": "ada"}, 400),
+        ("POST", "/v1/runs/retry", None, {"run": 7}, 404),
+        ("GET", "/v1/about", None, {"key": "ada", "name": "Nobody"}, 404),
+        ("GET", "/v1/receipts", None, {"space": ""}, 400),
+        ("BREW", "/v1/items", None, {}, 405),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_error(shared, method, path, body, query, status):
+    """And nothing is changed."""
+    answered, told = shared.ask(method, path, body, **query)
+    assert (answered, set(told["error"])) == (status, {"type", "message", "facts"})
+    assert "Traceback" not in told["error"]["message"]
+    assert shared.ask("GET", "/v1/keys")[1]["keys"] == []
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("shared")) as made:
+        yield made
+
+
+def test_whatever_its_description_allows_is_answered(tmp_path):
+    """Schemathesis asks: no 500, and each answer as described."""
+    with serving(tmp_path) as served:
+        url = f"http://127.0.0.1:{served.port}/openapi.json"
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "schemathesis.cli", "run", url, "--no-color",
+                "--checks", "all",
+                # What a schema cannot say of a filter, a path or a time, and what is no fault:
+                "--exclude-checks", "positive_data_acceptance,negative_data_rejection",
+                "--max-examples", str(max(5, COUNTS.fuzz_examples // 8)), "--seed", "1",
+                "--exclude-path", "/v1/commits",
+                "--generation-database", "none", "--phases", "examples,coverage,fuzzing",
+            ],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-4000:]
+        assert served.process.poll() is None
+
+
+def test_a_request_has_a_largest_size(tmp_path):
+    """Also where it does not say how large it is; the connection of another goes on."""
+    with serving(tmp_path, "--max-body", "0.1") as served:
+        body = {"items": [{"value": "x" * 200_000}]}
+        assert served.ask("POST", "/v1/items", body, key="ada")[0] == 413
+        with socket.create_connection(("127.0.0.1", served.port), timeout=LIMIT_S) as raw:
+            head = "POST /v1/items?key=ada HTTP/1.1\r\nHost: localhost\r\n"
+            raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+            with raw.makefile("rb") as answer:
+                raw.sendall((b"fffe\r\n" + b"x" * 0xFFFE + b"\r\n") * 2)
+                assert b" 413 " in answer.readline()
+        assert served.ask("GET", "/v1/keys")[1]["keys"] == []
+
+
+def test_a_client_may_ask_so_often(tmp_path):
+    with serving(tmp_path, "--rate", "0.5") as served:
+        statuses = [served.ask("GET", "/v1/keys")[0] for _ in range(4)]
+        assert statuses[0] == 200
+        assert statuses[-1] == 429
+        assert served.ask("GET", "/health")[0] == 200
+
+
+# --- who may do what ------------------------------------------------------------------------------
+
+
+def test_without_tokens_only_programs_of_this_machine_are_served(served):
+    """No page of a browser is, whatever name leads here."""
+    client = served.client()
+    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+        status, told = client.ask("GET", "/v1/keys", None, headers)
+        assert (status, told["error"]["type"]) == (403, "AccessDenied")
+    words = ["serve", "--host", "192.0.2.1", "--db", "memory.db"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fornix", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "fornix token new" in done.stderr
+
+
+def test_no_token_reaches_beyond_its_scope(tmp_path):
+    """Random tokens, spaces, keys and calls, against a table of what each may."""
+    file = TokenFile(tmp_path / "tokens.json")
+    dice = random.Random(4)
+    spaces, keys = (None, "one", "two"), ("", "ada", "ada-")
+    scopes = list(itertools.product(("read", "write", "admin"), spaces, keys))
+    secrets = {
+        file.add(f"token {number}", access=access, space=space, keys=beginning): scope
+        for number, scope in enumerate(scopes)
+        for access, space, beginning in [scope]
+    }
+    assert stat.S_IMODE((tmp_path / "tokens.json").stat().st_mode) == 0o600
+    text = (tmp_path / "tokens.json").read_text()
+    assert not any(secret in text for secret in secrets)
+    calls = {
+        "read": ("POST", "/v1/search", {"query": "tea"}),
+        "write": ("POST", "/v1/items", {"items": [{"value": "tea"}]}),
+        "admin": ("GET", "/v1/export", None),
+    }
+    levels = list(calls)
+    with serving(tmp_path, "--tokens", tmp_path / "tokens.json") as served:
+        clients = {secret: served.client(secret) for secret in secrets}
+        for _ in range(COUNTS.server_tries):
+            secret = dice.choice(list(secrets))
+            access, space, beginning = secrets[secret]
+            need, where = dice.choice(levels), dice.choice(("one", "two"))
+            key = dice.choice((None, "ada", "ada-1", "bob", "ADA", "ad"))
+            method, path, body = calls[need]
+            query = {"space": where} | ({} if key is None else {"key": key})
+            status, told = clients[secret].ask(method, path, body, **query)
+            may = levels.index(access) >= levels.index(need) and space in (None, where)
+            if need != "admin":
+                may &= (key or "").startswith(beginning) if key or need == "write" else True
+            assert (status in (200, 201)) == may, (secrets[secret], need, where, key, status, told)
+            assert status in (200, 201, 403)
+        for wrong in ("", "fornix_nothing", next(iter(secrets))[:-1], "ä"):
+            assert served.ask("GET", "/v1/keys", token=wrong.encode().decode("latin-1"))[0] == 401
+
+
+def test_tokens_change_without_a_restart(tmp_path):
+    """A new one holds from the next request on, a revoked or rotated one no longer."""
+
+    def token(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "fornix", "token", *words, "--tokens", str(file), "--json"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    file = tmp_path / "tokens.json"
+    first = token("new", "first", "--access", "admin")[0]["token"]
+    with serving(tmp_path, "--tokens", file, "--host", "127.0.0.1") as served:
+        assert served.ask("GET", "/v1/keys", token=first)[0] == 200
+        second = token("new", "second", "--access", "read")[0]["token"]
+        assert served.ask("GET", "/v1/keys", token=second)[0] == 200
+        rotated = token("rotate", "second")[0]["token"]
+        assert served.ask("GET", "/v1/keys", token=second)[0] == 401
+        assert served.ask("GET", "/v1/keys", token=rotated)[0] == 200
+        token("revoke", "second")
+        assert served.ask("GET", "/v1/keys", token=rotated)[0] == 401
+        assert [each["name"] for each in token("list")] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", "--db", "text.db"), "NotAStore"),
+        (("serve", "--port", "{port}"), "Unusable"),
+        (("serve", "--host", "nowhere.invalid", "--tokens", "tokens.json"), "Unusable"),
+        (("serve", "--tokens", "none.json"), "NotFound"),
+        (("serve", "--tokens", "text.db"), "InvalidInput"),
+        (("serve", "--embedder", "nonsense"), "InvalidInput"),
+        (("token", "list", "--tokens", "none.json"), "NotFound"),
+        (("token", "new", "one", "--tokens", "tokens.json"), "InvalidInput"),
+        (("token", "new", "", "--tokens", "tokens.json"), "InvalidName"),
+        (("token", "revoke", "two", "--tokens", "tokens.json"), "NotFound"),
+        (("token", "rotate", "two", "--tokens", "tokens.json"), "NotFound"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(tmp_path, words, said):
+    """In one line, and it makes nothing."""
+    (tmp_path / "text.db").write_text("dear diary\n" * 500)
+    TokenFile(tmp_path / "tokens.json").add("one", access="read", space=None, keys="")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "fornix", *(word.format(port=port) for word in words),
+                "--json", *([] if "--db" in words or words[0] == "token" else ["--db", "new.db"]),
+            ],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["error"]["type"] == said, line
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir() if path in before}
+    assert kept == before
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+
+def test_writes_of_many_clients_are_made_once_whatever_is_killed(tmp_path):
+    """Each repeats a request until it is answered; the server is killed again and again."""
+    served, problems = Served(tmp_path), []
+    texts = [
+        f"{number} {step}" for number in range(16) for step in range(COUNTS.server_writes // 16)
+    ]
+    threads = [
+        threading.Thread(target=write_each, args=(served, texts[number::16], problems))
+        for number in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    dice, kills = random.Random(5), 0
+    while kills < COUNTS.kills // 4 and any(thread.is_alive() for thread in threads):
+        before = log_size(tmp_path)
+        wait_until(lambda b=before: log_size(tmp_path) != b or not threads[0].is_alive())
+        time.sleep(dice.random() * 0.05)  # noqa: TID251 - until the kill
+        served.stop(signal.SIGKILL)
+        served.start()
+        kills += 1
+    for thread in threads:
+        thread.join()
+    served.stop()
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        found = [str(item.text) for key in list(memory.keys()) for item in memory.key(key).list()]
+    assert problems == []
+    assert sorted(found) == sorted(texts)
+    assert kills > 0
+
+
+def write_each(served, texts, problems):
+    """Write items, each request again under its name until there is an answer."""
+    client = Client(served.port)
+    for text in texts:
+        status = None
+        while status is None:
+            try:
+                once = {"Idempotency-Key": text}
+                body = {"items": [{"value": text}]}
+                status, told = client.ask("POST", "/v1/items", body, once, key=text[-1])
+                problems += [told] if status != 201 else []
+            except (OSError, http.client.HTTPException):
+                client.close()
+                client = Client(served.port)
+    client.close()
+
+
+def log_size(folder):
+    """Return how large the log of the store is, which writes change."""
+    try:
+        return (folder / "memory.db-wal").stat().st_size
+    except FileNotFoundError:
+        return -1
