@@ -27,8 +27,8 @@ from bench.measure import Result
 CUTS = (5, 10, 20)
 BUDGETS = (500, 1_000, 2_000)
 
-ENTITIES = (0.15, 0.3, 0.6)
-"""Weights of the signal for entities that a question names, which are tried."""
+ENTITIES = (0.6,)
+"""Weights of the signal for entities that a question names, which is off by default."""
 
 Facts = Mapping[str, Sequence[Mapping[str, Any]]]
 """Facts by the id of their conversation."""
