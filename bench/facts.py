@@ -27,7 +27,7 @@ from bench.measure import Result
 CUTS = (5, 10, 20)
 BUDGETS = (500, 1_000, 2_000)
 
-ENTITIES = (0.6,)
+ENTITIES = (1.2,)
 """Weights of the signal for entities that a question names, which is off by default."""
 
 Facts = Mapping[str, Sequence[Mapping[str, Any]]]
