@@ -8,6 +8,7 @@ from bench import (
     growth,
     layers,
     lifecycle,
+    ranges,
     retrieval,
     runs,
     state,
@@ -26,6 +27,7 @@ PROGRAMS = {
     "context": context.main,
     "dialogue": dialogue.main,
     "growth": growth.main,
+    "ranges": ranges.main,
 }
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from fornix.state import (
 from fornix.state.paths import MAX_CACHED_PATHS
 from fornix.state.tree_values import fast_copy, size_bound
 from fornix.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
+from fornix.store.name_ranges import NameRange
 from fornix.store.ram import RamStore
 from fornix.values import wire
 from fornix.values.storable import MAX_NAME, Path, checked, moment
@@ -857,6 +858,10 @@ class Counted:
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         self.asked["names", path] += 1
         return self.tree.field_names(path, now)
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        self.asked["range", path] += 1
+        return self.tree.names_in_range(path, chosen, now)
 
 
 @pytest.fixture

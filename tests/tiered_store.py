@@ -90,6 +90,18 @@ class TieredStore(SqliteStore):
     def field_names(self, scope, path, *, at, now):
         return self._read("field_names", scope, path, at=at, now=now)
 
+    def names_in_range(self, scope, path, chosen, *, at, now):
+        if at is not None:
+            return super().names_in_range(scope, path, chosen, at=at, now=now)
+        lock, dice, states = self._tiers()
+        with lock:
+            state = states[scope]
+            state.disturb(dice)
+            tree = HotTree(cold(self), scope, 0, state.records)
+            found = tree.names_in_range(path, chosen, now)
+            state.flush()
+            return found
+
     def commit(self, batch):
         if not batch.state:
             return super().commit(batch)

@@ -66,8 +66,10 @@ class AsyncMemoryObject:
 
     is_exist = awaited(MemoryObject.is_exist)
     get_field_names = awaited(MemoryObject.get_field_names)
+    names = awaited(MemoryObject.names)
     to_dict = awaited(MemoryObject.to_dict)
     delete = awaited(MemoryObject.delete)
+    move = awaited(MemoryObject.move)
     clear = awaited(MemoryObject.clear)
     append = awaited(MemoryObject.append)
     increment = awaited(MemoryObject.increment)
@@ -175,6 +177,7 @@ class AsyncMemorySet:
     update = awaited(MemorySet.update)
     supersede = awaited(MemorySet.supersede)
     delete = awaited(MemorySet.delete)
+    pop = awaited(MemorySet.pop)
     clear = awaited(MemorySet.clear)
     forget = awaited(MemorySet.forget)
     redefine = awaited(MemorySet.redefine)
@@ -298,6 +301,7 @@ class _AsyncSets:
     update = awaited(KeySets.update)
     supersede = awaited(KeySets.supersede)
     delete = awaited(KeySets.delete)
+    pop = awaited(KeySets.pop)
 
     @property
     def quarantine(self) -> AsyncQuarantine:
@@ -391,6 +395,14 @@ class AsyncKey(_AsyncSets):
         """See `KeyMemory.batch`; for an ``async with`` block. Its calls go one after the other."""
         made = partial(self.sync.batch, idempotency_key=idempotency_key)
         return AsyncBatch(OneByOne(self.loop), made)
+
+    async def commit(
+        self, change: Callable[[KeyBatch], R], *, idempotency_key: str | None = None
+    ) -> R:
+        """See `KeyMemory.commit`; *change* is a plain function, and is called in a thread."""
+        return await self.loop.run(
+            lambda: self.sync.commit(change, idempotency_key=idempotency_key)
+        )
 
 
 class AsyncBatch(_AsyncSets):
@@ -495,9 +507,9 @@ class AsyncMemory:
         """See `Memory.store`: its calls are not awaited."""
         return self.sync.store
 
-    async def keys(self) -> list[str]:
-        """Return the keys of the space, sorted."""
-        return await self.loop.run(lambda: list(self.sync.keys()))
+    async def keys(self, *, prefix: str = "", after: str | None = None) -> list[str]:
+        """Return the keys of the space, sorted; see `Memory.keys`."""
+        return await self.loop.run(lambda: list(self.sync.keys(prefix=prefix, after=after)))
 
     async def key(self, key: str) -> AsyncKey:
         """Return the memory of one key."""

@@ -6,12 +6,20 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, Unpack
+from typing import Literal, NamedTuple, Self, TypeVar, Unpack, overload
 
 from fornix import conversation as conversations
 from fornix import facts as fact_rooms
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, StoreReadOnly, Unusable
+from fornix.errors import (
+    DuplicateItem,
+    InvalidInput,
+    SetMoved,
+    StaleItem,
+    StaleRun,
+    StoreReadOnly,
+    Unusable,
+)
 from fornix.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from fornix.memory.prompt import Prompts, Sources
 from fornix.search.signals import Signals
@@ -22,12 +30,15 @@ from fornix.sets.commits import CommitWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.sets.set_options import SetOptions, stored_options
 from fornix.sets.writer import Engine, Where, Writer
-from fornix.state import CommittedTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
+from fornix.state import Backoff, CommittedTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
 from fornix.values.keywords import check_keywords, delegated, hint_positionals, suggest_names_in
+from fornix.values.storable import checked_prefix
+
+Result = TypeVar("Result")
 
 DEFAULT_SET = "default"
 
@@ -62,9 +73,31 @@ class OwnerSets:
         ref = SetRef(self._scope, set_name(name))
         return self._make(self._writer, ref, options)
 
-    def sets(self) -> builtins.list[str]:
-        """Return the names of the sets that something was added to."""
-        return self._writer.sets(self._scope)
+    @overload
+    def sets(self, *, prefix: str = "", counts: Literal[False] = False) -> builtins.list[str]: ...
+    @overload
+    def sets(self, *, prefix: str = "", counts: Literal[True]) -> dict[str, int]: ...
+
+    def sets(
+        self, *, prefix: str = "", counts: bool = False
+    ) -> builtins.list[str] | dict[str, int]:
+        """Return the names of the sets that something was added to, sorted.
+
+        Args:
+            prefix: Only names that begin with it.
+            counts: Return a dict: by name, how many items there are. Items are not counted for
+                that: each set knows its number.
+        """
+        names = self._writer.sets(self._scope)
+        begin = checked_prefix(prefix)
+        names = [name for name in names if name.startswith(begin)]
+        if not counts:
+            return names
+        return {name: self._count(name) for name in names}
+
+    def _count(self, name: str) -> int:
+        info = self._writer.info(SetRef(self._scope, name))
+        return 0 if info is None else info.items
 
     @property
     def quarantine(self) -> Quarantine:
@@ -76,6 +109,7 @@ class OwnerSets:
         query: str,
         *,
         sets: Sequence[str] | None = None,
+        prefix: str | None = None,
         limit: int = 10,
         where: Where | None = None,
         as_of: AsOf | None = None,
@@ -84,7 +118,15 @@ class OwnerSets:
         min_score: float | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
     ) -> Hits:
-        """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
+        """Search sets together, all of them unless *sets* names some; see `MemorySet.search`.
+
+        Args:
+            prefix: In place of *sets*: those whose names begin with it.
+        """
+        if prefix is not None:
+            if sets is not None:
+                raise InvalidInput("search takes sets or prefix=, one of them")
+            sets = self.sets(prefix=prefix)
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
         names = [set_name(n) for n in sets or ()]
@@ -133,6 +175,7 @@ class KeySets(OwnerSets):
     update = delegated(default_set, MemorySet.update)
     supersede = delegated(default_set, MemorySet.supersede)
     delete = delegated(default_set, MemorySet.delete)
+    pop = delegated(default_set, MemorySet.pop)
     history = delegated(default_set, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
@@ -334,6 +377,39 @@ class KeyMemory(KeySets, Prompts):
             IdempotencyConflict: The key was used for another batch.
         """
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
+
+    def commit(
+        self, change: Callable[[KeyBatch], Result], *, idempotency_key: str | None = None
+    ) -> Result:
+        """Call *change* with a batch, commit what it does, and return what it returned.
+
+        If somebody else changed the exact tree since the batch began, or an item since the batch
+        changed it, nothing is committed, and *change* is called again with another batch, which
+        reads what is there now. So it should have no effects but on the batch. An item that it
+        reads first it updates with ``if_version=item.version``: if the item changed in between,
+        *change* is called again too. What else it raises is raised, and nothing is committed.
+
+        Args:
+            idempotency_key: As of `batch`.
+
+        Raises:
+            KeyBusy: Others changed the same for `wait_s`, or went on running the key.
+            StaleItem: *change* asked for the same version twice, and it was not there.
+        """
+        backoff, stale = Backoff(self._scope, self._engine.wait_s), ""
+        while True:
+            batch, is_committing = self.batch(idempotency_key=idempotency_key), False
+            try:
+                with batch:
+                    result = change(batch)
+                    is_committing = True
+            except (StaleRun, StaleItem, DuplicateItem, SetMoved) as error:
+                if not is_committing and (not isinstance(error, StaleItem) or str(error) == stale):
+                    raise
+                stale = str(error)
+                backoff.wait(error)
+            else:
+                return result
 
 
 class KeyBatch(KeySets, Prompts):

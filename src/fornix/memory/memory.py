@@ -62,7 +62,7 @@ from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import DEFAULT_SPACE, checked_name
+from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix
 
 if TYPE_CHECKING:
     from fornix.telemetry import OpenTelemetry
@@ -401,10 +401,18 @@ class Memory(Maintenance):
         """The knowledge that this memory shares with all that name it."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
 
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of the space, sorted, a page at a time."""
-        after: str | None = None
-        while page := self._engine.store.keys(self._space, after=after):
+    def keys(self, *, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Return an iterator over the keys of the space, sorted, which reads a page at a time.
+
+        Args:
+            prefix: Only keys that begin with it.
+            after: Only keys past this one, which need not be there.
+        """
+        last = None if after is None else checked_name(after, "after")
+        return self._keys(checked_prefix(prefix), last)
+
+    def _keys(self, prefix: str, after: str | None) -> Iterator[str]:
+        while page := self._engine.store.keys(self._space, prefix=prefix, after=after):
             yield from page
             after = page[-1]
 

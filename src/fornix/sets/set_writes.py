@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, Unpack
+from itertools import islice
+from typing import Any, Literal, TypeAlias, Unpack, cast
 
 from fornix.errors import HistoryPruned, InvalidInput, StaleItem
 from fornix.sets.admission.barrier import (
@@ -50,7 +52,7 @@ from fornix.store.items import Item
 from fornix.store.records import item_of, request_json
 from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Value, checked, checked_name
+from fornix.values.storable import Value, checked, checked_name, counted
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
 """What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
@@ -246,6 +248,23 @@ class SetWrites(SetReads):
         call = DeleteCall(SetEditor(self._writer, self._ref), id_list, where, Filter.parse(where))
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         return answer if isinstance(answer, int) else 0
+
+    def pop(self, n: int = 1, *, idempotency_key: str | None = None) -> builtins.list[Item]:
+        """Retire the last *n* items by time and return them, oldest first; fewer if there are.
+
+        No two calls get the same item, wherever they are made. With an *idempotency_key* a second
+        call changes nothing and returns what the first one did.
+
+        Raises:
+            HistoryPruned: It is a repetition, and the set no longer keeps what was returned.
+        """
+        call = PopCall(SetEditor(self._writer, self._ref), counted(n, "n", least=0))
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        popped: builtins.list[Item] = []
+        for item_id, version in cast("list[tuple[str, int]]", answer):
+            item = call.popped.get((item_id, version))
+            popped.append(item or self._version_made(item_id, version, ()))
+        return popped
 
     def clear(self, *, idempotency_key: str | None = None) -> int:
         """Retire every item; return how many there were. The set and its definition stay."""
@@ -464,6 +483,34 @@ class DeleteCall:
             items = [s for s in self.editor.items() if fits(s, self.matching)]
         latest = {stored.record.id: stored for stored in items}  # a page may repeat what moved
         return PlannedWrite(self.editor.retired(latest.values()), len(latest), retry=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PopCall:
+    """Retires the last items by time.
+
+    Attributes:
+        popped: By id and version, what it planned to retire.
+    """
+
+    editor: SetEditor
+    n: int
+    popped: dict[tuple[str, int], Item] = field(default_factory=dict[tuple[str, int], Item])
+
+    name = "pop"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return [self.editor.ref.name, self.n]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        _ = new_id
+        newest = islice(self.editor.items(newest_first=True), self.n) if self.n else ()
+        items = list({stored.record.id: stored for stored in newest}.values())[::-1]
+        self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
+        result: list[Value] = [[s.record.id, s.version] for s in items]
+        return PlannedWrite(self.editor.retired(items), result, retry=True)
 
 
 def _check_adding(items: Sequence[Item], on_existing: object) -> None:

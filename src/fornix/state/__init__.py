@@ -1,6 +1,6 @@
 """Exact memory: a tree of values per key, read and written through cursors."""
 
-from fornix.state.committed_tree import CommittedTree, PastTree, WriterLock
+from fornix.state.committed_tree import Backoff, CommittedTree, PastTree, WriterLock
 from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MAX_LEVELS, DottedPath, MemoryKind, MemoryRef, PathCache, Resolver
@@ -9,6 +9,7 @@ from fornix.state.tree_values import MISSING, ExactTree, NonValue, Snapshot, Tre
 __all__ = [
     "MAX_LEVELS",
     "MISSING",
+    "Backoff",
     "CommittedTree",
     "DottedPath",
     "ExactMemory",

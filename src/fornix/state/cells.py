@@ -10,6 +10,7 @@ from fornix.errors import ObjectInTheWay, TreeConflict
 from fornix.state.paths import ParsedPath, path_key
 from fornix.state.tree_values import IGNORE_EXPIRY, Branch, ExactTree
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from fornix.store.name_ranges import NameRange
 from fornix.values.storable import Path, Value
 
 NOT_LOADED: Final = 0
@@ -53,6 +54,12 @@ class Fields:
         self.base_cells: dict[str, Cell] | None = None if has_base else {}
         self.may_expire = False
         self.base_names: list[tuple[str, int | None]] | None = None
+
+    def is_known_or_changed(self) -> bool:
+        """Return whether the base need not be asked for names, or alone would not tell them."""
+        if self.base_cells is not None or self.base_names is not None:
+            return True
+        return any(cell.dirty for cell in self.cells.values())
 
     def changed(self) -> Iterable[tuple[str, Cell]]:
         """Return what differs from the base: first its own fields, then new ones in order."""
@@ -299,6 +306,20 @@ class Cells:
                 live_names.append((name, expires))
         live_names += [(name, field.expires) for name, field in fields.added.items()]
         return [pair for pair in live_names if (end := pair[1]) is None or end > now]
+
+    def live_names_in_range(
+        self, cell: Cell | None, path: Path, chosen: NameRange, now: int
+    ) -> list[str]:
+        """Return the names of `live_fields` that are *chosen*, in the order of names.
+
+        The tree is asked for these alone where nothing was changed here and nothing else is known.
+        """
+        fields = None if cell is None or cell.state != OBJECT else cell.fields
+        if self._tree is None or fields is None or fields.is_known_or_changed():
+            names = self.live_field_names(cell, path, now)
+            return chosen.choose(name for name, _ in names)
+        self._record_lookup(path)
+        return self._tree.names_in_range(path, chosen, now)
 
     # --- changing ---
 

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
-from fornix.errors import KeyBusy, StaleRun, StoreReadOnly, Unavailable
+from fornix.errors import Conflict, KeyBusy, StaleRun, StoreReadOnly, Unavailable
 from fornix.state.cells import ATOMS, deep_copy
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MemoryKind, ParsedPath, PathCache, Resolver
@@ -36,6 +36,7 @@ from fornix.store import (
     TreeDelta,
 )
 from fornix.store.as_of import FOREVER, AsOf, check_tree, moment_of
+from fornix.store.name_ranges import NameRange
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
@@ -80,7 +81,7 @@ class Backoff:
         """Whether the deadline has passed."""
         return time.monotonic() > self._deadline
 
-    def wait(self, error: StaleRun | KeyBusy) -> None:
+    def wait(self, error: Conflict | KeyBusy) -> None:
         """Return when it is time to try again; raise `KeyBusy` after the deadline.
 
         A stale change is repeated at once: another writer has just finished.
@@ -372,6 +373,10 @@ class LeasedTree:
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of its fields; see `ExactTree`."""
         return self._ledger.field_names(self._scope, path, at=None, now=now)
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        return self._ledger.names_in_range(self._scope, path, chosen, at=None, now=now)
 
     def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
         """Take over the changes that commit *number* made to the tree."""

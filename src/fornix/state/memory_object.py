@@ -11,8 +11,9 @@ from fornix.state.overlay import Overlay
 from fornix.state.paths import DottedPath, MemoryKind, MemoryRef, ParsedPath, PathCache, Resolver
 from fornix.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_json, ttl_us
 from fornix.store.as_of import AsOf
+from fornix.store.name_ranges import NameRange
 from fornix.values.keywords import suggest_names
-from fornix.values.storable import Value, microseconds
+from fornix.values.storable import Value, checked_name, checked_prefix, counted, microseconds
 
 Result = TypeVar("Result")
 
@@ -170,6 +171,33 @@ class MemoryObject:
         location = self._location
         return self._memory.query(lambda tree: tree.names(location))
 
+    @suggest_names
+    def names(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[str]:
+        """Return names of fields in their own order: code points, a dot before a backslash.
+
+        Costs time in proportion to how many it returns, not to how many there are, where the
+        store is a file, and no batch or action changed fields here.
+
+        Args:
+            prefix: Only names that begin with it.
+            after: The last name of the page before; it need not be there any more.
+            limit: How many at most, 0 or more.
+            newest_first: From the last name to the first. Of names that rise with time, such as
+                ids of version 7, the newest come first.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        location, chosen = self._location, _name_range(prefix, after, limit, newest_first)
+        return self._memory.query(lambda tree: tree.chosen_names(location, chosen))
+
     def get_fields(self) -> dict[str, Any]:
         """Return the fields in the order they were made: values, and objects as MemoryObjects.
 
@@ -285,6 +313,24 @@ class MemoryObject:
         """Remove what is at *path* and all below it; return whether something was there."""
         location = self._field_path(path)
         return self._memory.change(lambda tree: tree.delete(location), ["delete", _json(location)])
+
+    def move(self, path: DottedPath, new_path: DottedPath) -> MemoryRef:
+        """Move what is at *path*, and all below it, to *new_path*, in one step.
+
+        Expiries stay as they are; the objects that lead to *new_path* are made.
+
+        Returns:
+            A reference to where it is now.
+
+        Raises:
+            TreeConflict: Nothing is at *path*, or something is at *new_path*; or *new_path* is
+                below *path*, or below a value.
+        """
+        location, target = self._field_path(path), self._field_path(new_path)
+        self._memory.change(
+            lambda tree: tree.move(location, target), ["move", _json(location), _json(target)]
+        )
+        return target.ref
 
     def clear(self) -> None:
         """Remove all below this object, which stays.
@@ -476,6 +522,19 @@ def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:
         raise InvalidInput("give either ttl or expires_at, not both")
     ttl_us(ttl)
     return ttl
+
+
+def _name_range(
+    prefix: str,
+    after: str | None,
+    limit: int | None,
+    newest_first: bool,  # noqa: FBT001 - as it was passed
+) -> NameRange:
+    if after is not None:
+        checked_name(after, "after")
+    if limit is not None:
+        limit = counted(limit, "limit", least=0)
+    return NameRange(checked_prefix(prefix), after, limit, newest_first)
 
 
 def _json(location: ParsedPath) -> Value:

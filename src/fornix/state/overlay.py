@@ -7,7 +7,7 @@ a read of one path asks the tree at most once, and a write never reads what lies
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
@@ -47,6 +47,7 @@ from fornix.store import (
     TreeDelta,
 )
 from fornix.store.as_of import AsOf
+from fornix.store.name_ranges import NameRange
 from fornix.values.storable import Path, Value, checked
 
 Result = TypeVar("Result")
@@ -232,6 +233,10 @@ class Overlay:
         """Return the names of the fields of the object at *path*; see `ExactTree`."""
         return self._cells.live_field_names(self._cells.cell_at(path), path, now)
 
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        return self._cells.live_names_in_range(self._cells.cell_at(path), path, chosen, now)
+
     def has(self, location: ParsedPath) -> bool:
         """Return whether a value or an object is at *location*."""
         return (
@@ -291,6 +296,15 @@ class Overlay:
         """
         cell = self.object_at(location)
         return [name for name, _ in self._cells.live_field_names(cell, location.path, self.now)]
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names.
+
+        Raises:
+            NotAnObject: A value or nothing is there.
+        """
+        cell = self.object_at(location)
+        return self._cells.live_names_in_range(cell, location.path, chosen, self.now)
 
     def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
         """Return the fields of the object at *location*, in the order they were made.
@@ -452,6 +466,36 @@ class Overlay:
         expires = self._expires(expiry)
         self._cells.put_object(location, expires).fill(branch, expires)
         self._record_write(location)
+
+    def move(self, location: ParsedPath, target: ParsedPath) -> None:
+        """Move what is at *location*, and all below it, to *target*, with its expiry.
+
+        Raises:
+            TreeConflict: Nothing is there, or *target* is taken or below *location*, or a value
+                is where an object would have to be.
+        """
+        path, cell = location.path, self._cells.live_cell_at(location.path)
+        if cell is None:
+            raise TreeConflict(location.text, "nothing is here that could be moved")
+        if target.path[: len(path)] == path:
+            raise TreeConflict(target.text, "nothing can be moved into itself or below itself")
+        if self._cells.live_cell_at(target.path) is not None:
+            raise TreeConflict(target.text, "something is here; delete it first, then move")
+        moved = list(self._moved(cell, path, target.path))
+        for delta in moved:
+            path_names(delta.path)
+        self.apply(moved)  # what it may raise, the first of them raises
+        self.delete(location)
+        self._record_write(target)
+
+    def _moved(self, cell: Cell, path: Path, target: Path) -> Iterator[TreeDelta]:
+        """Yield what makes at *target* what is at *path*."""
+        if cell.state != OBJECT:
+            yield Put(target, cell.value, cell.expires)
+            return
+        yield Create(target, cell.expires)
+        for name, field in self._cells.live_fields(cell, path, self.now):
+            yield from self._moved(field, (*path, name), (*target, name))
 
     def _record_write(self, location: ParsedPath) -> None:
         if self._recorder is not None:

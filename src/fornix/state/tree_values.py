@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast
 from fornix.errors import InvalidInput, TooLarge
 from fornix.state.paths import DottedPath, ParsedPath, dotted
 from fornix.store import Ledger, Node, Scope
+from fornix.store.name_ranges import NameRange
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
@@ -38,6 +39,10 @@ class ExactTree(Protocol):
         """Return the names of those fields, and when each expires; reads no values."""
         ...
 
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -58,6 +63,10 @@ class Snapshot:
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of its fields; see `ExactTree`."""
         return self.ledger.field_names(self.scope, path, at=self.at, now=now)
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        return self.ledger.names_in_range(self.scope, path, chosen, at=self.at, now=now)
 
 
 class NonValue(Enum):

@@ -10,6 +10,7 @@ from fornix.errors import FornixError
 from fornix.store.changes import Batch, Commit, Compaction, Effects, Node, StoredItem
 from fornix.store.definition import SetInfo
 from fornix.store.erasures import Erased, Erasure, StoredReceipt
+from fornix.store.name_ranges import NameRange
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
@@ -153,6 +154,15 @@ class Ledger(Protocol):
         """Return the names of what `children` returns, and when each expires; reads no values."""
         ...
 
+    def names_in_range(
+        self, scope: Scope, path: Path, chosen: NameRange, *, at: int | None, now: int
+    ) -> list[str]:
+        """Return the names of the direct fields that are *chosen*, in their own order.
+
+        In a file it costs time in proportion to how many it returns, not to how many there are.
+        """
+        ...
+
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
         """Return the commits that put or removed a node at *path*, as far as kept, rising."""
         ...
@@ -203,7 +213,9 @@ class Ledger(Protocol):
         """Return the sets of *scope*, by name."""
         ...
 
-    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def keys(
+        self, space: str, *, prefix: str = "", after: str | None = None, limit: int = 1000
+    ) -> list[str]:
         """Return keys of *space* that a commit or an input ever named, in code point order."""
         ...
 

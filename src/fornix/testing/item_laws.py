@@ -687,6 +687,13 @@ class SetLaws(Laws):
         for i, word in enumerate(expected):
             assert store.keys("app", after=word, limit=2) == expected[i + 1 : i + 3]
         assert store.keys("app", after="Z ") == [word for word in expected if word > "Z "]
+        for start in ("", *{word[:1] for word in expected}, "Z ", "no such"):
+            found = [word for word in expected if word.startswith(start)]
+            assert store.keys("app", prefix=start) == found
+            assert (
+                store.keys("app", prefix=start, after="Z", limit=2)
+                == [word for word in found if word > "Z"][:2]
+            )
         assert store.keys("nowhere") == []
 
     def test_a_key_stays_when_it_is_empty(self, store: Store) -> None:

@@ -19,6 +19,7 @@ from fornix.store import (
     StoredOutput,
 )
 from fornix.store.erasures import NO_SPACE
+from fornix.store.name_ranges import NameRange
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path
@@ -28,6 +29,10 @@ FAR = 1 << 60
 
 TASKS = 6
 """Tasks of a run whose durable calls are read."""
+
+
+NAME_RANGES = (NameRange(), NameRange(limit=2, newest_first=True), NameRange(prefix="a", limit=3))
+"""Which names of each object `tree` also asks for."""
 
 
 def lane_reads(
@@ -128,6 +133,9 @@ def tree(
         fields = store.children(scope, path, at=at, now=now)
         names = store.field_names(scope, path, at=at, now=now)
         assert names == [(name, child.expires) for name, child in fields]
+        for chosen in NAME_RANGES:
+            found_names = store.names_in_range(scope, path, chosen, at=at, now=now)
+            assert found_names == chosen.choose(name for name, _ in names)
         stack.extend(((*path, name), child) for name, child in reversed(fields))
     return found
 

@@ -31,6 +31,7 @@ from fornix.store import (
     Step,
     Store,
 )
+from fornix.store.name_ranges import NameRange
 from fornix.testing.batches import (
     ADA,
     BOB,
@@ -62,6 +63,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "root": lambda s: s.node(ADA, (), at=None, now=NOW),
     "children": lambda s: s.children(ADA, (), at=None, now=NOW),
     "field_names": lambda s: s.field_names(ADA, (), at=None, now=NOW),
+    "names_in_range": lambda s: s.names_in_range(ADA, (), NameRange(), at=None, now=NOW),
     "effects": lambda s: s.effects(1),
     "commit_at": lambda s: s.commit_at(NOW),
     "set_info": lambda s: s.set_info(NOTES),

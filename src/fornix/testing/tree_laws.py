@@ -8,6 +8,7 @@ import pytest
 
 from fornix.errors import NotAnObject, ObjectInTheWay
 from fornix.store import SWEEP_AFTER_US, Clear, Create, Delete, Node, Put, Refresh, Scope, Store
+from fornix.store.name_ranges import NameRange
 from fornix.testing.batches import (
     ADA,
     BOB,
@@ -309,6 +310,29 @@ class TreeLaws(Laws):
         assert fields(store) == ["a", "b", "o"]
         assert fields(store, "o", at=first) == ["x"]
         assert fields(store, "o", at=second) == fields(store, "o") == []
+
+    def test_names_are_read_as_a_range(self, store: Store) -> None:
+        """By prefix, past a name, so many, in both directions; now, and as it was."""
+        write(store, Create(("o",)), *(Put(("o", word), word) for word in WORDS))
+        write(store, Put(("o", "gone"), 1), Put(("o", "brief"), 1, NOW + SECOND), Put(("p",), 1))
+        before = store.head(ADA)
+        write(store, Delete(("o", "gone")), Delete(("o", WORDS[0])), Put(("o", "zz"), 1))
+        now = [*WORDS[1:], "brief", "zz"]
+        starts = ("", "\U0010ffff", "\ud7ff", *{word[:1] for word in WORDS}, "no such")
+        for start in starts:
+            for after in (None, *WORDS, "gone"):
+                for newest_first in (False, True):
+                    for limit in (None, 0, 2):
+                        chosen = NameRange(start, after, limit, newest_first)
+                        found = store.names_in_range(ADA, ("o",), chosen, at=None, now=NOW)
+                        assert found == chosen.choose(now)
+                        past = store.names_in_range(ADA, ("o",), chosen, at=before, now=NOW)
+                        assert past == chosen.choose([*WORDS, "gone", "brief"])
+        late = store.names_in_range(ADA, ("o",), NameRange("b"), at=None, now=NOW + SECOND)
+        assert late == NameRange("b").choose(WORDS)
+        for path in (("p",), ("nothing",), ("o", "zz")):
+            assert store.names_in_range(ADA, path, NameRange(), at=None, now=NOW) == []
+        assert store.names_in_range(BOB, ("o",), NameRange(), at=None, now=NOW) == []
 
     def test_the_commits_of_a_node_are_known(self, store: Store) -> None:
         """Those that put it, replaced it, and removed it with what is above it; of no other."""

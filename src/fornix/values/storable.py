@@ -193,6 +193,13 @@ def checked_name(name: object, what: str) -> str:
     return name
 
 
+def checked_prefix(prefix: object) -> str:
+    """Return *prefix* if names can begin with it; all begin with an empty one."""
+    if type(prefix) is str and not prefix:
+        return prefix
+    return checked_name(prefix, "prefix")
+
+
 def counted(number: object, what: str, *, least: int = 1, most: int | None = None) -> int:
     """Return *number* if it is a whole one from *least* to *most*."""
     if type(number) is not int or number < least or (most is not None and number > most):

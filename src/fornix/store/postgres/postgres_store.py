@@ -24,6 +24,7 @@ from fornix.store import (
     StoreStats,
     UnreachableCopy,
 )
+from fornix.store.name_ranges import end_of_prefix
 from fornix.store.postgres import access, health, large_sets, schema, vacuuming
 from fornix.store.postgres.access import RoleGrants
 from fornix.store.postgres.connection import PostgresConnection
@@ -52,7 +53,10 @@ _SIZE = """
 """
 
 _KEYS = """
-    SELECT key FROM scope WHERE space IS ?1 AND key_start >= left(?2, 64) AND key > ?2
+    SELECT key FROM scope
+    WHERE space IS ?1 AND key_start >= left(?2, 64) AND key > ?2
+        AND key_start >= left(?4, 64) AND key >= ?4
+        AND (?5::text IS NULL OR (key_start <= left(?5, 64) AND key < ?5))
     ORDER BY key_start, key LIMIT ?3
 """
 
@@ -276,9 +280,16 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
 
     @reads
     def keys(
-        self, db: Connection, space: str, *, after: str | None = None, limit: int = 1000
+        self,
+        db: Connection,
+        space: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 1000,
     ) -> list[str]:
-        return [key for (key,) in query(db, _KEYS, space, after or "", limit)]
+        end = end_of_prefix(prefix)
+        return [key for (key,) in query(db, _KEYS, space, after or "", limit, prefix, end)]
 
     @reads
     def health(self, db: Connection) -> list[HealthCheck]:

@@ -45,6 +45,7 @@ from fornix.store.checks import (
     check_note,
 )
 from fornix.store.erasures import forgotten
+from fornix.store.name_ranges import NameRange
 from fornix.store.ram.erasing import RamErasing
 from fornix.store.ram.finder import RamFinder
 from fornix.store.ram.lanes import RamLanes
@@ -195,6 +196,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return [(name, row.expires) for name, row in self._fields(scope, path, at, now)]
 
     @locked
+    def names_in_range(
+        self, scope: Scope, path: Path, chosen: NameRange, *, at: int | None, now: int
+    ) -> list[str]:
+        return chosen.choose(name for name, _ in self._fields(scope, path, at, now))
+
+    @locked
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
         return self._tree(scope).commits_of(path)
 
@@ -273,10 +280,13 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return [self._stored(row) for row in rows if row.expired(now)][:limit]
 
     @locked
-    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def keys(
+        self, space: str, *, prefix: str = "", after: str | None = None, limit: int = 1000
+    ) -> list[str]:
         keys = self._keys.get(space, [])
         start = 0 if after is None else bisect_right(keys, after)
-        return keys[start : start + limit]
+        start = max(start, bisect_left(keys, prefix))
+        return [key for key in keys[start : start + limit] if key.startswith(prefix)]
 
     @locked
     def spaces(self) -> list[str]:

@@ -23,6 +23,7 @@ from fornix.store import (
     WholeSets,
 )
 from fornix.store.checks import PLACEHOLDER_EXPIRY
+from fornix.store.name_ranges import NameRange
 from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, journal, row_values, staged_vectors
 from fornix.store.sql.connection import Connection, Row, first, query
@@ -32,6 +33,8 @@ from fornix.store.sql.tree import (
     commits_of_node,
     fields_of,
     joined,
+    key_range,
+    names_of,
     node_of,
     read_node,
     split,
@@ -97,6 +100,20 @@ class SqlReads(WholeSets, SqlDatabase):
             for _, name, expires, _ in rows
             if expires is None or expires > now
         ]
+
+    @reads
+    def names_in_range(
+        self,
+        db: Connection,
+        scope: Scope,
+        path: TreePath,
+        chosen: NameRange,
+        *,
+        at: int | None,
+        now: int,
+    ) -> list[str]:
+        number = self._number_of(db, scope)
+        return [] if number is None else names_of(db, number, joined(path), chosen, at=at, now=now)
 
     @reads
     def node_commits(self, db: Connection, scope: Scope, path: TreePath) -> list[int]:
@@ -195,10 +212,17 @@ class SqlReads(WholeSets, SqlDatabase):
 
     @reads
     def keys(
-        self, db: Connection, space: str, *, after: str | None = None, limit: int = 1000
+        self,
+        db: Connection,
+        space: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 1000,
     ) -> list[str]:
-        sql = "SELECT key FROM scope WHERE space IS ? AND key > ? ORDER BY key LIMIT ?"
-        return [key for (key,) in query(db, sql, space, after or "", limit)]
+        where, bounds = key_range("key", prefix=prefix, after=after or "", newest_first=False)
+        sql = f"SELECT key FROM scope WHERE space IS ?{where} ORDER BY key LIMIT ?"  # noqa: S608 - ours
+        return [key for (key,) in query(db, sql, space, *bounds, limit)]
 
     @reads
     def spaces(self, db: Connection) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from operator import itemgetter
@@ -10,6 +9,7 @@ from typing import TypeAlias
 
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from fornix.store.name_ranges import NameRange, end_of_prefix, escaped
 from fornix.store.packed_values import packed, restored
 from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
@@ -50,12 +50,6 @@ _BELOW = """
     )
     SELECT id, begun, place FROM below
 """
-
-
-@functools.lru_cache(maxsize=16_384)
-def escaped(name: str) -> str:
-    """Return a name as it stands in a path: dots and backslashes escaped."""
-    return name.replace("\\", "\\\\").replace(".", "\\.")
 
 
 def unescaped(name: str) -> str:
@@ -318,6 +312,49 @@ def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | Non
         rows += query(db, f"{columns} AND ended > ? AND begun <= ?", scope, parent, at, at)
     rows.sort(key=itemgetter(0))
     return rows
+
+
+def names_of(
+    db: Connection, scope: int, parent: str, chosen: NameRange, *, at: int | None, now: int
+) -> list[str]:
+    """Return the names of the fields of an object that are *chosen*; the index is in their order.
+
+    Of a past moment, those that ended since are few; they are read beside the live ones.
+    """
+    where, bindings = key_range(
+        "name",
+        prefix=escaped(chosen.prefix),
+        after=None if chosen.after is None else escaped(chosen.after),
+        newest_first=chosen.newest_first,
+    )
+    where = f"scope = ? AND parent IS ? AND (expires IS NULL OR expires > ?){where}"
+    order = "ORDER BY name DESC" if chosen.newest_first else "ORDER BY name"
+    limit = "" if chosen.limit is None else " LIMIT ?"
+    every = [scope, parent, now, *bindings]
+    last = [] if chosen.limit is None else [chosen.limit]
+    live = f"SELECT name FROM node WHERE {where} AND ended IS NULL"  # noqa: S608 - ours
+    if at is None:
+        rows = query(db, f"{live} {order}{limit}", *every, *last)
+        return [unescaped(name) for (name,) in rows]
+    ended = f"SELECT name FROM node WHERE {where} AND ended > ? AND begun <= ?"  # noqa: S608 - ours
+    rows = query(db, f"{live} AND begun <= ? {order}{limit}", *every, at, *last)
+    rows += query(db, f"{ended} {order}{limit}", *every, at, at, *last)
+    return chosen.choose(unescaped(name) for (name,) in rows)
+
+
+def key_range(
+    column: str, *, prefix: str, after: str | None, newest_first: bool
+) -> tuple[str, list[str]]:
+    """Return the conditions that hold a column in a range of texts, and their bindings."""
+    bounds: list[tuple[str, str]] = []
+    if prefix:
+        bounds.append((">=", prefix))
+        end = end_of_prefix(prefix)
+        bounds += [] if end is None else [("<", end)]
+    if after is not None:
+        bounds.append(("<" if newest_first else ">", after))
+    where = "".join(f" AND {column} {compare} ?" for compare, _ in bounds)
+    return where, [bound for _, bound in bounds]
 
 
 def node_of(value: str | bytes | None, expires: int | None) -> Node:

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias, cast
 from fornix.state.committed_tree import LeasedTree
 from fornix.state.tree_values import IGNORE_EXPIRY
 from fornix.store import Clear, Create, Delete, Ledger, Node, Put, Refresh, Scope, TreeDelta
+from fornix.store.name_ranges import NameRange
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
@@ -149,6 +150,12 @@ class HotTree(LeasedTree):
         if not self._hot():
             return super().field_names(path, now)
         return [(name, node.expires) for name, node in self.children(path, now)]
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        if not self._hot():
+            return super().names_in_range(path, chosen, now)
+        return chosen.choose(name for name, _ in self.children(path, now))
 
     def _node(self, path: Path) -> Node | None:
         at = wire.encode([*path])
