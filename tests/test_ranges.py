@@ -344,7 +344,8 @@ def test_commit_is_repeated_under_a_key_once(memory):
 
 def test_commit_gives_up_after_the_wait(tmp_path):
     """Where others are always faster, it says that the key is busy."""
-    with Memory.open(tmp_path / "app.db", embedder="words", wait_s=0.05) as memory:
+    wait_s = 0.05  # the writer that is waited for never stops, and waits for nobody
+    with Memory.open(tmp_path / "app.db", embedder="words", wait_s=wait_s) as memory:
         key = memory.key("ada")
         key.short_term.set("n", 0)
 
