@@ -333,7 +333,7 @@ def test_raw_sql_puts_nothing_into_another_space(session, raw, theirs):
 
 LOOKUPS = {
     "scope_name": ("SELECT id FROM scope WHERE space IS ? AND key IS ?", ("mine", "ada")),
-    "scope_order": (_KEYS, ("mine", "a", 10)),
+    "scope_order": (_KEYS, ("mine", "a", 10, "ad", "ae")),
     "set_name": ("SELECT id FROM memory_set WHERE scope = ? AND name IS ?", (1, "default")),
     "item_versions": (row_values.BY_ID, (1, "a")),
     "node_live": (_LATEST, (1, "", "song")),
