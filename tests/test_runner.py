@@ -189,10 +189,12 @@ def test_a_full_disk_holds_runs_up_and_parks_none(tmp_path):
         store = memory.store
         assert isinstance(store, SqliteStore)
         assert store._writer is not None
+        assert store._lock is not None
         with LocalRunner(AGENT, memory) as runner:
             assert runner.handle("ada", 0) == (0,)
-            pages = store._writer.execute("PRAGMA page_count").get
-            store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+            with store._lock:
+                pages = store._writer.execute("PRAGMA page_count").get
+                store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
             tickets = []
 
             def fill():
@@ -201,7 +203,8 @@ def test_a_full_disk_holds_runs_up_and_parks_none(tmp_path):
 
             with pytest.raises(StoreFull):
                 fill()
-            store._writer.execute("PRAGMA max_page_count = 1073741823")
+            with store._lock:  # the runner goes on writing
+                store._writer.execute("PRAGMA max_page_count = 1073741823")
             assert [ticket.result(LIMIT_S) for ticket in tickets] == [
                 (n + 1,) for n in range(len(tickets))
             ]
