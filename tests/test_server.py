@@ -18,44 +18,22 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import uvicorn
 
 from fornix import Memory
+from fornix.server.app import ServerLimits, create_app
 from fornix.server.tokens import TokenFile
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
 
-class Served:
-    """A server in a process of its own."""
+class Asked:
+    """What can be asked of a server, wherever it runs."""
 
-    def __init__(self, folder, *words, port=0):
-        self._command = [
-            sys.executable, "-m", "fornix", "serve", "--json", "--db", str(folder / "memory.db"),
-            "--embedder", "words", *map(str, words),
-        ]  # fmt: skip
-        self.port = port
+    port = 0
+
+    def __init__(self):
         self._clients = []
-        self.start()
-
-    def start(self):
-        """Start it, on the port that it had."""
-        self.process = subprocess.Popen(
-            [*self._command, "--port", str(self.port)], stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the server did not come up"
-        self.port = int(json.loads(line)["url"].rsplit(":", 1)[1])
-
-    def stop(self, how=signal.SIGTERM):
-        """End it; return with what code it ended."""
-        while self._clients:
-            self._clients.pop().close()
-        self.process.send_signal(how)
-        code = self.process.wait(LIMIT_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
 
     def client(self, token=None):
         """Return a connection, which ends with the server."""
@@ -70,6 +48,43 @@ class Served:
             return client.ask(method, path, body, **query)
         finally:
             client.close()
+
+    def hang_up(self):
+        """Close the connections that are left."""
+        while self._clients:
+            self._clients.pop().close()
+
+
+class Served(Asked):
+    """A server in a process of its own."""
+
+    def __init__(self, folder, *words, port=0):
+        self._command = [
+            sys.executable, "-m", "fornix", "serve", "--json", "--db", str(folder / "memory.db"),
+            "--embedder", "words", *map(str, words),
+        ]  # fmt: skip
+        self.port = port
+        super().__init__()
+        self.start()
+
+    def start(self):
+        """Start it, on the port that it had."""
+        self.process = subprocess.Popen(
+            [*self._command, "--port", str(self.port)], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the server did not come up"
+        self.port = int(json.loads(line)["url"].rsplit(":", 1)[1])
+
+    def stop(self, how=signal.SIGTERM):
+        """End it; return with what code it ended."""
+        self.hang_up()
+        self.process.send_signal(how)
+        code = self.process.wait(LIMIT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
 
 
 class Client:
@@ -106,10 +121,70 @@ def serving(folder, *words):
             assert served.stop() in (0, -signal.SIGTERM)
 
 
+class ServedHere(Asked):
+    """A server in a thread of this process: what a test asks of it is measured."""
+
+    def __init__(self, folder, *, tokens=None, limits=ServerLimits()):  # noqa: B008 - frozen
+        super().__init__()
+
+        def open_space(space):
+            return Memory.open(folder / "memory.db", space=space, embedder="words")
+
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        app = create_app(open_space, tokens=tokens, limits=limits)
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        self._thread = threading.Thread(target=self._server.run, args=([self._door],))
+        self._thread.start()
+        wait_until(lambda: self._server.started)
+
+    def stop(self):
+        """End it."""
+        self.hang_up()
+        self._server.should_exit = True
+        self._thread.join(LIMIT_S)
+        self._door.close()
+
+
 @pytest.fixture
 def served(tmp_path):
-    with serving(tmp_path) as made:
-        yield made
+    made = ServedHere(tmp_path)
+    yield made
+    made.stop()
+
+
+def test_tokens_and_limits_hold_here_too(tmp_path):
+    """The same as in a process of its own, once each."""
+    file = TokenFile(tmp_path / "tokens.json")
+    reader = file.add("reader", access="read", space="default", keys="ada")
+    admin = file.add("admin", access="admin", space=None, keys="")
+    made = ServedHere(tmp_path, tokens=file, limits=ServerLimits(body_bytes=500, rate=1_000))
+    body = {"items": [{"value": "Tea."}]}
+    wanted = [
+        (admin, "POST", "/v1/items", body, {"key": "ada"}, 201),
+        (admin, "POST", "/v1/items", {"items": [{"value": "x" * 999}]}, {"key": "ada"}, 413),
+        (admin, "GET", "/v1/runs", None, {}, 200),
+        (admin, "POST", "/v1/runs/discard", None, {"run": 7}, 404),
+        (admin, "GET", "/metrics", None, {}, 200),
+        (admin, "GET", "/v1/compactions", None, {"key": "ada"}, 200),
+        (admin, "POST", "/v1/compactions/undo", None, {"key": "ada", "id": 1}, 404),
+        (admin, "POST", "/v1/items", b"[" * 400, {"key": "ada"}, 400),
+        (admin, "BREW", "/v1/items", None, {}, 405),
+        (reader, "GET", "/v1/items", None, {"key": "ada", "where": "{}"}, 200),
+        (reader, "GET", "/v1/items", None, {"key": "ada", "where": "["}, 400),
+        (reader, "GET", "/v1/items", None, {"key": "bob"}, 403),
+        (reader, "GET", "/v1/items", None, {"key": "ada", "space": "other"}, 403),
+        (reader, "POST", "/v1/items", body, {"key": "ada"}, 403),
+        (reader, "GET", "/v1/runs", None, {"key": "ada"}, 200),
+        (reader, "GET", "/metrics", None, {}, 403),
+        ("nothing", "GET", "/v1/keys", None, {}, 401),
+    ]
+    try:
+        for token, method, path, sent, query, status in wanted:
+            found = made.ask(method, path, sent, token=token, **query)
+            assert found[0] == status, (path, found)
+    finally:
+        made.stop()
 
 
 def test_exact_memory_is_read_and_written(served):
