@@ -35,12 +35,13 @@ def server() -> str:
     given = os.environ.get("FORNIX_TEST_POSTGRES")
     if given:
         return given
-    own = OwnServer(LOST_WITH_THE_MACHINE)
+    own = OwnServer(LOST_WITH_THE_MACHINE, only_socket=True)
     owner = os.getpid()
     atexit.register(lambda: own.remove() if os.getpid() == owner else None)
-    url = f"postgresql://postgres@/postgres?host={own.folder}&port={own.port}"
-    os.environ["FORNIX_TEST_POSTGRES"] = url
-    return url
+    with psycopg.connect(own.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE tests")
+    os.environ["FORNIX_TEST_POSTGRES"] = f"postgresql://postgres@/tests?host={own.folder}"
+    return os.environ["FORNIX_TEST_POSTGRES"]
 
 
 @functools.cache
@@ -87,8 +88,8 @@ def user(connection: psycopg.Connection[Any], name: str) -> str:
 class OwnServer:
     """A server that can be killed and started again; without *settings* it syncs to the disk."""
 
-    def __init__(self, settings: tuple[str, ...] = ()) -> None:
-        self._settings = settings
+    def __init__(self, settings: tuple[str, ...] = (), *, only_socket: bool = False) -> None:
+        self._settings, self._only_socket = settings, only_socket
         self.folder = Path(tempfile.mkdtemp(prefix="fornix-postgres-"))
         self._user = None
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
@@ -97,7 +98,7 @@ class OwnServer:
         self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-N", "--auth=trust")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+            self.port = 5432 if only_socket else free.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -113,7 +114,7 @@ class OwnServer:
         settings = [
             *self._settings,
             f"port={self.port}",
-            "listen_addresses=127.0.0.1",
+            f"listen_addresses={'' if self._only_socket else '127.0.0.1'}",
             f"unix_socket_directories={self.folder}",
         ]
         command = [str(programs() / "postgres"), "-D", str(self.folder / "data")]
@@ -134,6 +135,8 @@ class OwnServer:
 
     def url(self, port: int | None = None) -> str:
         """Its URL; with *port* that of what stands before it."""
+        if self._only_socket:
+            return f"postgresql://postgres@/postgres?host={self.folder}"
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres"
 
     def kill(self) -> None:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from doors import START, Clock, Letters, texts
-from fornix import Item, KeyBatch, KeyMemory, Memory
+from fornix import Item, KeyBatch, KeyMemory, Memory, MemoryObject
 from fornix.errors import (
     CompareFailed,
     DuplicateItem,
@@ -17,6 +18,7 @@ from fornix.errors import (
     InvalidInput,
     InvalidValue,
     NotFound,
+    ObjectInTheWay,
     SetFull,
     StaleItem,
     StaleRun,
@@ -133,6 +135,71 @@ def test_the_tree_is_as_it_was_at_the_start(ada: KeyMemory) -> None:
     assert b.committed is None
     assert ada.short_term.to_dict() == {"a": 2}
     assert ada.list() == []
+
+
+def test_values_that_are_only_set_are_laid_over_what_is_there(ada: KeyMemory) -> None:
+    """Whoever sets last stays; what others set meanwhile beside it stays too."""
+    with ada.batch() as b:
+        b.short_term.set("a", 1)
+        b.short_term.set("deep.a", 1, ttl=timedelta(hours=1))
+        b.short_term.set("a", 2)
+        ada.short_term.set("a", 0)
+        ada.short_term.set("b", 3)
+        ada.short_term.set("deep.b", 4)
+        b.add("x")
+    assert b.committed is not None
+    assert ada.short_term.to_dict() == {"a": 2, "b": 3, "deep": {"a": 1, "b": 4}}
+    assert texts(ada.list()) == ["x"]
+
+
+def test_a_block_that_read_the_tree_is_held_to_it(ada: KeyMemory) -> None:
+    """Whatever it read, and however it changed something."""
+    ada.short_term.set("a", 1)
+
+    def by_get(tree: MemoryObject) -> object:
+        return tree.get("a")
+
+    def by_name(tree: MemoryObject) -> object:
+        return "z" in tree
+
+    def by_delete(tree: MemoryObject) -> object:
+        return tree.delete("a")
+
+    def by_names(tree: MemoryObject) -> object:
+        return tree.names()
+
+    for read in (by_get, by_name, by_delete, by_names):
+        with pytest.raises(StaleRun), ada.batch() as b:
+            b.short_term.set("c", 1)
+            read(b.short_term)
+            ada.short_term.increment("b")
+    assert "c" not in ada.short_term
+
+
+def test_an_object_that_others_made_is_in_the_way(ada: KeyMemory) -> None:
+    """What cannot be laid over what is there is refused, whole."""
+    with pytest.raises(ObjectInTheWay), ada.batch() as b:
+        b.short_term.set("a", 1)
+        b.add("x")
+        ada.short_term.new_object("a")
+    assert ada.list() == []
+
+
+def test_many_who_only_set_never_conflict(ada: KeyMemory) -> None:
+    """Sixteen threads, each with batches of its own and one name that all of them set."""
+
+    def work(number: int) -> None:
+        for step in range(10):
+            with ada.batch() as b:
+                b.short_term.set(f"own.{number}", step)
+                b.short_term.set("last", [number, step])
+                b.add(f"{number} {step}")
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
+    assert ada.short_term.get("own").to_dict() == {str(n): 9 for n in range(16)}
+    assert ada.short_term.get("last")[1] == 9
+    assert len(ada.set("default")) == 160
 
 
 def test_a_tree_that_moved_does_not_matter_to_items(ada: KeyMemory) -> None:
@@ -345,7 +412,7 @@ def test_a_batch_serves_one_block(ada: KeyMemory) -> None:
 def test_batches_inside_one_another_are_two(ada: KeyMemory, memory: Memory) -> None:
     """The inner one commits first; of one tree, the outer one is then refused."""
     with pytest.raises(StaleRun), ada.batch() as outer:
-        outer.short_term.set("a", 1)
+        outer.short_term.increment("a")
         with ada.batch() as inner:
             inner.short_term.set("b", 2)
     assert ada.short_term.to_dict() == {"b": 2}

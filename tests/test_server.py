@@ -23,7 +23,7 @@ import uvicorn
 from fornix import Memory
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.tokens import TokenFile
-from scale import COUNTS
+from scale import COUNTS, SCALE
 from waiting import LIMIT_S, wait_until
 
 
@@ -363,6 +363,9 @@ def shared(tmp_path_factory):
         yield made
 
 
+PHASES = {"quick": "examples,fuzzing", "full": "examples,coverage,fuzzing"}
+
+
 def test_whatever_its_description_allows_is_answered(tmp_path):
     """Schemathesis asks: no 500, and each answer as described."""
     with serving(tmp_path) as served:
@@ -375,7 +378,7 @@ def test_whatever_its_description_allows_is_answered(tmp_path):
                 "--exclude-checks", "positive_data_acceptance,negative_data_rejection",
                 "--max-examples", str(max(5, COUNTS.fuzz_examples // 8)), "--seed", "1",
                 "--exclude-path", "/v1/commits",
-                "--generation-database", "none", "--phases", "examples,coverage,fuzzing",
+                "--generation-database", "none", "--phases", PHASES[SCALE],
             ],
             capture_output=True, text=True, check=False, cwd=tmp_path,
         )  # fmt: skip

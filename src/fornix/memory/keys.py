@@ -30,8 +30,18 @@ from fornix.sets.commits import CommitWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.sets.set_options import SetOptions, stored_options
 from fornix.sets.writer import Engine, Where, Writer
-from fornix.state import Backoff, CommittedTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
-from fornix.store import Commit, Scope, SetRef
+from fornix.state import (
+    Backoff,
+    BatchTree,
+    CommittedTree,
+    MemoryKind,
+    MemoryObject,
+    Overlay,
+    SetValue,
+    Snapshot,
+    Ttl,
+)
+from fornix.store import Commit, Scope, SetRef, TreeDelta
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
@@ -371,7 +381,8 @@ class KeyMemory(KeySets, Prompts):
         is there now), and asking for the same is `KeyBatch.committed` as adopted.
 
         Raises:
-            StaleRun: At the end of the block: it changed the exact tree, and so did another.
+            StaleRun: At the end of the block: it changed the exact tree, and so did another. Not
+                of a block that only set values there and read none: the last one to set stays.
             KeyBusy: The same, while somebody went on running the key for `wait_s`.
             InvalidInput: The same, in an action of this very key.
             IdempotencyConflict: The key was used for another batch.
@@ -435,12 +446,12 @@ class KeyBatch(KeySets, Prompts):
         super().__init__(engine, self._draft, scope)
         self._op, self._label = op, idempotency_key or ""
         self._knowledge, self._ttl = knowledge, ttl
-        self._overlay: Overlay | None = None
+        self._tree: BatchTree | None = None
         self._base = 0
         self.committed: Commit | None = None
 
     def __enter__(self) -> Self:
-        if self._overlay is not None:
+        if self._tree is not None:
             raise Unusable("a batch serves one block; ask for another one")
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
@@ -452,10 +463,9 @@ class KeyBatch(KeySets, Prompts):
             check_tree(store, self._scope, self._draft.before)
         else:
             self._base = store.head(self._scope)
-        tree = Snapshot(store, self._scope, self._base)
-        overlay = Overlay(tree, kind=MemoryKind.SHORT_TERM, now=now, ttl=self._ttl)
+        overlay = self._overlay(now)
         overlay.records_requests = self._op is not None
-        self._overlay = overlay
+        self._tree = BatchTree(overlay)
         self._draft.open = True
         return self
 
@@ -466,27 +476,53 @@ class KeyBatch(KeySets, Prompts):
         trace: TracebackType | None,
     ) -> None:
         self._draft.open = False
-        if self._overlay is None:
+        if self._tree is None:
             return
-        state = self._overlay.deltas() if kind is None else ()
-        self._overlay.seal("a batch is used inside its with block; ask for another one")
-        if kind is None:
-            self.committed = commit_draft(
-                self._engine,
-                self._draft,
-                op=self._op,
-                label=self._label,
-                base=self._base if state else None,
-                state=state,
-                calls=[*self._draft.calls, *self._overlay.requests],
-            )
+        state, values = self._tree.end("a batch is used inside its with block; ask for another one")
+        if kind is not None:
+            return
+        backoff = Backoff(self._scope, self._engine.wait_s)
+        while True:
+            try:
+                self.committed = self._commit(state)
+            except StaleRun as error:
+                if values is None:
+                    raise
+                backoff.wait(error)
+                state = self._laid_over(values)
+            else:
+                return
+
+    def _commit(self, state: Sequence[TreeDelta]) -> Commit | None:
+        assert self._tree is not None  # noqa: S101 - the block has begun
+        return commit_draft(
+            self._engine,
+            self._draft,
+            op=self._op,
+            label=self._label,
+            base=self._base if state else None,
+            state=state,
+            calls=[*self._draft.calls, *self._tree.requests],
+        )
+
+    def _overlay(self, now: int) -> Overlay:
+        tree = Snapshot(self._engine.store, self._scope, self._base)
+        return Overlay(tree, kind=MemoryKind.SHORT_TERM, now=now, ttl=self._ttl)
+
+    def _laid_over(self, values: Sequence[SetValue]) -> tuple[TreeDelta, ...]:
+        """Return what sets *values* in the tree as it is now, which becomes the base."""
+        self._base = self._engine.store.head(self._scope)
+        overlay = self._overlay(self._engine.clock())
+        for location, value, expiry in values:
+            overlay.put(location, value, expiry)
+        return overlay.deltas()
 
     @property
     def short_term(self) -> MemoryObject:
         """The root of the key's exact tree, as it was when the block began and changed since."""
-        if self._overlay is None:
+        if self._tree is None:
             raise Unusable("a batch is used inside its with block; ask for another one")
-        return MemoryObject(self._overlay)
+        return MemoryObject(self._tree)
 
     @property
     def knowledge(self) -> KnowledgeMemory:

@@ -1,5 +1,6 @@
 """Exact memory: a tree of values per key, read and written through cursors."""
 
+from fornix.state.batch_tree import BatchTree, SetValue
 from fornix.state.committed_tree import Backoff, CommittedTree, PastTree, WriterLock
 from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
@@ -10,6 +11,7 @@ __all__ = [
     "MAX_LEVELS",
     "MISSING",
     "Backoff",
+    "BatchTree",
     "CommittedTree",
     "DottedPath",
     "ExactMemory",
@@ -22,6 +24,7 @@ __all__ = [
     "PastTree",
     "PathCache",
     "Resolver",
+    "SetValue",
     "Snapshot",
     "TreeLimits",
     "Ttl",
