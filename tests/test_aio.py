@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Collection, Coroutine
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -31,7 +32,6 @@ from fornix.errors import (
     StaleRun,
     StoreClosed,
     Unusable,
-    WrongLoop,
 )
 from fornix.memory.aio import (
     AsyncBatch,
@@ -41,6 +41,7 @@ from fornix.memory.aio import (
     AsyncMemoryObject,
     AsyncMemorySet,
 )
+from fornix.memory.async_calls import THREADS
 from waiting import LIMIT_S
 
 T = TypeVar("T")
@@ -246,24 +247,110 @@ def test_calls_of_one_batch_take_turns() -> None:
     run(work())
 
 
-def test_another_loop_is_refused(tmp_path: Path) -> None:
-    """A memory belongs to the loop it was opened in; also for closing."""
+def test_every_loop_is_served(tmp_path: Path) -> None:
+    """One after another, two at once in threads, and for closing."""
     kept: list[Any] = []
 
     async def opening() -> None:
         memory = await AsyncMemory.open(tmp_path / "app.db", embedder="words")
         kept.extend([memory, await memory.key("ada")])
 
-    async def elsewhere() -> None:
-        memory, ada = kept
-        for call in (lambda: ada.add("x"), memory.stats, memory.keys, memory.close):
-            with pytest.raises(WrongLoop, match="another event loop"):
-                await call()
+    async def elsewhere(name: str) -> None:
+        ada = kept[1]
+        await asyncio.gather(*(ada.add(f"{name} {step}") for step in range(20)))
+        async with ada.batch() as batch:
+            await asyncio.gather(*(batch.short_term.set(f"{name}.{n}", n) for n in range(20)))
+
+    async def closing() -> None:
+        assert len(await kept[1].list()) == 60
+        two = await kept[1].short_term.get_object("two")
+        assert len(await two.names()) == 20
+        await kept[0].close()
 
     run(opening())
-    run(elsewhere())
-    kept[0].sync.close()
-    kept[0].loop.close()
+    run(elsewhere("one"))
+    threads = [Thread(target=run, args=(elsewhere(name),)) for name in ("two", "three")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run(closing())
+
+
+def test_who_is_cancelled_learns_it_when_the_call_has_ended() -> None:
+    """However often he is, and however it ended."""
+    begun, may_end = Event(), Event()
+
+    def change(batch: KeyBatch) -> None:
+        batch.add("x")
+        begun.set()
+        may_end.wait()
+
+    def refused(_: KeyBatch) -> None:
+        begun.set()
+        may_end.wait()
+        raise ZeroDivisionError
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            ada = await memory.key("ada")
+            for call, items in ((change, 1), (refused, 1)):
+                begun.clear()
+                may_end.clear()
+                task = asyncio.create_task(ada.commit(call))
+                await asyncio.to_thread(begun.wait)
+                for _ in range(3):
+                    task.cancel()
+                    await asyncio.sleep(0)
+                    assert not task.done()
+                may_end.set()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert len(ada.sync.list()) == items
+
+    run(work())
+
+
+def test_a_call_that_no_thread_has_begun_is_never_made() -> None:
+    """All threads are at work, and who waits for one is cancelled."""
+    may_end = Event()
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            ada = await memory.key("ada")
+            waiting = [asyncio.create_task(ada.loop.run(may_end.wait)) for _ in range(THREADS)]
+            late = asyncio.ensure_future(ada.add("never"))
+            await asyncio.sleep(0)
+            late.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await late
+            may_end.set()
+            await asyncio.gather(*waiting)
+            assert await ada.list() == []
+
+    run(work())
+
+
+def test_an_opening_that_is_cancelled_leaves_nothing_open(tmp_path: Path) -> None:
+    """The file can be had alone afterwards."""
+    path = tmp_path / "app.db"
+
+    async def work() -> None:
+        task = asyncio.create_task(AsyncMemory.open(path, embedder="words"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(work())
+    assert not [each for each in Path("/proc/self/fd").iterdir() if path.name in link(each)]
+
+
+def link(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink())
+    except OSError:
+        return ""
 
 
 def test_closed_it_says_so() -> None:

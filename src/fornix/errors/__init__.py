@@ -56,7 +56,6 @@
     ├── Unusable                       this handle or file cannot be used
     │   ├── StoreClosed                    used after close
     │   ├── ForkedStore                    used in a child process after fork
-    │   ├── WrongLoop                      an async handle used from another event loop
     │   ├── ModelMissing                   a language model lacks its package or its key
     │   ├── ModelClosed                    a language model was called after it was closed
     │   ├── TemplatesMissing               the package that renders prompts is not installed
@@ -599,10 +598,6 @@ class StoreClosed(Unusable):
 
 class ForkedStore(Unusable):
     """A memory or store was used in a child process after a fork; open it again there."""
-
-
-class WrongLoop(Unusable):
-    """An async memory was used from another event loop than the one it was opened in."""
 
 
 class ModelMissing(Unusable):

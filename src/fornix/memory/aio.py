@@ -2,8 +2,8 @@
 
 Nothing is repeated here: every method is the sync one's, with its name, arguments and promises.
 What the sync class answers at once (a name, a path) is a property here too; what reads the store
-is awaited, so a set's `definition` is a call here, and its `len` is `size`. A call that is
-cancelled while it waits may still be carried out; an idempotency key tells.
+is awaited, so a set's `definition` is a call here, and its `len` is `size`. It serves every event
+loop of the process. Who is cancelled is told so when the call that it waited for has ended.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ class AsyncBatch(_AsyncSets):
 
 
 class AsyncMemory:
-    """A `Memory` whose calls are awaited; opened and used in one event loop."""
+    """A `Memory` whose calls are awaited, in any event loop."""
 
     def __init__(self, loop: CallExecutor, sync: Memory) -> None:
         self.loop, self.sync = loop, sync
@@ -443,12 +443,19 @@ class AsyncMemory:
     async def open(cls, *args: object, **kwargs: object) -> Self:
         """Open a memory; takes what `Memory.open` takes."""
         loop = CallExecutor()
-        opening = partial(Memory.open, *args, **kwargs)  # pyright: ignore[reportArgumentType] - checked by Memory.open
+        opened: list[Memory] = []
+
+        def opening() -> None:
+            opened.append(Memory.open(*args, **kwargs))  # pyright: ignore[reportArgumentType] - checked by Memory.open
+
         try:
-            return cls(loop, await loop.run(opening))
+            await loop.run(opening)
         except BaseException:
+            for memory in opened:  # for somebody who was cancelled meanwhile
+                memory.close()
             loop.close()
             raise
+        return cls(loop, opened[0])
 
     restore = staticmethod(in_thread(Memory.restore))
     repair = staticmethod(in_thread(Memory.repair))

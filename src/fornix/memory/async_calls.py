@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from fornix.conversation import ConversationMemory
-from fornix.errors import StoreClosed, WrongLoop
+from fornix.errors import StoreClosed
 from fornix.store import SetRef
 from fornix.values.keywords import UnknownKeyword
 
@@ -23,31 +24,42 @@ S = TypeVar("S")
 
 
 class CallExecutor:
-    """Runs calls in threads, for the event loop it was made in, and for no other."""
+    """Runs calls in threads, for whatever event loop awaits them."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fornix-aio")
         self.closed = False
 
     async def run(self, call: Callable[[], R]) -> R:
         """Return what *call* returns, in a thread.
 
-        Raises:
-            WrongLoop: Awaited in another event loop than the memory was opened in.
+        Who is cancelled meanwhile waits until the call has ended: what it did, it did before
+        `asyncio.CancelledError` is raised. A call that no thread has begun is never made.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            raise WrongLoop(
-                "this memory was opened in another event loop; open one per loop, or use Memory"
-            )
         if self.closed:
             raise StoreClosed("this memory was closed; open it again")
-        return await self._loop.run_in_executor(self._threads, partial(copy_context().run, call))
+        made = self._threads.submit(copy_context().run, call)
+        answer = asyncio.wrap_future(made)
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            if not made.cancel():
+                await _ended(answer)
+            raise
 
     def close(self) -> None:
         """Take no more calls."""
         self.closed = True
         self._threads.shutdown(wait=False)
+
+
+async def _ended(answer: asyncio.Future[R]) -> None:
+    """Wait until a call has ended, however often the task that waits is cancelled."""
+    while not answer.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([answer])
+    if not answer.cancelled():
+        answer.exception()  # who was cancelled is told that, and not how the call went
 
 
 class CallLane(Protocol):

@@ -485,10 +485,10 @@ class KeyBatch(KeySets, Prompts):
         while True:
             try:
                 self.committed = self._commit(state)
-            except StaleRun as error:
+            except StaleRun as stale:
                 if values is None:
                     raise
-                backoff.wait(error)
+                backoff.wait(stale)
                 state = self._laid_over(values)
             else:
                 return
