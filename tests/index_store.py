@@ -54,7 +54,22 @@ FILTERS = [
     {"$id": {"in": [f"i{number}" for number in range(30)]}},
     {"all": []},
     {"any": []},
+    {"tags": {"in": [["y"], ["z"]]}, "deep": {"eq": {"er": 1}}},
+    {"n": {"nin": [[1]]}},
+    {"$value": {"contains": "2"}},
+    {"$value.n": {"gte": 1}, "$id": {"ne": "i4"}},
+    {"any": [{"$value.own": {"eq": [1]}}, {"$value.n": {"exists": False}}]},
+    {"not": {"$value.n": 0}},
 ]
+
+
+def value_of_row(row):
+    """What the item of a row holds; none of it is among its features."""
+    return f"text {row}" if row % 7 == 0 else {"n": row % 3, "own": [row % 2]}
+
+
+def read_values(rows):
+    return {row: value_of_row(row) for row in rows}
 
 
 class Store:
@@ -194,6 +209,7 @@ def own_of(feature):
         "$session": feature.session,
         "$speaker": feature.speaker,
         "$time": feature.time,
+        "$value": value_of_row(feature.row),
     }
 
 
@@ -246,7 +262,9 @@ def answers(index):
         "allowed": [named(index.nearest(q, 3, allowed=index.length > 2)) for q in QUERIES],
         "previous": neighbours(index.previous),
         "next": neighbours(index.next),
-        "masks": [named(np.flatnonzero(index.mask(Filter.parse(w)))) for w in FILTERS],
+        "masks": [
+            named(np.flatnonzero(index.mask(Filter.parse(where), read_values))) for where in FILTERS
+        ],
     }
 
 
@@ -268,6 +286,7 @@ TINY = [
     (column_filters, "FEW", 2),
     (column_filters, "MANY", 3),
     (column_filters, "DECODED", 4),
+    (column_filters, "VALUES", 4),
     (column_filters, "REMEMBERED", 2),
     (set_loader, "LARGE", 25),
     (set_loader, "BLOCK", 16),

@@ -125,7 +125,13 @@ def asked(number=40, seed=5):
                 [f"What {words[1]} {words[0]}?", " ".join(words[1:5]), f"Who {words[1]} it?"]
             ),
             dice.choice(
-                [None, None, {"topic": options["metadata"]["topic"]}, {"$speaker": words[0]}]
+                [
+                    None,
+                    None,
+                    {"topic": options["metadata"]["topic"]},
+                    {"$speaker": words[0]},
+                    {"$value": {"contains": words[1]}},
+                ]
             ),
         )
 

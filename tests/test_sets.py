@@ -356,6 +356,43 @@ def test_filters_choose(ada: KeyMemory) -> None:
         ada.list(where={"year": {"gtt": 1}})
 
 
+def test_filters_choose_by_the_value_of_an_item(ada: KeyMemory) -> None:
+    """In list, search, delete and forget; now, in a batch, and as of then."""
+    green = {"name": "tent", "tags": ["camping", "green"], "size": {"persons": 2}}
+    ada.add(Item(value=green, text="a green tent", id="green"))
+    ada.add(Item(value={"name": "tent", "price": 90}, text="a cheap tent", id="cheap"))
+    ada.add("a tent of words", id="words")
+    (then,) = [item.updated for item in ada.list(where={"$id": "words"})]
+
+    def found(sets: KeyMemory | KeyBatch, where: dict[str, Any], **options: Any) -> set[str | None]:
+        listed = {item.id for item in sets.list(where=where, **options)}
+        assert {hit.item.id for hit in sets.search("tent", where=where, **options)} == listed
+        return listed
+
+    questions = [
+        ({"$value.name": "tent"}, {"green", "cheap"}),
+        ({"$value.size.persons": {"gte": 2}}, {"green"}),
+        ({"$value.tags": {"contains": "camping"}}, {"green"}),
+        ({"$value.tags": {"eq": ["camping", "green"]}}, {"green"}),
+        ({"$value.size": {"eq": {"persons": 2.0}}}, {"green"}),
+        ({"$value": {"contains": "words"}}, {"words"}),
+        ({"any": [{"$value.price": {"lt": 100}}, {"$value.price": {"exists": False}}]},
+         {"green", "cheap", "words"}),
+    ]  # fmt: skip
+    for where, ids in questions:
+        assert found(ada, where) == ids
+    with ada.batch() as batch:
+        batch.update("cheap", {"name": "tent", "price": 120}, text="a dear tent")
+        batch.add(Item(value={"name": "tent", "price": 80}, text="another tent", id="new"))
+        assert found(batch, {"$value.price": {"gte": 0}}) == {"cheap", "new"}
+        assert found(batch, {"$value.price": {"lt": 100}}) == {"new"}
+    assert found(ada, {"$value.price": {"lt": 100}}) == {"new"}
+    assert found(ada, {"$value.price": {"lt": 100}}, as_of=then) == {"cheap"}
+    assert ada.delete(where={"$value.price": 120}) == 1
+    ada.forget(where={"$value.tags": {"contains": "green"}})
+    assert found(ada, {}) == {"words", "new"}
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.bm25 import Bm25
-from fornix.search.index import Quantised, SetIndex
+from fornix.search.index import Quantised, ReadValues, SetIndex
 from fornix.search.ranking import Ranking
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store import CandidateQuery, Feature, Finder, LargeSet
@@ -33,6 +33,7 @@ class LargeSetRequest(NamedTuple):
     Attributes:
         now: Microseconds since 1970.
         hidden: Rows that are not to be found.
+        read_values: Gives values of items, where the filter asks for them.
     """
 
     question: QuestionSignals
@@ -42,6 +43,7 @@ class LargeSetRequest(NamedTuple):
     limit: int
     now: int
     hidden: Collection[int]
+    read_values: ReadValues
 
 
 def can_be_partial(signals: Signals) -> bool:
@@ -98,7 +100,11 @@ def _standing_for(whole: LargeSet, features: Sequence[Feature], dimensions: int)
 
 def _visible(candidates: SetIndex, request: LargeSetRequest) -> NDArray[np.bool_]:
     visible = np.isin(candidates.row, list(request.hidden), invert=True)
-    return visible if request.where is None else visible & candidates.mask(request.where)
+    return (
+        visible
+        if request.where is None
+        else visible & candidates.mask(request.where, request.read_values)
+    )
 
 
 def _short_list(candidates: SetIndex, request: LargeSetRequest) -> list[int]:

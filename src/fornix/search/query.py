@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ from fornix.errors import (
 from fornix.errors.short_repr import short_repr
 from fornix.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
-from fornix.search.index import Index, Quantised, SetIndex, quantised
+from fornix.search.index import Index, Quantised, ReadValues, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
 from fornix.search.large_sets import LargeSetRequest, can_be_partial, part_of
 from fornix.search.ranking import Ranking, Scored
@@ -55,12 +56,12 @@ from fornix.store.as_of import ANY_TIME, Moment, check_set
 from fornix.store.damage import raising_damage
 from fornix.store.filters import Filter
 from fornix.store.items import Hit, Hits, Item
-from fornix.store.records import item_of
+from fornix.store.records import item_of, value_of
 from fornix.store.scope import is_hidden
 from fornix.values import words
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import checked, microseconds
+from fornix.values.storable import Value, checked, microseconds
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""
@@ -139,6 +140,7 @@ class _SearchRequest:
 
     Attributes:
         instants: See `SearchOptions.instants`.
+        read_values: Gives values of items, where a filter asks for them.
     """
 
     infos: Sequence[SetInfo]
@@ -148,6 +150,7 @@ class _SearchRequest:
     instants: tuple[int, int | None]
     calibration: Calibration | None
     reranker: Reranker | None
+    read_values: ReadValues
 
     def admits(self, item: Item) -> bool:
         """Return whether an item has not expired, and holds."""
@@ -227,7 +230,16 @@ class Searcher:
         calibration = None if options.min_score is None else self._calibrated()
         signals = _signals(options, infos)
         reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
-        request = _SearchRequest(infos, query, options, signals, instants, calibration, reranker)
+        request = _SearchRequest(
+            infos,
+            query,
+            options,
+            signals,
+            instants,
+            calibration,
+            reranker,
+            partial(self._values_of, {} if drafted is None else drafted.items),
+        )
         if options.at is None:
             return self._search_now(view, sets, request, drafted)
         for info in infos:
@@ -349,6 +361,7 @@ class Searcher:
                     max(options.limit, candidates),
                     request.instants[0],
                     hidden[position],
+                    request.read_values,
                 )
                 part, outer = part_of(
                     self._store,
@@ -430,7 +443,7 @@ class Searcher:
             limit=max(options.limit, candidates),
             signals=signals,
             allowed=[
-                _allowed(one, options.where, excluded)
+                _allowed(one, options.where, excluded, request.read_values)
                 for one, excluded in zip(sets, rows, strict=True)
             ],
             now=request.instants[0],
@@ -541,6 +554,13 @@ class Searcher:
         stored_by_row = {stored.row: stored for stored in committed} | dict(drafted)
         return [item_of(stored_by_row[row]) if row in stored_by_row else None for row in rows]
 
+    def _values_of(
+        self, drafted: Mapping[int, StoredItem], rows: Sequence[int]
+    ) -> dict[int, Value]:
+        committed = self._store.items_by_row([row for row in rows if row not in drafted])
+        found = [*committed, *(drafted[row] for row in rows if row in drafted)]
+        return {stored.row: value_of(stored.record) for stored in found}
+
     def touch(self, firsts: Sequence[int]) -> None:
         """Note that items, by their first rows, were read."""
         if firsts:
@@ -595,9 +615,9 @@ def _speakers(sets: Sequence[SetIndex]) -> list[str]:
 
 
 def _allowed(
-    one: SetIndex, where: Filter | None, hidden: Collection[int]
+    one: SetIndex, where: Filter | None, hidden: Collection[int], read: ReadValues
 ) -> NDArray[np.bool_] | None:
-    mask = None if where is None else one.mask(where)
+    mask = None if where is None else one.mask(where, read)
     if hidden:
         visible = ~np.isin(one.row, list(hidden))
         mask = visible if mask is None else mask & visible

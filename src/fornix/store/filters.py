@@ -6,11 +6,13 @@ r"""`where=`: a JSON filter over metadata and an item's own fields, checked once
      "year": {"gte": 2020, "lt": 2024},      eq ne gt gte lt lte in nin exists contains
      "author.name": "Ada",                   a dot reaches into an object
      "$time": {"gt": "2024-05-01T00:00Z"},   own: $id $importance $role $session $speaker $time
+     "$value.city": "Lisbon",                the value of an item, whole or a field of it
      "any": [{…}, {…}], "all": [{…}, {…}], "not": {…}}
 
 Entries of one dict must all hold. A backslash makes the next character of a name a plain one:
 ``a\.b`` is one name with a dot, ``\any`` a field called any, ``\$x`` one that begins with a dollar.
 Numbers compare with numbers, int or float, and texts with texts, by code point; bool is no number.
+Lists equal lists and objects objects, whole: ``{"eq": ["a", "b"]}``.
 Only ``exists: false`` and ``not`` match an item that lacks a field; a value of another type than
 the operand's matches nothing, not even ``ne`` and ``nin``.
 """
@@ -27,10 +29,11 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, TypeAlias, cast
 
-from fornix.errors import InvalidFilter, InvalidTime
+from fornix.errors import InvalidFilter, InvalidTime, InvalidValue
 from fornix.errors.short_repr import short_repr
+from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Path, Value, microseconds, moment, shortened
+from fornix.values.storable import Path, Value, checked, microseconds, moment, shortened
 
 MAX_DEPTH = 32
 """Levels of any, all and not."""
@@ -50,6 +53,11 @@ _KINDS: Final[Mapping[type, str]] = {
     float: "number",
     str: "text",
 }
+_WHOLE: Final[Mapping[type, str]] = {list: "list", dict: "object"}
+
+VALUE: Final = "$value"
+"""The value of an item, in `where=`; a dot reaches into it."""
+
 ITEM_FIELDS: Final[Mapping[str, str]] = {
     "$id": "text",
     "$importance": "number",
@@ -73,9 +81,12 @@ ABSENT: Final = Absent.ABSENT
 
 
 def key_of(value: Value | Absent) -> Key | None:
-    """Return a scalar with its kind; None for a list, dict, bytes, or nothing."""
+    """Return a scalar with its kind, or a list or dict as a text; None for bytes or nothing."""
     kind = _KINDS.get(type(value))
-    return None if kind is None else (kind, cast("Scalar", value))
+    if kind is not None:
+        return kind, cast("Scalar", value)
+    kind = _WHOLE.get(type(value))
+    return None if kind is None else (kind, wire.canonical(cast("Value", value)))
 
 
 # --- what a value must pass ---------------------------------------------------------------------
@@ -89,7 +100,9 @@ def _unequal(value: Value | Absent, operands: frozenset[Key]) -> bool:
     key = key_of(value)
     if key is None or key in operands:
         return False
-    return not operands or any(kind == key[0] for kind, _ in operands)
+    if not operands:
+        return key[0] not in _WHOLE.values()
+    return any(kind == key[0] for kind, _ in operands)
 
 
 def _ordered(compare: Callable[[float | str, float | str], bool]) -> Test:
@@ -129,6 +142,7 @@ _TESTS: Final[Mapping[str, Test]] = {
     "contains": _contains,
 }
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
+_EQUALITIES: Final = frozenset({"eq", "ne", "in", "nin"})
 
 
 # --- a filter, understood -----------------------------------------------------------------------
@@ -139,7 +153,7 @@ class Condition:
     """One operator on one field.
 
     Attributes:
-        path: Names down to the field; of an own field its one name, with the dollar.
+        path: Names down to the field; of an own field first its name, with the dollar.
         is_item_field: Whether it is an item's own field.
         operands: What to compare with: one, or with ``in`` and ``nin`` any number.
     """
@@ -157,10 +171,17 @@ class Condition:
         self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]
     ) -> Value | Absent:
         """Return the value of its field."""
-        if self.is_item_field:
-            value = item_fields.get(self.path[0])
-            return ABSENT if value is None else value
-        return reach(metadata, self.path)
+        if not self.is_item_field:
+            return reach(metadata, self.path)
+        if self.is_of_value:
+            return reach(item_fields, self.path)
+        value = item_fields.get(self.path[0])
+        return ABSENT if value is None else value
+
+    @property
+    def is_of_value(self) -> bool:
+        """Whether it is the item's value, or a field of that."""
+        return self.is_item_field and self.path[0] == VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +329,9 @@ class _Parser:
             return (Some(nodes) if name == "any" else All(nodes)), name, plains
         path, own = _path(name, at)
         node, plain = self._field(path, own, asked, at)
-        return node, path[0] if own else _spelled(path), plain
+        if not own:
+            return node, _spelled(path), plain
+        return node, ".".join((path[0], *map(_escaped, path[1:]))), plain
 
     def _list(self, asked: object, at: str, depth: int) -> tuple[tuple[Node, ...], list[_Json]]:
         if not isinstance(asked, list | tuple):
@@ -322,7 +345,7 @@ class _Parser:
         operators = cast("Mapping[object, object]", {"eq": asked} if short else asked)
         if not operators:
             raise InvalidFilter(f"{at} has no operator; say which of {', '.join(_TESTS)}")
-        kind = ITEM_FIELDS[path[0]] if own else None
+        kind = ITEM_FIELDS.get(path[0]) if own else None
         parts: list[Node] = []
         plain: _Json = {}
         for op, operand in operators.items():
@@ -332,6 +355,11 @@ class _Parser:
             place = at if short else f"{at}[{short_repr(op)}]"
             if type(op) is not str or op not in _TESTS:
                 raise InvalidFilter(f"{place} is no operator; known are {', '.join(_TESTS)}")
+            if short and isinstance(operand, list | tuple):
+                raise InvalidFilter(
+                    f"{place} is a list: say {{'in': […]}} for one value of several, "
+                    "{'contains': …} for a list that holds it, {'eq': […]} for the same list"
+                )
             operands = _operands(op, operand, kind, place)
             parts.append(Condition(path, own, op, frozenset(operands)))
             plain[op] = _said(op, operands, kind)
@@ -341,12 +369,13 @@ class _Parser:
 def _path(name: str, at: str) -> tuple[Path, bool]:
     """Return the names in *name*, and whether it is an own field."""
     if name.startswith("$"):
-        if name not in ITEM_FIELDS:
+        if name in ITEM_FIELDS:
+            return (name,), True
+        if name != VALUE and not name.startswith(f"{VALUE}."):
             raise InvalidFilter(
-                f"{at} is no field of an item; known are {', '.join(ITEM_FIELDS)}; a field of the "
-                rf"metadata that begins with a dollar is written '\{name}'"
+                f"{at} is no field of an item; known are {', '.join((*ITEM_FIELDS, VALUE))}; a "
+                rf"field of the metadata that begins with a dollar is written '\{name}'"
             )
-        return (name,), True
     names = [""]
     marks = iter(name)
     for mark in marks:
@@ -357,12 +386,16 @@ def _path(name: str, at: str) -> tuple[Path, bool]:
     _checked_text(name, at)
     if not all(names):
         raise InvalidFilter(rf"{at} has an empty name in it; a dot inside a name is written '\.'")
-    return tuple(names), False
+    return tuple(names), name.startswith("$")
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([\\.])", r"\\\1", name)
 
 
 def _spelled(path: Path) -> str:
     """Return *path* as `where=` writes it; the same text for the same path."""
-    joined = ".".join(re.sub(r"([\\.])", r"\\\1", name) for name in path)
+    joined = ".".join(map(_escaped, path))
     return f"\\{joined}" if joined in ("any", "all", "not") or joined.startswith("$") else joined
 
 
@@ -383,12 +416,7 @@ def _operands(op: str, operand: object, kind: str | None, at: str) -> list[Key]:
 def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
     if kind == "time":
         return "number", _time(op, operand, at)
-    key = key_of(cast("Value", operand))
-    if key is None:
-        hint = "; for one value of several use 'in', for a list that holds it 'contains'"
-        more = hint if isinstance(operand, list | tuple) else ""
-        given = short_repr(cast("object", operand))
-        raise InvalidFilter(f"{at} must be None, bool, int, float or str, not {given}{more}")
+    key = _key(op, operand, at)
     if op in _ORDERS and key[0] not in ("number", "text"):
         raise InvalidFilter(
             f"{at} must be a number or a str to be ordered by, not {short_repr(operand)}"
@@ -399,6 +427,21 @@ def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
             f"{at} must be {wanted}, not {short_repr(operand)}; to ask for none use 'exists'"
         )
     return _checked_key(key, at)
+
+
+def _key(op: str, operand: object, at: str) -> Key:
+    whole = type(operand) in _WHOLE and op in _EQUALITIES
+    try:
+        key = key_of(checked(operand)) if whole else key_of(cast("Value", operand))
+        if whole:
+            json.dumps(operand)
+    except (InvalidValue, TypeError) as error:  # a TypeError: there are bytes in it
+        raise InvalidFilter(f"{at} cannot be compared with: {error}") from None
+    if key is None or (key[0] in _WHOLE.values() and not whole):
+        allowed = "None, bool, int, float or str"
+        more = "" if op not in _EQUALITIES else ", or a list or dict of such"
+        raise InvalidFilter(f"{at} must be {allowed}{more}, not {short_repr(operand)}")
+    return key
 
 
 def _checked_key(key: Key, at: str) -> Key:
@@ -438,10 +481,15 @@ def _said(op: str, operands: list[Key], kind: str | None) -> object:
     """Return operands as `where=` writes them, sorted."""
     ordered = sorted(operands, key=_sortable)
     if kind == "time" and op != "exists":
-        values: list[Scalar] = [moment(cast("int", us)).isoformat() for _, us in ordered]
+        values: list[object] = [moment(cast("int", us)).isoformat() for _, us in ordered]
     else:
-        values = [value for _, value in ordered]
+        values = [_plain(key) for key in ordered]
     return values if op in ("in", "nin") else values[0]
+
+
+def _plain(key: Key) -> object:
+    kind, value = key
+    return wire.parse(cast("str", value)) if kind in _WHOLE.values() else value
 
 
 def _sortable(key: Key) -> tuple[str, float, str]:

@@ -11,6 +11,7 @@ from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
+from fornix.store.filters import VALUE
 from fornix.store.items import Item, text_of
 from fornix.values import wire, words
 from fornix.values.lazy_dataclass import dataclass
@@ -229,6 +230,11 @@ def item_of(stored: StoredItem) -> Item:
     return item
 
 
+def value_of(record: ItemRecord) -> Value:
+    """Return the value of an item; of a text that text."""
+    return record.text if record.value is None else wire.decode(record.value)
+
+
 def request_json(item: Item) -> Value:
     """Return an item as the caller wrote it, to compare a request with its repetition."""
     plain: dict[str, Value] = {
@@ -257,6 +263,7 @@ def filter_fields(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str,
         "$session": record.session,
         "$speaker": record.speaker,
         "$time": stored.updated if record.time is None else record.time,
+        VALUE: value_of(record),
     }
     return cast("dict[str, Value]", wire.decode(record.metadata)), item_fields
 

@@ -129,6 +129,24 @@ def digest(value: Value, *, salt: bytes) -> bytes:
     return blake2b(_sorted(_escaped(value)).encode(), digest_size=16, key=salt).digest()
 
 
+def canonical(value: Value) -> str:
+    """Return JSON that is the same for values that a filter takes for equal.
+
+    Names are sorted, and 1.0 is written as 1; True is not 1.
+    """
+    return _sorted(_escaped(_whole_numbers(value)))
+
+
+def _whole_numbers(value: Value) -> Value:
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole_numbers(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _whole_numbers(part) for name, part in value.items()}
+    return value
+
+
 def _escaped(value: Value) -> Value:
     if isinstance(value, bytes):
         return {"$bytes": base64.b64encode(value).decode("ascii")}

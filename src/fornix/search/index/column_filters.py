@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes, Growable, Texts
 from fornix.search.index.feature_arrays import coded
-from fornix.store.filters import ABSENT, Absent, All, Condition, Key, Node, Not, Some, key_of, reach
+from fornix.store.filters import (
+    ABSENT,
+    VALUE,
+    Absent,
+    All,
+    Condition,
+    Key,
+    Node,
+    Not,
+    Some,
+    key_of,
+    reach,
+)
 from fornix.values import wire
 from fornix.values.storable import Path, Value
 
@@ -29,6 +41,12 @@ DECODED = 65_536
 
 MANY = 20_000
 """Texts past which it pays to keep them in order."""
+
+VALUES = 4_096
+"""Items whose values are read at a time."""
+
+ReadValues: TypeAlias = Callable[[Sequence[int]], Mapping[int, Value]]
+"""What gives the values of items by their rows; an item that is gone is not among them."""
 
 _COMPARE: dict[str, Callable[[NDArray[Any], float], Truth]] = {
     "gt": np.greater,
@@ -224,6 +242,28 @@ class Metadata:
         """Bytes of RAM it takes, roughly."""
         fields = sum(one.nbytes for one in self._fields.values())
         return fields + self._texts.nbytes + 100 * len(self._code)
+
+
+class ItemValues:
+    """The fields of items' values that were asked for; each is read once for each doc."""
+
+    def __init__(self) -> None:
+        self._fields: dict[Path, Field] = {}
+
+    def truth(self, condition: Condition, rows: NDArray[np.int64], read: ReadValues) -> Truth:
+        """Return for each of *rows*, the docs of a set in their order, if the condition holds."""
+        field = self._fields.setdefault(condition.path, Field())
+        while (start := field.codes.size) < len(rows):
+            chunk: list[int] = rows[start : start + VALUES].tolist()
+            values = read(chunk)
+            item_fields = ({VALUE: values[row]} if row in values else {} for row in chunk)
+            field.extend([reach(of_item, condition.path) for of_item in item_fields])
+        return field.truth(condition)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        return sum(field.nbytes for field in self._fields.values())
 
 
 def names_in(value: Value) -> frozenset[str]:

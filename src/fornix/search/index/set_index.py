@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.column_filters import (
+    ItemValues,
     Metadata,
+    ReadValues,
     Truth,
     evaluate,
     names_in,
@@ -115,6 +117,7 @@ class SetIndex:
         self.columns = Columns(BY_DOC, size=self.live, fetch=fetch)
         self._ids = Texts(sealed and sealed.texts("ids"))
         self._metadata = Metadata(Texts(sealed and sealed.texts("texts")))
+        self._values = ItemValues()
         self._names = Names(
             Codes(*figures["speakers"]),
             Codes(sealed=sealed and sealed.texts("sessions")),
@@ -309,23 +312,29 @@ class SetIndex:
             usable = allowed if usable is None else allowed & usable
         return self._vectors.nearest(query, limit, usable)
 
-    def mask(self, where: Filter) -> Truth:
-        """Return which live docs match, exactly as `Filter.matches` says; not to be written to."""
+    def mask(self, where: Filter, read: ReadValues) -> Truth:
+        """Return which live docs match, exactly as `Filter.matches` says; not to be written to.
+
+        Args:
+            read: Gives values of items, where the filter asks for them.
+        """
         masks: OrderedDict[str, Truth] = self.cache.setdefault("masks", OrderedDict())
         found = masks.get(where.text)
         if found is None:
-            found = masks[where.text] = self._mask(where)
+            found = masks[where.text] = self._mask(where, read)
             if len(masks) > MASKS:
                 masks.popitem(last=False)
         return found
 
-    def _mask(self, where: Filter) -> Truth:
+    def _mask(self, where: Filter, read: ReadValues) -> Truth:
         conditions = list(where.conditions())
         of_text = self._metadata.truth(conditions)
         meta = self.columns["meta"]
         if any(condition.is_item_field for condition in conditions):
 
             def leaf(condition: Condition) -> Truth:
+                if condition.is_of_value:
+                    return self._values.truth(condition, self.row, read)
                 return self._own(condition) if condition.is_item_field else of_text(condition)[meta]
 
             return evaluate(where.root, leaf, self.size) & self.alive
@@ -432,6 +441,7 @@ class SetIndex:
             self._vectors,
             self._terms,
             self._metadata,
+            self._values,
             self._ids,
             self._links,
         )
