@@ -54,6 +54,7 @@ COMMANDS = (
     Listed("learn", "facts", "Learn facts from a conversation of a key."),
     Listed("lineage", "compaction", "Draw what an item was derived from, as a tree."),
     Listed("list", "items", "List the items of a set by time."),
+    Listed("mcp", "mcp", "Serve the memory of a key to clients of MCP, until it is stopped."),
     Listed("migrate", "maintenance", "Copy a memory, with its history, into an empty one."),
     Listed("profile", "facts", "Print what is always told of somebody, within a budget of tokens."),
     Listed("prune-history", "history", "Remove what exact memory was before a time, for good."),
@@ -85,7 +86,19 @@ COMMANDS = (
 """Every command. A test holds each line of help against that of the command itself."""
 
 EMBEDDING_MANY = frozenset(
-    {"chat", "compact", "demo", "flink", "import", "learn", "recover", "reindex", "run", "serve"}
+    {
+        "chat",
+        "compact",
+        "demo",
+        "flink",
+        "import",
+        "learn",
+        "mcp",
+        "recover",
+        "reindex",
+        "run",
+        "serve",
+    }
 )
 """Commands that may embed many texts, which more threads do faster."""
 

@@ -72,26 +72,18 @@ class Caller:
         Raises:
             AccessDenied: The token does not reach so far.
         """
-        token = self.token
-        if token.space is not None and token.space != space:
-            raise AccessDenied(f"token {token.name!r} is for space {token.space!r} alone")
+        self.token.check_space(space)
         self.check(access)
         return self.memories.of(space)
 
     def check(self, access: Access) -> None:
         """Refuse a token that does not reach so far."""
-        if not self.token.may(access):
-            raise AccessDenied(
-                f"token {self.token.name!r} may {self.token.access}; this needs {access}"
-            )
+        self.token.check(access)
 
     def key(self, space: str, key: str, access: Access) -> KeyMemory:
         """Return the memory of a key."""
         memory = self.memory(space, access)
-        if not key.startswith(self.token.keys):
-            raise AccessDenied(
-                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}"
-            )
+        self.token.check_key(key)
         return memory.key(key)
 
     def knowledge(self, space: str, access: Access) -> KnowledgeMemory:
@@ -121,11 +113,20 @@ def caller_of(authorization: str | None, tokens: TokenFile | None, memories: Mem
     Raises:
         Unauthenticated: The server has tokens, and this is none of them.
     """
+    return Caller(token_of(authorization, tokens), memories)
+
+
+def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
+    """Return the token of whoever asks, by the header ``Authorization``.
+
+    Raises:
+        Unauthenticated: The server has tokens, and this is none of them.
+    """
     if tokens is None:
-        return Caller(ANYBODY, memories)
+        return ANYBODY
     given = authorization or ""
     secret = given[len(BEARER) :] if given[: len(BEARER)].lower() == BEARER else ""
     token = tokens.find(secret)
     if token is None:
         raise Unauthenticated("a token is needed: Authorization: Bearer …; fornix token new")
-    return Caller(token, memories)
+    return token

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
-from fastapi import FastAPI
 
 from fornix.errors import Unusable
+from fornix.server.limits import App
 
 GRACE_S = 5
 """How long requests that were begun may take to end."""
@@ -28,7 +28,7 @@ class _ListeningServer(uvicorn.Server):
             self._told()
 
 
-def listen(app: FastAPI, host: str, port: int, *, told: Callable[[str], object]) -> None:
+def listen(app: App, host: str, port: int, *, told: Callable[[str], object]) -> None:
     """Serve an app until a signal comes.
 
     Args:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from fornix.errors import InvalidInput, NotFound
+from fornix.errors import AccessDenied, InvalidInput, NotFound
 from fornix.store.fsync import sync_folder
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name
@@ -58,6 +58,33 @@ class Token:
     def may(self, access: Access) -> bool:
         """Return whether it reaches as far as *access*."""
         return LEVELS.index(self.access) >= LEVELS.index(access)
+
+    def check(self, access: Access) -> None:
+        """Refuse what it does not reach.
+
+        Raises:
+            AccessDenied: It may less than *access*.
+        """
+        if not self.may(access):
+            raise AccessDenied(f"token {self.name!r} may {self.access}; this needs {access}")
+
+    def check_space(self, space: str) -> None:
+        """Refuse a space that it is not for.
+
+        Raises:
+            AccessDenied: It is for another one.
+        """
+        if self.space is not None and self.space != space:
+            raise AccessDenied(f"token {self.name!r} is for space {self.space!r} alone")
+
+    def check_key(self, key: str) -> None:
+        """Refuse a key that it is not for.
+
+        Raises:
+            AccessDenied: It is for others.
+        """
+        if not key.startswith(self.keys):
+            raise AccessDenied(f"token {self.name!r} is for keys that begin with {self.keys!r}")
 
 
 ANYBODY = Token("local", "", "admin", None, "", "")

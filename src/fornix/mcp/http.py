@@ -1,0 +1,99 @@
+"""MCP over streamable HTTP: whoever asks is checked before a request is read."""
+
+from __future__ import annotations
+
+import json
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.transport_security import TransportSecuritySettings
+
+from fornix.errors import AccessDenied, FornixError
+from fornix.mcp.served_key import Asker, ServedKey
+from fornix.mcp.server import ASKER, MemoryHandlers
+from fornix.server.callers import Unauthenticated, token_of
+from fornix.server.limits import App, Receive, Scope, Send
+from fornix.server.tokens import Token, TokenFile
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+PATH = "/mcp"
+
+BODY_BYTES = 1_000_000
+"""Largest request: a text of the longest kind, in escapes, has a tenth of this."""
+
+REFUSED = -32_000
+"""The JSON-RPC code of a request that was refused before it was read."""
+
+
+def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker) -> App:
+    """Return the ASGI app of a server; the memory stays open when it ends.
+
+    Args:
+        tokens: Who may ask; None: whoever comes from this machine, and no page of a browser that
+            was loaded from another one.
+        asker: Who asks, if their token, if any, may write.
+    """
+    own = [f"{name}:*" for name in LOOPBACK_NAMES]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=tokens is None,  # no page can send a token it does not have
+        allowed_hosts=own,
+        allowed_origins=[f"http://{name}" for name in own],
+    )
+    app = (
+        MemoryHandlers(served, asker)
+        .server()
+        .streamable_http_app(
+            streamable_http_path=PATH, max_request_body_size=BODY_BYTES, transport_security=security
+        )
+    )
+
+    return _TokenGate(app, tokens, served, asker)
+
+
+class _TokenGate:
+    """Lets in who has a token for the key, and has the request say what they may do."""
+
+    def __init__(self, app: App, tokens: TokenFile | None, served: ServedKey, asker: Asker) -> None:
+        self._app, self._tokens, self._served, self._asker = app, tokens, served, asker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http":
+            try:
+                token = self._let_in(scope)
+            except FornixError as error:
+                await _refuse(send, error)
+                return
+            scope["user"] = _user(token)  # a session is of the token that began it
+            scope[ASKER] = self._asker if token.may("write") else _reader(token)
+        await self._app(scope, receive, send)
+
+    def _let_in(self, scope: Scope) -> Token:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        token = token_of(given[0].decode("latin-1") if given else None, self._tokens)
+        token.check_space(self._served.key.space)
+        token.check_key(self._served.key.key)
+        return token
+
+
+def _reader(token: Token) -> Asker:
+    return Asker(
+        f"Token {token.name!r} may only read; whoever runs the server makes one that may write: "
+        "fornix token new NAME --access write"
+    )
+
+
+def _user(token: Token) -> AuthenticatedUser:
+    return AuthenticatedUser(AccessToken(token=token.digest, client_id=token.name, scopes=[]))
+
+
+async def _refuse(send: Send, error: FornixError) -> None:
+    if isinstance(error, Unauthenticated):
+        status, extra = 401, [(b"www-authenticate", b"Bearer")]
+    else:
+        status, extra = (403 if isinstance(error, AccessDenied) else 503), []
+    told = {"jsonrpc": "2.0", "id": None, "error": {"code": REFUSED, "message": str(error)}}
+    headers = [(b"content-type", b"application/json"), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(told).encode()})

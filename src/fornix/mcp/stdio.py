@@ -1,0 +1,152 @@
+"""MCP over stdin and stdout: one client, until it ends.
+
+What the transport of `mcp` leaves open is closed here: a line that is no message is answered, and
+requests that were sent before stdin ended are too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from types import TracebackType
+from typing import Any, Self, cast
+
+import mcp_types as types
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from fornix.mcp.served_key import Asker, ServedKey
+from fornix.mcp.server import MemoryHandlers
+
+GRACE_S = 30
+"""How long requests that were begun may take once stdin has ended."""
+
+
+def serve_stdio(served: ServedKey, asker: Asker) -> None:
+    """Serve one client over stdin and stdout, until it ends."""
+    server = MemoryHandlers(served, asker).server()
+
+    async def serve() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            answers = _Answers(outgoing)
+            questions = _Questions(incoming, answers)
+            await server.run(questions, answers, server.create_initialization_options())
+
+    # A thread waits in a read of stdin, which nothing but its end, or this, interrupts.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        asyncio.run(serve())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Closes:
+    """A stream that is closed as the one inside it is."""
+
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - of a private module of `mcp`
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class _Answers(_Closes):
+    """What the server sends; knows which requests wait for an answer."""
+
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - the same
+        super().__init__(inner)
+        self._waiting = set[str]()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def expect(self, request_id: types.RequestId) -> None:
+        """Note that a request waits."""
+        self._waiting.add(repr(request_id))
+        self._none.clear()
+
+    def drop(self, request_id: object) -> None:
+        """Note that a request waits no more."""
+        self._waiting.discard(repr(request_id))
+        if not self._waiting:
+            self._none.set()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        await self._inner.send(item)
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self.drop(item.message.id)
+
+    async def all_sent(self) -> None:
+        """Wait, bounded, until no request waits."""
+        try:
+            await asyncio.wait_for(self._none.wait(), GRACE_S)
+        except TimeoutError:
+            return
+
+
+class _Questions(_Closes):
+    """What the client sends; ends once all of it is answered."""
+
+    def __init__(self, inner: Any, answers: _Answers) -> None:  # noqa: ANN401 - the same
+        super().__init__(inner)
+        self._answers = answers
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            try:
+                item = await self._inner.__anext__()
+            except StopAsyncIteration:
+                await self._answers.all_sent()
+                raise
+            if not isinstance(item, ValidationError):
+                self._note(item)
+                return item
+            await self._answers.send(SessionMessage(_unreadable(item)))
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        return await self.__anext__()
+
+    def _note(self, item: SessionMessage) -> None:
+        match item.message:
+            case types.JSONRPCRequest(id=request_id):
+                self._answers.expect(request_id)
+            case types.JSONRPCNotification(method="notifications/cancelled", params=params):
+                self._answers.drop((params or {}).get("requestId"))
+            case _:
+                pass
+
+
+def _unreadable(error: ValidationError) -> types.JSONRPCError:
+    """Return the answer to a line that is no message."""
+    first = error.errors(include_url=False)[0]
+    line, request_id = first["input"], None
+    try:
+        told = json.loads(line) if isinstance(line, str) else line
+    except ValueError:
+        told = None
+    if isinstance(told, dict):
+        found = cast("dict[str, Any]", told).get("id")
+        request_id = found if isinstance(found, int | str) else None
+    code = types.PARSE_ERROR if told is None else types.INVALID_REQUEST
+    message = f"the line is no message of JSON-RPC ({first['msg']}); nothing was done"
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message)
+    )
