@@ -17,6 +17,7 @@ from fornix import Memory
 from fornix.agents.automata import Manifold
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.memory.prompt import ALL
+from fornix.store.items import Item
 from fornix.tools import memory_tools
 from waiting import LIMIT_S
 
@@ -98,6 +99,41 @@ def test_items_of_other_sets_are_named_with_their_set(ada, tools):
     assert shown == "work/a/b"
     assert not tools.call("correct", {"id": shown, "text": "It is due on Friday."}).is_error
     assert ada.set("work").get("a/b").text == "It is due on Friday."
+
+
+def test_tools_that_are_given_where_they_are_named(ada):
+    """A prompt, a list that goes on, and what is known of one memory."""
+    tools = memory_tools(ada, only=["remember", "correct", "context", "list", "explain"])
+    assert tools.names == ["remember", "context", "correct", "list", "explain"]
+    ids = [remember(tools, f"Ada has {number} cats.") for number in range(5)]
+    found, after = list[str](), {}
+    while page := tools.call("list", {"limit": 2, **after}).ids:
+        found += page
+        after = {"after": page[-1]}
+    assert found == ids[::-1]
+    for number in range(25):
+        tools.call("correct", {"id": ids[0], "text": f"Ada has {number} dogs."})
+    told = tools.call("explain", {"id": ids[0]}).text
+    assert "Of 26 versions the last 20 are shown." in told
+    assert told.count("\nVersion ") == 20
+    ada.blocks.set("human", "Name: Ada")
+    assert "Name: Ada" in tools.call("context", {"query": "Who is she?"}).text
+
+
+def test_an_explanation_tells_what_a_memory_was_made_from(ada):
+    tools = memory_tools(ada, only=["list", "explain"])
+    made = ada.set("work").add("I moved to Porto.", id="m", speaker="Ada", metadata={"by": "x"})
+    (fact,) = ada.set("work").add_many([Item("Ada lives in Porto.", sources=(made,))])
+    derived = tools.call("explain", {"id": f"work/{fact}"}).text
+    assert 'Made from work/m: "I moved to Porto."' in derived
+    origin = tools.call("explain", {"id": "work/m"}).text
+    assert 'Said by "Ada".\nMetadata: {"by":"x"}\nIt was not made from other memories.' in origin
+    listed = tools.call("list", {"set": "work", "after": f"work/{fact}"})
+    assert listed.ids == ["work/m"]
+    assert "Other sets" not in listed.text
+    assert 'Other sets: "work" holds 2.' in tools.call("list", {}).text
+    ada.set("work").forget(["m"])
+    assert tools.call("explain", {"id": f"work/{fact}"}).is_error
 
 
 def test_erasing_leaves_nothing(ada):
