@@ -274,7 +274,8 @@ ODD = (None, True, 0, -1, 51, 1.5, "", "x" * 9_000, "a\0b", [], {}, ["x"], {"a":
 
 NOWHERE = (
     "fornix://nope", "fornix://sets/x", "fornix://sets?x", "fornix://blocks/x", "x", "", "http://[",
-    "fornix://memories/default/x", "fornix://memories/x/y",
+    "fornix://memories/default/x", "fornix://memories/x/y", "fornix://memories/%ff/%ed%a0%80",
+    "fornix://blocks/", "fornix://memories/default/", "fornix://memories/default/%00",
 )  # fmt: skip
 """Addresses of no resource."""
 
@@ -305,6 +306,16 @@ def test_mistakes_are_told_and_change_nothing(memory, era):
                 "no memory 'y'": ("explain", {"id": "y"}),
                 "without after begins with the newest": ("list", {"after": "x"}),
                 "there is no set 'x'; there are": ("list", {"set": "x"}),
+                "'limit' must be at most 50, not <an int of": (
+                    "recall",
+                    {"query": "x", "limit": 10**400},
+                ),
+                "a date such as 2026-05-03, not '9999": (
+                    "remember",
+                    {"text": "x", "when": "9999-12-31T23:00:00-23:00"},
+                ),
+                "no memory 'default/'": ("explain", {"id": "default/"}),
+                "no item 'default/'": ("list", {"after": "default/"}),
                 "must be at least 100": ("context", {"query": "x", "budget_tokens": 1}),
                 "There is no tool": ("burn", {}),
                 "must be a text of 1 to 1,000 characters": ("remember", {"text": "x"}),

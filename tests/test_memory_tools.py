@@ -131,7 +131,7 @@ def test_an_explanation_tells_what_a_memory_was_made_from(ada):
     listed = tools.call("list", {"set": "work", "after": f"work/{fact}"})
     assert listed.ids == ["work/m"]
     assert "Other sets" not in listed.text
-    assert 'Other sets: "work" holds 2.' in tools.call("list", {}).text
+    assert tools.call("list", {}).text == '"default" holds 0.\nOther sets: "work" holds 2.'
     ada.set("work").forget(["m"])
     assert tools.call("explain", {"id": f"work/{fact}"}).is_error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -90,6 +91,8 @@ def mcp_command(session: Session, **given: Unpack[McpOptions]) -> None:
             forget="erase" if given["erase"] else "delete",
         )
         if not given["http"]:
+            if sys.stdin.isatty():
+                session.note("fornix: waiting for a client of MCP on stdin; Ctrl-C ends it")
             serve_stdio(served, asker)
             return
         _listen(session, served, asker, found, given)

@@ -91,9 +91,9 @@ def _parts(uri: str) -> tuple[str, list[str]]:
     """Return of what kind a resource is, and the names in its path."""
     try:
         split = urlsplit(uri)
+        names = [unquote(name, errors="strict") for name in split.path.split("/")[1:]]
     except ValueError:
         return "", []
     if split.scheme != "fornix" or split.query or split.fragment:
         return "", []
-    names = split.path.split("/")[1:]
-    return split.netloc, [unquote(name, errors="surrogatepass") for name in names]
+    return split.netloc, names

@@ -304,13 +304,14 @@ class MemoryTools:
         counts = sets.sets(counts=True)
         if set is not None and set not in counts:
             raise NotFound(f"there is no set {set!r}; there are: {_counted(counts)}")
-        last = after if after is None else after.removeprefix(f"{name}/")
+        last = after if after is None else after.removeprefix(f"{name}/") or after
         try:
             items = sets.set(name).list(limit=limit + 1, after=last, newest_first=True)
         except NotFound as error:  # of `after`
             raise NotFound(f"{error}; list without after begins with the newest") from None
         shown = items[:limit]
-        lines = [f"{_counted({name: counts.get(name, 0)})}, the newest first. {_DATA}"]
+        order = f", the newest first. {_DATA}" if items else "."
+        lines = [f"{_counted({name: counts.get(name, 0)})}{order}"]
         lines += [self._line(item) for item in shown]
         if len(items) > limit:
             lines.append(f"There are more: list with after={quoted(self._shown_id(shown[-1]))}.")
@@ -375,7 +376,7 @@ class MemoryTools:
         """
         name, slash, item_id = shown_id.partition("/")
         places = [(self._set, shown_id)]
-        if slash and name in sets.sets():
+        if slash and item_id and name in sets.sets():
             places.append((name, item_id))
         for set_name, wanted in places:
             if (found := sets.set(set_name)).get(wanted) is not None:
@@ -437,11 +438,11 @@ def _told_facts(item: Item) -> list[str]:
 def _time(when: str) -> datetime:
     try:
         found = datetime.fromisoformat(when)
-    except ValueError:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise InvalidInput(
             f"remember: 'when' must be a date such as 2026-05-03, not {short_repr(when)}"
         ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 # --- the schemas ----------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ class Parameter:
         if self.least is not None and size < self.least:
             return f"must be at least {self.least:,}{unit}"
         if self.most is not None and size > self.most:
-            return f"must be at most {self.most:,}{unit}, not {size:,}"
+            given = short_repr(value) if isinstance(value, int) else f"{size:,}"
+            return f"must be at most {self.most:,}{unit}, not {given}"
         if self.among and value not in self.among:
             return f"must be one of {', '.join(self.among)}, not {short_repr(value)}"
         return None
