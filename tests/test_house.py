@@ -207,7 +207,8 @@ def test_an_optional_package_is_imported_in_one_room():
 
 def _import_name(requirement: str) -> str:
     published = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-    return {"apache-flink": "pyflink"}.get(published, published.replace("-", "_"))
+    published_as = {"apache-flink": "pyflink", "langgraph-checkpoint": "langgraph"}
+    return published_as.get(published, published.replace("-", "_"))
 
 
 def _imported(path: Path) -> set[str]:
