@@ -11,7 +11,6 @@ A checkpoint and its new values are one commit, which nothing can be in the way 
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -33,7 +32,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from fornix.errors import InvalidInput, NotAnObject
-from fornix.integrations.langgraph.opened import OpenedMemory
+from fornix.integrations.langgraph.connecting import Connected
 from fornix.memory.keys import KeyBatch, KeyMemory
 from fornix.memory.memory import Memory
 from fornix.state import MemoryObject
@@ -50,7 +49,7 @@ NO_VALUE = "empty"
 """The type of a channel's version without a value."""
 
 
-class FornixSaver(OpenedMemory, BaseCheckpointSaver[str]):
+class FornixSaver(Connected, BaseCheckpointSaver[str]):
     """A checkpointer for LangGraph, sync and async in one object, safe between threads.
 
     Each thread of LangGraph is the key of its name. All of `BaseCheckpointSaver` is there: deleting
@@ -72,7 +71,7 @@ class FornixSaver(OpenedMemory, BaseCheckpointSaver[str]):
     ) -> None:
         if deleting not in ("retire", "forget"):
             raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
-        OpenedMemory.__init__(self, memory)
+        Connected.__init__(self, memory)
         BaseCheckpointSaver.__init__(self, serde=serde)  # pyright: ignore[reportUnknownMemberType] - of no type argument
         self._deleting = deleting
 
@@ -320,7 +319,7 @@ class FornixSaver(OpenedMemory, BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `get_tuple`."""
-        return await asyncio.to_thread(self.get_tuple, config)
+        return await self.awaited(lambda: self.get_tuple(config))
 
     async def alist(
         self,
@@ -332,7 +331,7 @@ class FornixSaver(OpenedMemory, BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """See `list`."""
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while (one := await asyncio.to_thread(next, found, None)) is not None:
+        while (one := await self.awaited(lambda: next(found, None))) is not None:
             yield one
 
     async def aput(
@@ -343,7 +342,7 @@ class FornixSaver(OpenedMemory, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `put`."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await self.awaited(lambda: self.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self,
@@ -353,23 +352,23 @@ class FornixSaver(OpenedMemory, BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """See `put_writes`."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await self.awaited(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """See `delete_thread`."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await self.awaited(lambda: self.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `delete_for_runs`."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await self.awaited(lambda: self.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `copy_thread`."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await self.awaited(lambda: self.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `prune`."""
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
+        await self.awaited(lambda: self.prune(thread_ids, strategy=strategy))
 
     # --- inside ---
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -24,7 +23,7 @@ from langgraph.store.base import Item as StoreItem
 from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
 from fornix.errors import InvalidFilter, InvalidInput
-from fornix.integrations.langgraph.opened import OpenedMemory
+from fornix.integrations.langgraph.connecting import Connected
 from fornix.memory.keys import KeyBatch, KeyMemory
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
@@ -44,7 +43,7 @@ _Plain: TypeAlias = dict[str, Any]
 _OPERATORS = {"$eq": "eq", "$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
 
 
-class FornixStore(OpenedMemory, BaseStore):
+class FornixStore(Connected, BaseStore):
     """A store for LangGraph, sync and async in one object, safe between threads.
 
     The puts of a batch are one commit, after its reads. What is put is found by words and by
@@ -67,7 +66,7 @@ class FornixStore(OpenedMemory, BaseStore):
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
     ) -> None:
-        OpenedMemory.__init__(self, memory)
+        Connected.__init__(self, memory)
         self.ttl_config = ttl
         self._sets: KeyMemory = memory.key(key)
         self._fields = tuple(fields)
@@ -83,7 +82,7 @@ class FornixStore(OpenedMemory, BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """See `batch`."""
-        return await asyncio.to_thread(self.batch, list(ops))
+        return await self.awaited(lambda: self.batch(list(ops)))
 
     # --- reading ---
 

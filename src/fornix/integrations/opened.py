@@ -1,0 +1,53 @@
+"""What all integrations have in common: a memory, who closes it, and calls that are awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from fornix.memory.async_calls import CallExecutor
+from fornix.memory.memory import Memory
+
+Result = TypeVar("Result")
+
+
+class OpenedMemory:
+    """A memory that was given, or opened by this object; closed for good by `close`."""
+
+    def __init__(self, memory: Memory, *, is_own: bool = False) -> None:
+        self.memory = memory
+        self._is_own = is_own
+        self._calls = CallExecutor()
+
+    def close(self) -> None:
+        """Close the memory, if this object opened it. Later calls raise `StoreClosed`."""
+        self._calls.close()
+        if self._is_own:
+            self.memory.close()
+
+    async def awaited(self, call: Callable[[], Result]) -> Result:
+        """Return what *call* returns, in a thread; who is cancelled waits until it has ended."""
+        return await self._calls.run(call)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

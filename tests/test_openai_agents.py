@@ -1,0 +1,158 @@
+"""Sessions of the OpenAI Agents SDK: with its runner, and beside its own SQLite session."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, cast
+
+import pytest
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    Usage,
+    function_tool,
+)
+from agents.memory import Session, SessionSettings
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+
+from fornix import Memory
+from fornix.errors import InvalidInput, StoreClosed
+from fornix.integrations.openai_agents import FornixSession
+
+QUIET = RunConfig(tracing_disabled=True)
+
+
+def said(text):
+    part = ResponseOutputText(text=text, type="output_text", annotations=[])
+    return ResponseOutputMessage(
+        id="m", content=[part], role="assistant", status="completed", type="message"
+    )
+
+
+class Scripted(Model):
+    """Answers in turn, and notes what it was asked."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    async def get_response(self, system_instructions, input, *_, **__):  # noqa: A002 - the SDK's
+        self.asked.append(input)
+        return ModelResponse(output=[self.answers.pop(0)], usage=Usage(), response_id=None)
+
+    def stream_response(self, *_, **__):
+        raise NotImplementedError
+
+
+@function_tool
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"Rain in {city}."
+
+
+def test_an_agent_remembers_what_was_said_and_called(tmp_path):
+    """In another run and another process's place; and the memory finds it."""
+    call = ResponseFunctionToolCall(
+        arguments='{"city": "Lisbon"}', call_id="c1", name="weather", type="function_call"
+    )
+
+    async def talk(text, *answers):
+        session = FornixSession("trip-1", tmp_path / "app.db", key="ada")
+        assert isinstance(session, Session)
+        model = Scripted(*answers)
+        agent = Agent(name="guide", model=model, tools=[weather])
+        made = await Runner.run(agent, text, session=session, run_config=QUIET)
+        session.close()
+        return made.final_output, model.asked
+
+    asyncio.run(talk("How is Lisbon?", call, said("It rains.")))
+    output, asked = asyncio.run(talk("And tomorrow?", said("Rain again.")))
+    assert output == "Rain again."
+    kinds = [item.get("type") or item["role"] for item in asked[0]]
+    assert kinds == ["user", "function_call", "function_call_output", "message", "user"]
+    with Memory.open(tmp_path / "app.db") as memory:
+        ada = memory.key("ada")
+        assert len(ada.set("session.trip-1")) == 6
+        found = ada.search("weather in Lisbon", limit=2)
+        assert "Lisbon" in str(found[0].item.text)
+        roles = {item.role for item in ada.set("session.trip-1").list()}
+        assert roles == {"user", "assistant", None}
+
+
+def test_random_calls_answer_as_the_sdks_own_session_does():
+    dice = random.Random(3)
+
+    async def work():
+        theirs = SQLiteSession("s")
+        with Memory.open(":memory:", embedder="words") as memory:
+            ours = FornixSession("s", memory)
+            for step in range(200):
+                kind = dice.choice(["add"] * 6 + ["get"] * 3 + ["pop"] * 4 + ["clear"])
+                said = [f"{step} {number}" for number in range(dice.randrange(4))]
+                limit = dice.choice([None, 1, 3, 50])
+                answers = []
+                for session in cast("list[Any]", [theirs, ours]):
+                    if kind == "add":
+                        items = [{"role": "user", "content": text} for text in said]
+                        answers.append(await session.add_items(items))
+                    elif kind == "pop":
+                        answers.append(await session.pop_item())
+                    elif kind == "clear":
+                        answers.append(await session.clear_session())
+                    answers.append(await session.get_items(limit))
+                half = len(answers) // 2
+                assert answers[half:] == answers[:half]
+        theirs.close()
+
+    asyncio.run(work())
+
+
+def test_no_two_who_pop_get_the_same():
+    async def work():
+        with Memory.open(":memory:", embedder="words") as memory:
+            session = FornixSession("s", memory)
+            await session.add_items([{"role": "user", "content": str(n)} for n in range(30)])
+            popped = await asyncio.gather(*(session.pop_item() for _ in range(40)))
+            texts = [item["content"] for item in popped if item]
+            assert sorted(texts, key=int) == [str(n) for n in range(30)]
+            assert await session.pop_item() is None
+
+    asyncio.run(work())
+
+
+def test_clearing_a_session_forgets_if_asked():
+    async def work():
+        with Memory.open(":memory:", embedder="words") as memory:
+            ways: Any = (("retire", 0), ("forget", 1))
+            for clearing, receipts in ways:
+                session = FornixSession("s", memory, clearing=clearing)
+                await session.add_items([{"role": "user", "content": "My code is 1234."}])
+                await session.clear_session()
+                assert await session.get_items() == []
+                assert len(memory.receipts()) == receipts
+            with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
+                FornixSession("s", memory, clearing=cast("Any", "soon"))
+
+    asyncio.run(work())
+
+
+def test_settings_limit_and_what_is_closed_stays_closed(tmp_path):
+    async def work():
+        session = FornixSession("s", tmp_path / "app.db", session_settings=SessionSettings(limit=2))
+        await session.add_items([{"role": "user", "content": str(n)} for n in range(5)])
+        assert [item["content"] for item in await session.get_items()] == ["3", "4"]
+        assert [item["content"] for item in await session.get_items(1)] == ["4"]
+        assert await session.get_items(0) == []
+        session.close()
+        with pytest.raises(StoreClosed):
+            await session.get_items()
+
+    asyncio.run(work())
