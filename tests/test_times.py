@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doors import START, texts
-from fornix import Item, KeyMemory, Memory, Signals
+from fornix import Item, KeyMemory, Memory, Signals, Ttl
 from fornix.errors import (
     DuplicateItem,
     HistoryPruned,
@@ -587,3 +587,77 @@ def test_fading_is_off_unless_it_is_asked_for(ada: KeyMemory, clock) -> None:
     ada.add("tea")
     clock.forward(days=1000)
     assert "decay" not in ada.search("tea")[0].parts
+
+
+def test_a_renewal_makes_no_version(memory: Memory, ada: KeyMemory, clock) -> None:
+    """An item lives on from when it was read: same version, same number, found until then."""
+    ada.add("Kept by use.", id="used", ttl=10 * HOUR)
+    ada.add("Stays for good.", id="good")
+    notes, before = ada.set("default"), head(memory)
+    assert notes.renew(["used", "good", "none"], ttl=10 * HOUR) == 0
+    clock.forward(minutes=59)
+    assert notes.renew("used", ttl=10 * HOUR) == 0
+    clock.forward(minutes=1)
+    assert texts([hit.item for hit in ada.search("kept by use", limit=1)]) == ["Kept by use."]
+    assert notes.renew(["used", "good"], ttl=10 * HOUR) == 1
+    clock.forward(hours=9.5)
+    item = ada.get("used")
+    assert item is not None
+    assert (item.version, item.expire_at) == (1, START + 11 * HOUR)
+    assert texts([hit.item for hit in ada.search("kept by use", limit=1)]) == ["Kept by use."]
+    assert (len(ada.history("used")), head(memory)) == (1, before)
+    assert said(notes.get("used", as_of=START)) == "Kept by use."
+    clock.forward(hours=1)
+    assert ada.get("used") is None
+    assert notes.renew("used", ttl=10 * HOUR) == 0
+    with pytest.raises(InvalidInput, match="ttl must be a timedelta"):
+        notes.renew("good", ttl=timedelta(0))
+
+
+def test_a_set_can_be_opened_so_that_reading_renews(memory: Memory, ada: KeyMemory, clock) -> None:
+    """Reads through it renew; others do not. An item that says how long it lives has its way."""
+    notes = ada.set("notes", ttl=Ttl(after=10 * HOUR, refresh="read"))
+    for name in ("got", "found", "left"):
+        notes.add(name, id=name)
+    notes.add("short", id="short", ttl=HOUR)
+    before = head(memory)
+    clock.forward(hours=2)
+    assert said(notes.get("got")) == "got"
+    assert texts([hit.item for hit in notes.search("found", limit=1)]) == ["found"]
+    assert said(ada.set("notes").get("left")) == "left"
+    clock.forward(hours=9)
+    assert sorted(said(item) or "" for item in notes) == ["found", "got"]
+    assert head(memory) == before
+    assert notes.update("got", "got again").expire_at == clock.now + 10 * HOUR
+    assert notes.update("got", "soon over", ttl=HOUR).expire_at == clock.now + HOUR
+    only_written = ada.set("notes", ttl=Ttl(after=10 * HOUR))
+    clock.forward(minutes=30)
+    assert said(only_written.get("got")) == "soon over"
+    clock.forward(hours=1)
+    assert only_written.get("got") is None
+
+
+def test_a_retry_is_the_same_request_under_another_ttl(ada: KeyMemory, clock) -> None:
+    """How long items live by default is no part of what was asked."""
+    once = ada.set("notes", ttl=Ttl(after=HOUR)).add("a", idempotency_key="k")
+    assert ada.set("notes", ttl=Ttl(after=2 * HOUR)).add("a", idempotency_key="k") == once
+
+
+def test_what_another_process_renewed_is_found(tmp_path, clock) -> None:
+    """Also where this one had found it before, and remembers when it would have expired."""
+    path = tmp_path / "m.db"
+    with (
+        Memory.open(path, clock=clock, embedder="words") as ours,
+        Memory.open(path, clock=clock, embedder="words") as theirs,
+    ):
+        ours.key("ada").add("Seat by the glass.", id="seat", ttl=HOUR)
+        assert ours.key("ada").search("seat")
+        assert theirs.key("ada").set("default").renew("seat", ttl=10 * HOUR) == 1
+        clock.forward(hours=2)
+        assert [hit.item.id for hit in ours.key("ada").search("seat")] == ["seat"]
+    with Memory.open(path, clock=clock, embedder="words", mode="ro") as reader:
+        clock.forward(hours=2)
+        notes = reader.key("ada").set("default", ttl=Ttl(after=10 * HOUR, refresh="read"))
+        assert said(notes.get("seat")) == "Seat by the glass."
+        with pytest.raises(StoreReadOnly):
+            notes.renew("seat", ttl=20 * HOUR)

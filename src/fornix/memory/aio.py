@@ -178,6 +178,7 @@ class AsyncMemorySet:
     supersede = awaited(MemorySet.supersede)
     delete = awaited(MemorySet.delete)
     pop = awaited(MemorySet.pop)
+    renew = awaited(MemorySet.renew)
     clear = awaited(MemorySet.clear)
     forget = awaited(MemorySet.forget)
     redefine = awaited(MemorySet.redefine)

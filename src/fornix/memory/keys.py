@@ -159,10 +159,13 @@ class KeySets(OwnerSets):
     """The long-term memory of one key."""
 
     @hint_positionals("a value under a name is of exact memory: short_term.set(name, value)")
-    def set(self, name: str, **options: Unpack[SetOptions]) -> MemorySet:
+    def set(self, name: str, *, ttl: Ttl | None = None, **options: Unpack[SetOptions]) -> MemorySet:
         """Return a set; writes nothing: what is asked for is kept with its first add.
 
         Args:
+            ttl: How long items stay that are added or updated through what is returned, unless
+                the call says; with ``refresh="read"`` also from when its `get` or `search`
+                returned them. It is not kept with the set.
             options: ``capacity compaction capacity_tokens capacity_bytes high_water low_water
                 execution retention signals admission item_type``; see `SetOptions`.
 
@@ -170,7 +173,8 @@ class KeySets(OwnerSets):
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
         """
         check_keywords(self, "set", options, SetOptions)
-        return self._set(name, **stored_options(options, self._writer))
+        made = stored_options(options, self._writer)
+        return self._make(self._writer, SetRef(self._scope, set_name(name)), made, ttl=ttl)
 
     def conversation(self, name: str) -> conversations.ConversationMemory:
         """Return a conversation: messages in their order, in the set *name*; writes nothing."""

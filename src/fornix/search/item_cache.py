@@ -1,7 +1,8 @@
 """Items that searches found lately, at hand without asking the store.
 
 A version of an item never changes, so what is kept here is right for as long as search finds it.
-Only when an item was last read does change: that is kept up for what this process reads.
+Only when an item was last read, and when it expires, does change: that is kept up for what this
+process reads and renews; what has expired is read again.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class _CachedItem:
     """
 
     first: int
+    expires: int | None
     fields: dict[str, Any]
     value: str | None
     metadata: str | None
@@ -79,7 +81,7 @@ class ItemCache:
             with self._mutex:
                 self._clear()
                 self._epoch = epoch
-        cached = [self._items.get(row) for row in rows]
+        cached = [self._fresh(row, now) for row in rows]
         if not all(cached):
             stored = self._finder.items_by_row(
                 [r for r, one in zip(rows, cached, strict=True) if not one]
@@ -96,6 +98,19 @@ class ItemCache:
         """Note that items were read."""
         rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
         _note([cached for row in rows if (cached := self._items.get(row))], now)
+
+    def drop(self, rows: Sequence[int]) -> None:
+        """Forget items of which the store says something else now: when they expire."""
+        with self._mutex:
+            for row in rows:
+                self._items.pop(row, None)
+
+    def _fresh(self, row: int, now: int) -> _CachedItem | None:
+        """Return an item, unless it expired: another process may have renewed it."""
+        cached = self._items.get(row)
+        if cached is None or cached.expires is None or cached.expires > now:
+            return cached
+        return None
 
     def _add(
         self, new: Mapping[int, _CachedItem], stored: Sequence[StoredItem], epoch: int
@@ -134,7 +149,7 @@ def _cached(stored: StoredItem) -> _CachedItem:
     plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
     scalar = isinstance(item.value, _SCALARS)
     value, metadata = None if scalar else record.value, None if plain else record.metadata
-    return _CachedItem(stored.first, dict(vars(item)), value, metadata)
+    return _CachedItem(stored.first, record.expires, dict(vars(item)), value, metadata)
 
 
 def _size(record: ItemRecord) -> int:

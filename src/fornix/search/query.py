@@ -568,6 +568,12 @@ class Searcher:
             self._store.touch(firsts, time=now)
             self._item_cache.touched(firsts, now)
 
+    def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        """Have items expire later, and be found until then; see `Ledger.renew`."""
+        renewed = self._store.renew(expiries, now=now)
+        self._item_cache.drop([row for row, _ in expiries])
+        return renewed
+
     def forget(self, set_numbers: Sequence[int]) -> None:
         """Drop all that is kept of sets of which something was erased, on disk too."""
         self._item_cache.clear()

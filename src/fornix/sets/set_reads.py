@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import overload
 
-from fornix.errors import NotFound, SetDefinitionConflict
+from fornix.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
 from fornix.search.signals import Signals
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import checked_ids, definition, fits, search_options
 from fornix.sets.writer import Where, Writer
+from fornix.state import Ttl, ttl_us
 from fornix.store import (
     Define,
     Definition,
@@ -40,8 +42,15 @@ class SetReads:
     _upkeep = True
     """Whether it may have a capacity, and be compacted."""
 
-    def __init__(self, writer: Writer, ref: SetRef, options: Mapping[str, object]) -> None:
-        self._writer, self._ref = writer, ref
+    def __init__(
+        self,
+        writer: Writer,
+        ref: SetRef,
+        options: Mapping[str, object],
+        *,
+        ttl: Ttl | None = None,
+    ) -> None:
+        self._writer, self._ref, self._ttl = writer, ref, ttl
         self._options = {name: value for name, value in options.items() if value is not None}
         self._define = self._definition_to_make()
 
@@ -113,7 +122,9 @@ class SetReads:
         id_list = checked_ids(ids)
         stored_items = self._writer.get(self._ref, id_list, at=self._at(as_of))
         if as_of is None:
-            self._writer.touch([stored for stored in stored_items if stored is not None])
+            found = [stored for stored in stored_items if stored is not None]
+            self._writer.touch(found)
+            self._renew_read(found)
         items = [None if stored is None else item_of(stored) for stored in stored_items]
         return items[0] if isinstance(ids, str) else items
 
@@ -231,7 +242,22 @@ class SetReads:
         options = search_options(
             limit, where, self._at(as_of), signals, valid_at, min_score=min_score, reranker=reranker
         )
-        return self._writer.search([self._ref], query, options)
+        hits = self._writer.search([self._ref], query, options)
+        if as_of is None and self._ttl is not None:
+            ids = [hit.item.id for hit in hits if hit.item.expire_at is not None]
+            self._renew_found([item_id for item_id in ids if item_id is not None])
+        return hits
+
+    def _renew_found(self, ids: Sequence[str]) -> None:
+        """Renew what a search found."""
+        stored_items = self._writer.get(self._ref, ids, at=None) if ids else []
+        self._renew_read([stored for stored in stored_items if stored is not None])
+
+    def _renew_read(self, items: Sequence[StoredItem]) -> None:
+        """Renew what was read, if this set is opened so. It never stands in the way of a read."""
+        if self._ttl is not None and self._ttl.refresh == "read":
+            with suppress(Unavailable, StoreReadOnly):
+                self._writer.renew(items, ttl_us(self._ttl.after))
 
     def _at(self, as_of: AsOf | None) -> Moment | None:
         return None if as_of is None else self._writer.moment_of(as_of)

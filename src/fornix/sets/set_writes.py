@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeAlias, Unpack, cast
@@ -37,6 +38,7 @@ from fornix.sets.set_options import (
 )
 from fornix.sets.set_reads import SetReads
 from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, SetRules, Where
+from fornix.state import ttl_us
 from fornix.store import (
     Add,
     AdmissionCheck,
@@ -134,12 +136,19 @@ class SetWrites(SetReads):
         check_on_rejected(on_rejected)
         _check_adding(items, on_existing)
         editor = SetEditor(self._writer, self._ref)
-        call = AddCall(editor, items, on_existing, on_rejected, self._definitions, checked)
+        call = AddCall(
+            editor, items, on_existing, on_rejected, self._definitions, checked, self._life
+        )
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         result = added(answer)
         if isinstance(answer, list) or any(v.outcome == "accept" for v in result.verdicts):
             self._define = ()
         return result
+
+    @property
+    def _life(self) -> timedelta | None:
+        """How long an item lives of which the call does not say; None: for good."""
+        return None if self._ttl is None else self._ttl.after
 
     def _definitions(self) -> Sequence[Define]:
         """Return what goes with an add now: others may have added since the set was opened."""
@@ -200,7 +209,7 @@ class SetWrites(SetReads):
             changes.setdefault("expire_at", None)
         if "value" in changes and "text" not in changes:
             changes["text"] = None
-        call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version)
+        call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version, self._life)
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         version = answer["version"] if isinstance(answer, dict) else None
         return self._version_made(id, version, call.new_versions)
@@ -248,6 +257,17 @@ class SetWrites(SetReads):
         call = DeleteCall(SetEditor(self._writer, self._ref), id_list, where, Filter.parse(where))
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         return answer if isinstance(answer, int) else 0
+
+    def renew(self, ids: str | Sequence[str], *, ttl: timedelta) -> int:
+        """Have items that expire live for *ttl* from now on; return how many now live longer.
+
+        It makes no version and no commit, and is durable when the call returns. An item stays as
+        it is if it never expires, if it would gain less than a tenth of *ttl*, or if it is not
+        there. A set that was opened with ``ttl=Ttl(after=…, refresh="read")`` does the same to
+        what `get` and `search` return.
+        """
+        life = ttl_us(ttl)
+        return self._writer.renew(SetEditor(self._writer, self._ref).get(checked_ids(ids)), life)
 
     def pop(self, n: int = 1, *, idempotency_key: str | None = None) -> builtins.list[Item]:
         """Retire the last *n* items by time and return them, oldest first; fewer if there are.
@@ -314,6 +334,13 @@ class SetWrites(SetReads):
         return self.definition
 
 
+def _lasting(item: Item, life: timedelta | None) -> Item:
+    """Return an item that lives so long, unless it says how long."""
+    if life is None or not item.ttl is item.expire_at is None:
+        return item
+    return replace(item, ttl=life)
+
+
 @dataclass(frozen=True, slots=True)
 class AddCall:
     """Adds items to a set.
@@ -321,6 +348,7 @@ class AddCall:
     Attributes:
         definitions: Returns what the set is defined as with its next add.
         judged: Whether the rules of the set are asked; not about what was in the set before.
+        life: How long an item lives that does not say; it is no part of the request.
     """
 
     editor: SetEditor
@@ -329,6 +357,7 @@ class AddCall:
     on_rejected: OnRejected
     definitions: Callable[[], Sequence[Define]]
     judged: bool
+    life: timedelta | None
 
     name = "add"
 
@@ -341,7 +370,10 @@ class AddCall:
     def plan(self, new_id: NewId) -> PlannedWrite:
         """See `WriteCall.plan`."""
         writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
-        pairs = [(new_id() if item.id is None else item.id, item) for item in self.items]
+        pairs = [
+            (new_id() if item.id is None else item.id, _lasting(item, self.life))
+            for item in self.items
+        ]
         definition = define[0].definition if define else None
         if not self.judged:
             rules = writer.rules(ref, definition)
@@ -421,6 +453,7 @@ class UpdateCall:
 
     Attributes:
         changes: What of it changes, by field.
+        life: How long it lives from now on, if the changes do not say.
         new_versions: After a plan: the item as it made it.
     """
 
@@ -428,6 +461,7 @@ class UpdateCall:
     item_id: str
     changes: dict[str, Any]
     if_version: int | None
+    life: timedelta | None
     new_versions: list[Item] = field(default_factory=list[Item])
 
     name = "update"
@@ -445,6 +479,8 @@ class UpdateCall:
         if self.if_version is not None and stored.version != self.if_version:
             raise StaleItem(self.item_id, expected=self.if_version, found=stored.version)
         item = replace(item_of(stored), **self.changes)
+        if self.life is not None and not {"ttl", "expire_at"} & self.changes.keys():
+            item = replace(item, expire_at=None, ttl=self.life)
         version = stored.version + 1
         self.new_versions[:] = [replace(item, version=version)]
         record = self.editor.writer.records([(self.item_id, item)])[0]

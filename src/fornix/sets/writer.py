@@ -19,6 +19,7 @@ from fornix.search.item_cache import RecentHits
 from fornix.search.near_duplicates import Alike, Probe
 from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.key_locks import KeyLocks
+from fornix.state.committed_tree import RENEWAL_PARTS
 from fornix.store import (
     AdmissionCheck,
     Batch,
@@ -310,6 +311,17 @@ class SetReader:
     def touch(self, items: Sequence[StoredItem]) -> None:
         """Note that items were read."""
         self._engine.recall.touch([s.first for s in items])
+
+    def renew(self, items: Sequence[StoredItem], life: int) -> int:
+        """Have items that expire live so many microseconds from now on; return how many do."""
+        now = self.now()
+        latest, gain = now + life, max(1, life // RENEWAL_PARTS)
+        renewals = [
+            (stored.row, latest)
+            for stored in items
+            if stored.record.expires is not None and latest - stored.record.expires >= gain
+        ]
+        return self._engine.recall.renew(renewals, now=now) if renewals else 0
 
     def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
         """Return the rules of a set; None as far as is known: it has none.

@@ -5,7 +5,7 @@ from fornix.state.committed_tree import Backoff, CommittedTree, PastTree, Writer
 from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MAX_LEVELS, DottedPath, MemoryKind, MemoryRef, PathCache, Resolver
-from fornix.state.tree_values import MISSING, ExactTree, NonValue, Snapshot, TreeLimits, Ttl
+from fornix.state.tree_values import MISSING, ExactTree, NonValue, Snapshot, TreeLimits, Ttl, ttl_us
 
 __all__ = [
     "MAX_LEVELS",
@@ -29,4 +29,5 @@ __all__ = [
     "TreeLimits",
     "Ttl",
     "WriterLock",
+    "ttl_us",
 ]

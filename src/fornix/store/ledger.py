@@ -270,6 +270,14 @@ class Ledger(Protocol):
         """
         ...
 
+    def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        """Have live versions of items (by row) expire later; return how many do. Durable.
+
+        It makes no version, and moves no number. What never expires, has expired by *now*, or
+        expires later anyway stays as it is; so does what ended meanwhile.
+        """
+        ...
+
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """Take the right to run *scope* for *owner*, or None while a live owner has it.
 

@@ -26,6 +26,7 @@ from fornix.store import (
 from fornix.testing.batches import (
     ADA,
     BOB,
+    DAY,
     HANDBOOK,
     NOTES,
     NOW,
@@ -63,6 +64,11 @@ WHOLE = ItemRecord(
     vectors=b"\0\xff",
 )
 NEVER = SetRef(ADA, "never")
+
+
+def expiring(item_id: str, expires: int) -> Add:
+    """Return a change that adds an item which expires then."""
+    return Add(NOTES, replace(record(item_id), expires=expires))
 
 
 def only(
@@ -358,6 +364,46 @@ class ItemLaws(Laws):
         store.touch([], time=NOW)
         store.touch([12345], time=NOW)
         assert write(store, add("i")).number
+
+    # --- renewals
+
+    def test_a_renewal_makes_no_version(self, store: Store) -> None:
+        """No commit, no change for search, no other time but when the item expires."""
+        write(store, expiring("i", NOW + SECOND))
+        before, seq = only(store), store.seq()
+        assert store.renew([(before.row, NOW + DAY)], now=NOW) == 1
+        later = replace(before.record, expires=NOW + DAY)
+        assert only(store) == replace(before, record=later)
+        assert [s.record for s in store.versions(NOTES, "i")] == [later]
+        assert (store.seq(), store.commit_at(NOW + DAY)) == (seq, before.begin_commit)
+
+    def test_a_renewed_item_is_there_in_every_read(self, store: Store) -> None:
+        """Of its set, of what has expired, of now, and of the past."""
+        write(store, expiring("i", NOW + SECOND))
+        at = only(store).begin_commit
+        store.renew([(only(store).row, NOW + DAY)], now=NOW)
+        info = store.set_info(NOTES)
+        assert info is not None
+        assert info.next_expiry == NOW + DAY
+        late = NOW + 2 * SECOND
+        assert not store.expired_items(now=late)
+        for then in (None, at):
+            out = store.expired_or_invalid_rows(info.number, now=late, valid_at=None, at=then)
+            assert not list(out)
+            [item] = store.get(NOTES, ["i"], at=then)
+            assert item is not None
+            assert item.record.expires == NOW + DAY
+
+    def test_a_renewal_only_prolongs(self, store: Store) -> None:
+        """What never expires, has expired, ends later anyway, or is gone stays as it is."""
+        write(store, add("never"), expiring("late", NOW + DAY), expiring("past", NOW + 1))
+        write(store, expiring("gone", NOW + DAY))
+        rows = [(s.row, NOW + SECOND) for s in store.page(NOTES)]
+        write(store, Retire(NOTES, "gone", 1))
+        before = store.page(NOTES)
+        assert store.renew([*rows, (12345, NOW + SECOND)], now=NOW + 1) == 0
+        assert store.page(NOTES) == before
+        assert store.versions(NOTES, "gone")[0].record.expires == NOW + DAY
 
 
 def texts(store: Store) -> list[str | None]:

@@ -76,6 +76,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "page": lambda s: s.page(NOTES),
     "versions": lambda s: s.versions(NOTES, "i"),
     "touch": lambda s: s.touch([1], time=NOW),
+    "renew": lambda s: s.renew([(1, NOW)], now=NOW),
     "lease": lambda s: s.acquire_lease(ADA, "one"),
     "release": lambda s: s.release_lease(Lease(ADA, "one", 1)),
     "note": lambda s: s.note("n"),

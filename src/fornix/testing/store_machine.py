@@ -168,6 +168,21 @@ class _Machine(RuleBasedStateMachine):
             found = [item for ref in refs for item in store.page(ref, limit=5)]
             store.touch([item.first for item in found[position : position + 2]], time=self.latest)
 
+    @rule(scope=st.sampled_from(SCOPES), life=st.sampled_from((1, SECOND, 2 * DAY)))
+    def renew(self, scope: Scope, life: int) -> None:
+        """Items that expire are read where that has them live longer."""
+        until = self.latest + life
+        self.game.both(
+            lambda store: store.renew(
+                [
+                    (item.row, until)
+                    for info in store.set_infos(scope)
+                    for item in store.page(info.ref, limit=5)
+                ],
+                now=self.latest,
+            )
+        )
+
     @rule(scope=st.sampled_from(SCOPES), owner=st.sampled_from(OWNERS))
     def lease(self, scope: Scope, owner: str) -> None:
         """Somebody wants to run a key."""

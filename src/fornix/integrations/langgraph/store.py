@@ -27,16 +27,12 @@ from fornix.integrations.langgraph.connecting import Connected
 from fornix.memory.keys import KeyBatch, KeyMemory
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
-from fornix.values.storable import moment
 
 KEY = "langgraph"
 """The key whose sets the namespaces are, unless another is named."""
 
 TTL = "ttl_minutes"
 """The field of an item's metadata that has its time to live."""
-
-RENEWAL_PARTS = 10
-"""A read renews an item once 1/10 of its time to live has passed."""
 
 _Plain: TypeAlias = dict[str, Any]
 
@@ -133,16 +129,11 @@ class FornixStore(Connected, BaseStore):
 
     def _renew(self, items: Sequence[Item]) -> None:
         """Have items live as long as if they were put now."""
-        now = moment(self._sets.engine.clock())
         for item in items:
             minutes = item.metadata.get(TTL)
-            if not isinstance(minutes, int | float) or item.expire_at is None:
-                continue
-            life = timedelta(minutes=minutes)
-            if item.expire_at - now < life - life / RENEWAL_PARTS:
-                self._sets.set(cast("str", item.set_name)).update(
-                    cast("str", item.id), item.value, text=item.text, ttl=life
-                )
+            if isinstance(minutes, int | float) and item.expire_at is not None:
+                target = self._sets.set(cast("str", item.set_name))
+                target.renew(cast("str", item.id), ttl=timedelta(minutes=minutes))
 
     # --- writing ---
 

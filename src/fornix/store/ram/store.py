@@ -367,6 +367,18 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         for first in rows:
             self._accessed[first] = max(time, self._accessed.get(first, time))
 
+    @locked
+    def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        renewed = 0
+        for number, expires in expiries:
+            row = self._rows.get(number)
+            if row is None or row.end_commit is not None or row.record.expires is None:
+                continue
+            if now < row.record.expires < expires:
+                row.record = replace(row.record, expires=expires)
+                renewed += 1
+        return renewed
+
     # --- notes, upkeep
 
     @locked

@@ -9,11 +9,16 @@ from fornix.errors import FornixError
 from fornix.store import OPS_KEPT, Batch, Commit
 from fornix.store.erasures import Erased, Erasure
 from fornix.store.sql import retention, staged_vectors, sweeping
-from fornix.store.sql.connection import Connection
+from fornix.store.sql.connection import Connection, query
 from fornix.store.sql.database import SqlDatabase, writes
 from fornix.store.sql.erasing import DryRunDone, Eraser
 from fornix.store.sql.group_commit import apply_each
 from fornix.store.sql.scope_rows import WriterCache
+
+_RENEW = """
+    UPDATE item SET expires = ?2
+    WHERE row = ?1 AND ended IS NULL AND expires > ?3 AND expires < ?2 RETURNING row
+"""
 
 
 class SqlWrites(SqlDatabase):
@@ -36,6 +41,12 @@ class SqlWrites(SqlDatabase):
         self.check_open()
         if not self._read_only:
             self._touch_times.update(dict.fromkeys(rows, time))
+
+    @writes
+    def renew(self, db: Connection, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        return sum(
+            len(list(query(db, _RENEW, row, expires, now))) for row, expires in sorted(expiries)
+        )
 
     # --- vectors and notes --------------------------------------------------------------------
 
