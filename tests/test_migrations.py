@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -11,7 +15,7 @@ import pytest
 from fornix import Memory
 from fornix.errors import NotAStore, StoreTooNew
 from fornix.store import Definition, Scope, SetRef
-from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore, checksums
 from fornix.store.sqlite.connection import (
     APPLICATION_ID,
     SCHEMA,
@@ -167,3 +171,38 @@ def test_words_read_old_items_as_new_ones(tmp_path: Path) -> None:
         assert memory.store.problems(deep=True) == []
         hits = memory.key("ada").set("notes").search("tea \u8336\u6c34")
         assert [(h.item.text, h.score, dict(h.parts)) for h in hits] == expected
+
+
+def test_opening_a_file_writes_nothing(tmp_path):
+    """Its schema is looked at, and brought up only where it is an earlier one."""
+    path, log = tmp_path / "m.db", tmp_path / "m.db-wal"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+        before = log.stat().st_size
+        for _ in range(3):
+            Memory.open(path, embedder="words").close()
+        assert log.stat().st_size == before
+
+
+def test_opening_a_file_imports_little(tmp_path):
+    """What takes longer to import than a file to open is imported where it is needed."""
+    asked = (
+        "import sys; from fornix import Memory; before = set(sys.modules)\n"
+        "Memory.open(sys.argv[1]).close(); print(sorted(set(sys.modules) - before))"
+    )
+    words = [sys.executable, "-c", asked, str(tmp_path / "m.db")]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    new = ast.literal_eval(told.stdout)
+    assert "fornix.store.sqlite" in new
+    assert not {"importlib.resources", "shutil", "socket", "tempfile", "zipfile"} & set(new)
+
+
+def test_the_checksum_vfs_is_found_wherever_apsw_keeps_it(tmp_path, monkeypatch):
+    """At its usual place at once, elsewhere by apsw's own look-up, or it is missing."""
+    for place in (apsw.__file__, str(tmp_path / "apsw.so")):
+        monkeypatch.setattr(apsw, "__file__", place)
+        with closing(apsw.Connection(":memory:")) as connection:
+            checksums._load(connection)
+    monkeypatch.setattr(checksums, "_EXTENSION", "nothing")
+    with closing(apsw.Connection(":memory:")) as connection, pytest.raises(LookupError):
+        checksums._load(connection)

@@ -64,17 +64,34 @@ def _loaded() -> str | None:
     apsw.set_default_vfs(base)
     connection = apsw.Connection(":memory:")
     try:
-        from apsw import sqlite_extra  # some builds of apsw leave it out
-
-        if sqlite_extra.has(_EXTENSION) != "extension":
-            return None
-        sqlite_extra.load(connection, _EXTENSION)
-    except (ImportError, OSError, apsw.Error):
+        _load(connection)
+    except (ImportError, LookupError, OSError, apsw.Error):
         return None
     finally:
         connection.close()
         apsw.set_default_vfs(default)
     return base
+
+
+def _load(connection: apsw.Connection) -> None:
+    """Load the extension that the VFS is.
+
+    apsw's own look-up takes as long as all else of opening a file: it is asked only where the
+    extension is not at its usual place.
+
+    Raises:
+        ImportError, LookupError: This build of apsw leaves it out.
+    """
+    folder = Path(apsw.__file__).with_name("sqlite_extra_binaries")
+    for file in folder.glob(f"{_EXTENSION}.*"):
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+        connection.load_extension(str(file))
+        return
+    from apsw import sqlite_extra
+
+    if sqlite_extra.has(_EXTENSION) != "extension":
+        raise LookupError(_EXTENSION)
+    sqlite_extra.load(connection, _EXTENSION)
 
 
 def are_possible(db: apsw.Connection) -> bool:

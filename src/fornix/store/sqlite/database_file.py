@@ -238,11 +238,13 @@ class SqliteFile(SqlDatabase):
                 schema = check(writer, self._path)
                 if not schema:
                     checksums.reserve(writer)  # before all else: it writes the head
-                # Of a new file, and of an earlier one once it is rewritten.
-                writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                if not free_pages.is_incremental(writer):
+                    # Of a new file, and of an earlier one once it is rewritten.
+                    writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute(f"PRAGMA synchronous = {durability}")
-                migrate(writer, from_version=schema)
+                if schema != SCHEMA:  # else opening would write
+                    migrate(writer, from_version=schema)
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),

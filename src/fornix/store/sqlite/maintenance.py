@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -136,5 +135,7 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
 def drop_side_files(folder: Path) -> None:
     """Remove what was made from the contents of a store, for good."""
     if folder.exists():
+        import shutil  # takes long to import, and is needed here alone
+
         shutil.rmtree(folder)
         sync_folder(folder.parent)

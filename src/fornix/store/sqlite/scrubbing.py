@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -110,7 +109,7 @@ def others(path: Path) -> list[int]:
 
 def _named(process: int) -> str:
     own = " (this one)" if process == os.getpid() else ""
-    return f"process {process}{own} of host {socket.gethostname()}"
+    return f"process {process}{own} of host {os.uname().nodename}"
 
 
 def _lockers(path: Path, start: int, end: int) -> list[int]:
