@@ -10,6 +10,7 @@ from fornix.state.paths import MemoryKind, ParsedPath, PathCache, Resolver
 from fornix.state.tree_values import Expiry, NonValue
 from fornix.store import TreeDelta
 from fornix.store.as_of import AsOf
+from fornix.store.name_ranges import NameRange
 from fornix.values.storable import Path, Value
 
 Result = TypeVar("Result")
@@ -73,6 +74,10 @@ class BatchTree:
     def read(self, location: ParsedPath) -> Value | NonValue:
         """See `ExactMemory.read`."""
         return self._read().read(location)
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """See `ExactMemory.chosen_names`."""
+        return self._read().chosen_names(location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """See `ExactMemory.query`."""

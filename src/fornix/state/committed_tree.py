@@ -159,6 +159,17 @@ class CommittedTree:
             return MISSING
         return NonValue.OBJECT if node.is_object else deep_copy(node.value)
 
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names.
+
+        What has fields is an object: only where none is found is looked what is there.
+        """
+        if self.ttl is None or self.ttl.refresh != "read":
+            found = self._latest_snapshot().names_in_range(location.path, chosen, self.clock())
+            if found:
+                return found
+        return self.query(lambda tree: tree.chosen_names(location, chosen))
+
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads from the latest commit."""
         now, base = self.clock(), self.ledger.head(self.scope)
@@ -302,6 +313,10 @@ class PastTree:
     def read(self, location: ParsedPath) -> Value | NonValue:
         """Return the value that was at *location*, or what was there instead."""
         return self._tree().read(location)
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that were *chosen*, in the order of names."""
+        return self._tree().chosen_names(location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads."""

@@ -49,6 +49,10 @@ class ExactMemory(Protocol):
         """Return a copy of the value at *location*, or what is there instead."""
         ...
 
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return names of the fields of the object at *location*; `NotAnObject` if none is."""
+        ...
+
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Put *value* at *location*."""
         ...
@@ -196,7 +200,7 @@ class MemoryObject:
             NotAnObject: A value, or nothing any more, is here.
         """
         location, chosen = self._location, _name_range(prefix, after, limit, newest_first)
-        return self._memory.query(lambda tree: tree.chosen_names(location, chosen))
+        return self._memory.chosen_names(location, chosen)
 
     def get_fields(self) -> dict[str, Any]:
         """Return the fields in the order they were made: values, and objects as MemoryObjects.

@@ -92,6 +92,9 @@ ACCESSED = """
     WHERE set_id = ? AND ended IS NULL
 """
 
+_DEFAULT = Definition()
+"""What most sets are opened with; it takes long to check one, and rows of sets are read often."""
+
 KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
 
 FEATURE_COLUMNS = """
@@ -189,7 +192,7 @@ def info_of(scope: Scope, row: Row) -> SetInfo:
     return SetInfo(
         number,
         SetRef(scope, name),
-        Definition.from_json(wire.decode_plain(definition)),
+        _DEFAULT if definition == "{}" else Definition.from_json(wire.decode_plain(definition)),
         items,
         size,
         tokens,
