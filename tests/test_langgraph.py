@@ -20,7 +20,7 @@ from langgraph.store.base import InvalidNamespaceError, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from doors import Clock
+from doors import Clock, Letters
 from fornix import Memory
 from fornix.errors import InvalidFilter, InvalidInput, StoreClosed
 from fornix.integrations.langgraph import FornixSaver, FornixStore
@@ -329,3 +329,18 @@ def test_one_memory_is_behind_the_threads_and_the_store(tmp_path):
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         assert counting(FornixSaver(memory)).get_state(CONFIG).next == ("ask",)
         assert FornixStore(memory).search(("users",), query="tea")[0].key == "ada"
+
+
+def test_each_indexed_field_counts_for_itself():
+    """The best of them is what an item is found by, as in LangGraph's own store."""
+    with Memory.open(":memory:", embedder=Letters()) as memory:
+        store = FornixStore(memory, fields=["title", "tags[*]"])
+        store.put(("a",), "1", {"title": "zzz xxx", "tags": ["qqq", "banana"]})
+        store.put(("a",), "2", {"title": "zzz xxx qqq banana"})
+        store.put(("a",), "3", {"tags": ["kiwi", *["mango"] * 40, "banana"]})
+        store.put(("a",), "4", {"other": 1})
+        behind = memory.key("langgraph")
+        found = {hit.item.id: hit.parts["meaning"] for hit in behind.search("banana")}
+        assert found["1"] == pytest.approx(2.0, abs=0.01)
+        assert found["2"] < 1.5
+        assert store.get(("a",), "4").value == {"other": 1}

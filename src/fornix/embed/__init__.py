@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -28,6 +29,7 @@ from fornix.embed.vectors import (
 )
 from fornix.embed.wordpiece import MOST_WINDOWS
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
+from fornix.values import words
 from fornix.values.forks import FreshLock
 from fornix.values.lazy_names import lazy_names
 
@@ -112,12 +114,30 @@ class WindowedEmbedder(Embedder, Protocol):
 def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     """Return per text its vectors, shape (windows, dimensions), checked.
 
-    Embedders without windows of their own have one row per text.
+    Embedders without windows of their own have one row per text. A text that is several
+    (`words.separate`) has the windows of each of them: where that is more than 32, the first of
+    each come first.
 
     Raises:
         EmbedderFailed: The embedder raised, or answered with another number of texts, windows or
             dimensions than it promises, or with rows that are neither of length one nor zero.
     """
+    if not any(words.BREAK in text for text in texts):
+        return _embed_each(embedder, texts)
+    parts = [words.separate(text) for text in texts]
+    rest = iter(_embed_each(embedder, [part for text in parts for part in text]))
+    return [_gathered([next(rest) for _ in text]) for text in parts]
+
+
+def _gathered(windows: Sequence[Vectors]) -> Vectors:
+    """Return the windows of several texts as those of one: the first of each, then the others."""
+    if len(windows) == 1:
+        return windows[0]
+    rows = [row for rank in zip_longest(*windows) for row in rank if row is not None]
+    return np.stack(rows[:MOST_WINDOWS])
+
+
+def _embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     found = _ask(embedder, texts)
     if isinstance(found, np.ndarray):
         _check(embedder, found)

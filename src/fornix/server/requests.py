@@ -88,6 +88,7 @@ class ItemBody(_Body):
 
     value: Any = None
     text: str | None = None
+    texts: list[str] | None = None
     time: datetime | None = None
     metadata: dict[str, Any] | None = None
     importance: float | None = None

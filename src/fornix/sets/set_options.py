@@ -23,7 +23,7 @@ from fornix.store import (
 from fornix.store.as_of import Moment, ValidAt, valid_time
 from fornix.store.filters import Filter
 from fornix.store.items import Item
-from fornix.store.records import filter_fields
+from fornix.store.records import filter_fields, with_one_text
 from fornix.values.storable import Value, checked_name, counted
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
@@ -33,6 +33,7 @@ class ItemChanges(TypedDict, total=False):
     """What may be known of an item, and changed; see `Item`."""
 
     text: str | None
+    texts: Sequence[str] | None
     time: datetime | None
     metadata: Mapping[str, object] | None
     importance: float
@@ -93,11 +94,15 @@ EXECUTIONS: tuple[str, ...] = get_args(Execution)
 def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
     """Return the item that a user means by a value, or an `Item`, and fields by name."""
     if not fields:
-        return value if isinstance(value, Item) else Item(value)
+        return with_one_text(value) if isinstance(value, Item) else Item(value)
     present = dict[str, Any](fields)
+    if "texts" in present:
+        present.setdefault("text", None)
     if present.get("metadata", ...) is None:
         del present["metadata"]
-    return replace(value, **present) if isinstance(value, Item) else Item(value, **present)
+    return with_one_text(
+        replace(value, **present) if isinstance(value, Item) else Item(value, **present)
+    )
 
 
 def stored_options(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:

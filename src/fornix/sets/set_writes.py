@@ -51,7 +51,7 @@ from fornix.store import (
 )
 from fornix.store.filters import Filter
 from fornix.store.items import Item
-from fornix.store.records import item_of, request_json
+from fornix.store.records import item_of, request_json, with_one_text
 from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, counted
@@ -80,7 +80,7 @@ class SetWrites(SetReads):
 
         Args:
             value: A storable value, or an `Item`.
-            fields: What else is known of it: ``id text time metadata importance speaker role
+            fields: What else is known of it: ``id text texts time metadata importance speaker role
                 session expire_at ttl valid_from valid_to``, as in `Item`. They stand in place of
                 those of an `Item`.
 
@@ -204,9 +204,14 @@ class SetWrites(SetReads):
             Rejected: A rule of the set would not have it so.
         """
         check_keywords(self, "update", fields, ItemChanges)
-        changes = dict[str, Any](fields) if value is ... else {**fields, "value": value}
+        changes = dict[str, Any](fields)
+        if value is not ...:
+            changes["value"] = value
         if "ttl" in changes:
             changes.setdefault("expire_at", None)
+        if "texts" in changes:
+            given = Item(value=None, text=changes.get("text"), texts=changes.pop("texts"))
+            changes["text"] = with_one_text(given).text
         if "value" in changes and "text" not in changes:
             changes["text"] = None
         call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version, self._life)

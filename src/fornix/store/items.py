@@ -51,6 +51,9 @@ class Item:
         retired: In a history: when this version stopped being the live one, if it did.
         ttl: Given by a user instead of *expire_at*: how long it stays from the call on, a
             timedelta or text like ``"7d"`` (``s m h d w``). Items that fornix gives have none.
+        texts: Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and
+            of which the best one counts; words read all. Items that fornix gives have none: their
+            *text* is all of them, with U+001E and a line end between two.
     """
 
     value: Any  # a storable value; as json.loads, it says no more than that
@@ -75,6 +78,7 @@ class Item:
     set_name: str | None = None
     retired: datetime | None = None
     ttl: timedelta | str | None = None
+    texts: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

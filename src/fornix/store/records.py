@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias, cast
 
 from fornix.embed import Embedder, embed_windows, quantise_each
+from fornix.embed.wordpiece import MOST_WINDOWS
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
@@ -62,6 +63,7 @@ class RecordMaker:
     def _parse(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
         value = checked(item.value)
+        item = with_one_text(item)
         text = text_of(value) if item.text is None else checked(item.text, where="text")
         if text is not None and not isinstance(text, str):
             raise InvalidValue(
@@ -91,6 +93,28 @@ class RecordMaker:
             *terms,
         )
         return fields, None if needs_vectors else b""
+
+
+def with_one_text(item: Item) -> Item:
+    """Return an item whose texts, if it has several, are its text.
+
+    Raises:
+        InvalidInput: It has a text too, or not 1 to 32 texts.
+        InvalidValue: One of them cannot be stored.
+    """
+    if item.texts is None:
+        return item
+    if item.text is not None:
+        raise InvalidInput("an item takes text or texts, one of them")
+    texts = item.texts
+    if not isinstance(texts, (list, tuple)) or not 1 <= len(texts) <= MOST_WINDOWS:
+        raise InvalidInput(
+            f"texts must be a list of 1 to {MOST_WINDOWS} texts, not {short_repr(texts)}"
+        )
+    for text in texts:
+        if not isinstance(checked(text, where="texts"), str):
+            raise InvalidInput(f"texts must be str, not {short_repr(text)}")
+    return replace(item, text=words.joined(texts), texts=None)
 
 
 def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
@@ -226,6 +250,7 @@ def item_of(stored: StoredItem) -> Item:
         set_name=stored.set.name,
         retired=None,
         ttl=None,
+        texts=None,
     )
     return item
 

@@ -224,6 +224,20 @@ def _ideograph() -> re.Pattern[str]:
     return re.compile(f"[{_HAN}]")
 
 
+BREAK = "\x1e"
+"""Stands between the texts of an item that has several: U+001E, the separator of records."""
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Return several texts as the one that is stored: words read it as a whole."""
+    return f"{BREAK}\n".join(texts)
+
+
+def separate(text: str) -> list[str]:
+    """Return the texts that *text* is made of, one at least; meaning reads each by itself."""
+    return [part for part in text.split(BREAK) if part.strip()] or [text]
+
+
 def passages(text: str) -> list[str]:
     """Return the passages of *text*, in order: it is cut before every hundredth word.
 

@@ -22,6 +22,7 @@ from langgraph.store.base import (
 from langgraph.store.base import Item as StoreItem
 from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
+from fornix.embed.wordpiece import MOST_WINDOWS
 from fornix.errors import InvalidFilter, InvalidInput
 from fornix.integrations.langgraph.connecting import Connected
 from fornix.memory.keys import KeyBatch, KeyMemory
@@ -147,23 +148,24 @@ class FornixStore(Connected, BaseStore):
             item = Item(
                 value=dict(op.value),
                 id=op.key,
-                text=self._text(op),
+                texts=self._texts(op),
                 metadata={} if op.ttl is None else {TTL: op.ttl},
                 ttl=life,
             )
             target.add(item, on_existing="update")
 
-    def _text(self, op: PutOp) -> str:
+    def _texts(self, op: PutOp) -> list[str]:
         if op.index is False:
-            return ""
+            return [""]
         paths = self._fields if op.index is None else op.index
         texts: list[str] = []
         for path in paths:
             if path == "$":
-                texts += _texts_in(op.value)
+                texts.append("\n".join(_texts_in(op.value)))
             else:
                 texts += get_text_at_path(op.value, tokenize_path(path))
-        return "\n".join(texts)
+        first, rest = texts[: MOST_WINDOWS - 1], texts[MOST_WINDOWS - 1 :]
+        return [*first, "\n".join(rest)] if rest else first or [""]
 
 
 def _set_name(namespace: Sequence[str]) -> str:
