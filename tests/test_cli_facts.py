@@ -47,6 +47,36 @@ def test_texts_are_learnt_and_taken_back(shell: Shell) -> None:
     shell("facts", "show", "nothing", "-k", "ada", code=3)
 
 
+def test_a_file_of_messages_is_learnt_once(tmp_path: Path, shell: Shell) -> None:
+    """It is added to the conversation and learnt, and a repetition does neither again."""
+    messages = [
+        {"id": "m2", "role": "user", "name": "Ada", "content": "I live in Porto now."},
+        {"role": "assistant", "content": "Noted."},
+    ]
+    file = tmp_path / "chat.jsonl"
+    file.write_text("\n".join(map(json.dumps, messages)))
+    given = ("learn", "-k", "ada", "--input", str(file))
+    shell("learn", "-k", "ada")
+    told = shell(*given).stdout
+    assert told.splitlines()[-2:] == ["+ Ada lives in Porto now.", "- Ada lives in Lisbon."]
+    assert "Ada" not in shell(*given).stdout
+    with Memory.open(shell.db) as memory:
+        assert len(memory.key("ada").conversation("chat").messages()) == 3
+
+
+def test_a_file_that_cannot_be_learnt_changes_nothing(tmp_path: Path) -> None:
+    """A line that is no message is named, and no memory is made; a file is not taken for a text."""
+    shell = Shell(tmp_path / "new.db")
+    file = tmp_path / "chat.jsonl"
+    file.write_text('{"role": "user", "content": "I live in Porto."}\n{"role": "user"')
+    assert "chat.jsonl:2" in shell("learn", "-k", "ada", "--input", str(file), code=1).stderr
+    assert "--input" in shell("learn", "-k", "ada", str(file), code=2).stderr
+    shell("learn", "-k", "ada", "--input", str(file), "I like tea.", code=2)
+    shell("learn", "-k", "ada", "--input", str(file), "--watch", code=2)
+    shell("learn", "--input", str(file), code=2)
+    assert not shell.db.exists()
+
+
 def test_a_conversation_is_learnt_with_a_model(shell: Shell) -> None:
     """What it costs is told before; what was refused is told after."""
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from functools import update_wrapper
+from pathlib import Path
 from threading import Event
 from typing import Literal, TypedDict, Unpack
 
 import click
 
 from fornix.cli import options, output
+from fornix.cli.import_export import checked_messages
 from fornix.cli.session import Session
 from fornix.errors import ModelFailed, NotFound
 from fornix.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
@@ -28,6 +30,9 @@ STEPS = options.Whole(1, 16)
 
 NAME = "chat"
 """The conversation, unless another is named."""
+
+LONGEST_NAME = 250
+"""Characters of a text that may be the name of a file; of longer ones the system makes an error."""
 
 POLL_S = 0.5
 """How often a watch asks whether anything was committed."""
@@ -84,6 +89,11 @@ def learn_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @options.key_option("The user, session or device; with --watch all, unless one is named.")
 @options.option("--name NAME", "The conversation.", default=NAME)
+@options.option(
+    "-i, --input FILE",
+    'Add the messages of FILE to the conversation first; "-": of stdin.',
+    type=options.FileName(allow_dash=True),
+)
 @options.model_options
 @learn_options
 @options.option("--dry-run", "Only say what it would cost.")
@@ -94,6 +104,7 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
     texts: tuple[str, ...],
     key: str | None,
     name: str,
+    input: str | None,  # noqa: A002 - the name of the option
     model: str | None,
     base_url: str | None,
     how: LearnOptions,
@@ -105,6 +116,10 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
     It is read from where the last call stopped, each message once. With TEXT, those texts are
     learnt instead. Without --model, rules for English find the facts.
 
+    Each line of --input is a message: {"role": "user", "content": "I live in Lisbon.", "name":
+    "Ada", "time": "2026-03-01T10:00:00Z", "id": "1"}, of which role and content are needed. If the
+    command is interrupted, repeat it: no message is added twice.
+
     With --watch the command follows the conversations of all keys until it is interrupted or
     terminated; it may be killed at any time, and run several times side by side. All share the
     calls of --calls-per-hour.
@@ -115,16 +130,19 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
     line for each time that something was read, with the key. With --dry-run: {"messages": …,
     "calls": …, "tokens": …}, the most calls.
 
-    Example: fornix learn --key ada --model gpt-4o-mini
+    Example: fornix learn --key ada --input chat.jsonl
     """
-    if texts and (dry_run or watch):
-        raise click.UsageError("--dry-run and --watch are for conversations; leave out the texts")
-    if key is None and not watch:
-        raise click.UsageError("--key names whose conversation; only --watch does without")
+    _check_source(texts, key, input, asks_only=dry_run, watch=watch)
     with ExitStack() as stack:
+        load = None
+        if input is not None:
+            load = stack.enter_context(checked_messages(session, input, key or "", name))
         asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
-        opened = session.open(make=(lambda memory: memory.key(key or "")) if texts else None)
+        makes = bool(texts) or load is not None
+        opened = session.open(make=(lambda memory: memory.key(key or "")) if makes else None)
         memory = stack.enter_context(opened)
+        if load is not None:
+            load(memory)
         if watch:
             _Watch(session, memory, key, name).run(asked, how)
             return
@@ -139,6 +157,29 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
         with session.progress("learning", total=total) as advance:
             report = own.learn(list(texts) or talk, model=asked, options=how, progress=advance)
         _show_report(session, own, report)
+
+
+def _check_source(
+    texts: tuple[str, ...], key: str | None, file: str | None, *, asks_only: bool, watch: bool
+) -> None:
+    """Refuse what cannot be learnt from together, and the name of a file in place of a text.
+
+    Raises:
+        UsageError: One of the two was given.
+    """
+    if texts and (asks_only or watch or file is not None):
+        raise click.UsageError(
+            "--dry-run, --watch and --input are for conversations; leave out the texts"
+        )
+    if file is not None and (asks_only or watch):
+        raise click.UsageError("--input adds messages; leave out --dry-run and --watch")
+    if key is None and not watch:
+        raise click.UsageError("--key names whose conversation; only --watch does without")
+    for text in texts:
+        if len(text) < LONGEST_NAME and text.isprintable() and Path(text).is_file():
+            raise click.UsageError(
+                f"{text!r} is a file, not a text; --input {text} reads its messages"
+            )
 
 
 class _Watch:

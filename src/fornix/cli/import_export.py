@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import tzinfo
-from typing import TypedDict, Unpack, cast
+from typing import TypeAlias, TypedDict, Unpack, cast
 
 import click
 
@@ -40,6 +40,10 @@ BLOCK = 1 << 20
 
 SHOWN = 20
 """Keys and sets that a dry run names."""
+
+
+LoadMessages: TypeAlias = Callable[[Memory], None]
+"""Adds the messages of a file that was checked."""
 
 
 class TargetFields(TypedDict):
@@ -120,6 +124,28 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
         )
     counts = {name: getattr(done, name) for name in Loaded.__slots__}
     session.done(_summary(done, found), counts | _audit(found))
+
+
+@contextmanager
+def checked_messages(session: Session, file: str, key: str, name: str) -> Generator[LoadMessages]:
+    """Check a file of chat messages; yield what adds them to a conversation, once each.
+
+    Args:
+        name: The conversation.
+
+    Raises:
+        InvalidInput: A line of the file is no message; nothing was opened.
+    """
+    target = Target(key, name)
+    with _source(file) as source:
+        with session.progress("checking") as advance:
+            found = survey(source, "chat", target, progress=advance)
+
+        def load(memory: Memory) -> None:
+            with session.progress("importing", total=found.entries) as advance:
+                Load(memory, on_existing="keep").run(source, "chat", target, progress=advance)
+
+        yield load
 
 
 def _check_target(layout: Layout, target: Target, knowledge: str | None) -> None:
