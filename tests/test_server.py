@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import itertools
 import json
@@ -581,3 +582,17 @@ def log_size(folder):
         return (folder / "memory.db-wal").stat().st_size
     except FileNotFoundError:
         return -1
+
+
+def test_bytes_stay_bytes(served, tmp_path):
+    """In values, metadata and exact memory: told as in exports, and the same behind the server."""
+    raw = {"$bytes": base64.b64encode(bytes(range(256))).decode()}
+    item = {"id": "i", "value": {"text": "A picture.", "raw": raw}, "metadata": {"raw": raw}}
+    assert served.ask("POST", "/v1/items", {"items": [item]}, key="ada")[0] == 201
+    told = served.ask("GET", "/v1/item", key="ada", id="i")[1]
+    assert (told["value"]["raw"], told["metadata"]["raw"]) == (raw, raw)
+    assert served.ask("PUT", "/v1/exact", {"value": [raw]}, key="ada", path="a")[0] < 300
+    assert served.ask("GET", "/v1/exact", key="ada", path="a")[1]["value"] == [raw]
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        found = memory.key("ada").get("i")
+        assert found.value["raw"] == found.metadata["raw"] == bytes(range(256))

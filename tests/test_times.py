@@ -22,6 +22,7 @@ from fornix.errors import (
 )
 from fornix.store import Define, Definition, Scope, SetRef
 from fornix.testing import batch
+from fornix.transfer import export_lines, import_file, migrate
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
@@ -608,7 +609,7 @@ def test_a_renewal_makes_no_version(memory: Memory, ada: KeyMemory, clock) -> No
     assert (len(ada.history("used")), head(memory)) == (1, before)
     assert said(notes.get("used", as_of=START)) == "Kept by use."
     clock.forward(hours=1)
-    assert ada.get("used") is None
+    assert (ada.get("used"), ada.sets(counts=True)) == (None, {"default": 1})
     assert notes.renew("used", ttl=10 * HOUR) == 0
     with pytest.raises(InvalidInput, match="ttl must be a timedelta"):
         notes.renew("good", ttl=timedelta(0))
@@ -635,6 +636,27 @@ def test_a_set_can_be_opened_so_that_reading_renews(memory: Memory, ada: KeyMemo
     assert said(only_written.get("got")) == "soon over"
     clock.forward(hours=1)
     assert only_written.get("got") is None
+
+
+def test_a_renewed_item_lives_on_in_copies(tmp_path, clock) -> None:
+    """In another store, in an export and its import; and forgetting erases it as any other."""
+    source, copy, lines = tmp_path / "m.db", tmp_path / "copy.db", tmp_path / "m.jsonl"
+    with Memory.open(source, clock=clock, embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add("Kept by use.", id="used", ttl=HOUR)
+        ada.set("default").renew("used", ttl=10 * HOUR)
+        lines.write_text("\n".join([*export_lines(memory), ""]), encoding="utf-8")
+    migrate(source, copy)
+    with Memory.open(tmp_path / "import.db", clock=clock, embedder="words") as memory:
+        import_file(memory, lines)
+    clock.forward(hours=9)
+    for path in (source, copy, tmp_path / "import.db"):
+        with Memory.open(path, clock=clock, embedder="words") as memory:
+            ada = memory.key("ada")
+            assert [hit.item.expire_at for hit in ada.search("use")] == [START + 10 * HOUR]
+            assert ada.sets(counts=True) == {"default": 1}
+            assert ada.set("default").forget("used", scrub="later").counts["items"] == 1
+            assert not ada.history("used")
 
 
 def test_a_retry_is_the_same_request_under_another_ttl(ada: KeyMemory, clock) -> None:

@@ -98,16 +98,11 @@ class OwnerSets:
             counts: Return a dict: by name, how many items there are. Items are not counted for
                 that: each set knows its number.
         """
-        names = self._writer.sets(self._scope)
         begin = checked_prefix(prefix)
-        names = [name for name in names if name.startswith(begin)]
         if not counts:
-            return names
-        return {name: self._count(name) for name in names}
-
-    def _count(self, name: str) -> int:
-        info = self._writer.info(SetRef(self._scope, name))
-        return 0 if info is None else info.items
+            return [name for name in self._writer.sets(self._scope) if name.startswith(begin)]
+        items = self._writer.counts(self._scope)
+        return {name: count for name, count in items.items() if name.startswith(begin)}
 
     @property
     def quarantine(self) -> Quarantine:

@@ -351,6 +351,11 @@ class Draft(Writer):
             raise Unusable("an item of this batch has no lineage before the batch is committed")
         return super().sources(rows)
 
+    def counts(self, scope: Scope) -> dict[str, int]:
+        """See `SetReader.counts`: with what the batch changed."""
+        infos = {name: self.info(SetRef(scope, name)) for name in self.sets(scope)}
+        return {name: 0 if info is None else info.items for name, info in infos.items()}
+
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`: with those that the batch adds to first."""
         self._check_open()

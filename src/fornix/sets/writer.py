@@ -279,7 +279,10 @@ class SetReader:
     def info(self, ref: SetRef) -> SetInfo | None:
         """Return the set as it is now; its items are those that have not expired."""
         info = self._engine.store.set_info(ref)
-        if info is None or info.next_expiry is None or info.next_expiry > (now := self.now()):
+        return None if info is None else self._unexpired_info(info)
+
+    def _unexpired_info(self, info: SetInfo) -> SetInfo:
+        if info.next_expiry is None or info.next_expiry > (now := self.now()):
             return info
         expired_rows = self._engine.store.expired_or_invalid_rows(
             info.number, now=now, valid_at=None
@@ -289,6 +292,11 @@ class SetReader:
     def sets(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope*, sorted."""
         return [i.ref.name for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
+
+    def counts(self, scope: Scope) -> dict[str, int]:
+        """Return how many items the sets of *scope* have, by their names, sorted."""
+        infos = [i for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
+        return {info.ref.name: self._unexpired_info(info).items for info in infos}
 
     def hidden(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope* that fornix keeps for itself."""
