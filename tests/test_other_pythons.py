@@ -31,7 +31,7 @@ TESTS = (
 
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-EXTRAS = "[chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,server]"
+EXTRAS = "[anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,server]"
 
 
 def answers(python: str) -> str:
