@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check flink .types .tests .java steady bench docs release clean
+.PHONY: help demo test check browser pictures flink .types .tests .java .chromium .axe steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
@@ -38,11 +38,18 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, Apache Flink
+test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel
 	$(BIN)/python -m pytest -q -m "server and not scaled" -n 2 --dist worksteal
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory flink
+
+browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
+	$(BIN)/python -m pytest -q -m browser
+
+pictures: .venv/.browser .chromium  ## Take the pictures of the inspector for the documentation again
+	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k pictures
 
 flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose processes are killed, in an environment of its own
 	FORNIX_TEST_SCALE=full $(FLINK_BIN)/python -m pytest -q -m flink tests/test_flink_jobs.py
@@ -114,6 +121,23 @@ endef
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java 17 …" && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || { \
 	  echo "Apache Flink needs Java 17; on Debian and Ubuntu: apt install openjdk-17-jre-headless" >&2; exit 1; }
+
+.venv/.browser: .venv/.dev
+	@$(BIN)/python $(PIP_INSTALL) --group browser
+	@touch $@
+
+# As Java is: as root on Debian it is installed; elsewhere that is for whoever owns the machine.
+.chromium:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium …" && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || { \
+	  echo "The tests of the inspector need Chromium; on Debian: apt install chromium" >&2; exit 1; }
+
+# Finds what is not accessible; a tool of the tests, which no package of fornix holds.
+.axe:
+	@[ -f build/axe/node_modules/axe-core/axe.min.js ] || { \
+	  command -v npm >/dev/null && npm install --silent --no-save --no-audit --no-fund --prefix build/axe axe-core@4 >/dev/null; } || { \
+	  echo "The tests of the inspector need npm, to install axe-core; on Debian: apt install npm" >&2; exit 1; }
 
 .venv-bench/.made:
 	$(call environment,.venv-bench)

@@ -23,6 +23,7 @@ import uvicorn
 
 from fornix import Memory
 from fornix.server.app import ServerLimits, create_app
+from fornix.server.inspector import add_inspector
 from fornix.server.tokens import TokenFile
 from scale import COUNTS, SCALE
 from waiting import LIMIT_S, wait_until
@@ -125,15 +126,17 @@ def serving(folder, *words):
 class ServedHere(Asked):
     """A server in a thread of this process: what a test asks of it is measured."""
 
-    def __init__(self, folder, *, tokens=None, limits=ServerLimits()):  # noqa: B008 - frozen
+    def __init__(self, folder, *, tokens=None, limits=ServerLimits(), writes=False):  # noqa: B008 - frozen
         super().__init__()
+        self.file = folder / "memory.db"
 
         def open_space(space):
-            return Memory.open(folder / "memory.db", space=space, embedder="words")
+            return Memory.open(self.file, space=space, embedder="words")
 
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port = self._door.getsockname()[1]
         app = create_app(open_space, tokens=tokens, limits=limits)
+        add_inspector(app, space="default", writes=writes)
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         self._thread = threading.Thread(target=self._server.run, args=([self._door],))
         self._thread.start()

@@ -29,10 +29,11 @@ WANTED = (
     "minilm.npz",
     "static.npz",
     "vocabulary.txt",
+    "index.html",
 )
 """Files without which an installed fornix would not be whole."""
 
-ALLOWED = {".py", ".sql", ".npz", ".txt", ".jsonl", ".typed", ""}
+ALLOWED = {".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".typed", ""}
 """Endings of what a wheel holds below `fornix/`."""
 
 

@@ -79,6 +79,7 @@ COMMANDS = (
     Listed("stats", "listing", "Show the size of the memory and the work that is pending."),
     Listed("token", "serve", "Make, list, rotate and revoke the tokens of a server."),
     Listed("tree", "exact_memory", "Show the exact memory of a key, or a part of it."),
+    Listed("ui", "ui", "Look into the memory with a browser, until it is stopped."),
     Listed("undo", "compaction", "Undo a compaction."),
     Listed("upgrade", "maintenance", "Bring the memory to the schema that this fornix needs."),
     Listed("version", "listing", "Show the versions of fornix and its dependencies."),
@@ -98,6 +99,7 @@ EMBEDDING_MANY = frozenset(
         "reindex",
         "run",
         "serve",
+        "ui",
     }
 )
 """Commands that may embed many texts, which more threads do faster."""

@@ -11,6 +11,7 @@ from rich.text import Text
 from fornix.cli import options, output, tables
 from fornix.cli.session import Session
 from fornix.memory.differences import ChangedItem, ChangedValue, Difference
+from fornix.server import json_forms
 from fornix.store.items import Item
 from fornix.values.storable import Value
 from fornix.values.times import parse_time
@@ -55,7 +56,7 @@ def diff_command(
         )
         known = bool(found) or key in memory.keys()  # noqa: SIM118 - a method, not a dict's
     if session.json:
-        output.document(_document(found))
+        output.document(json_forms.difference_fields(found))
     elif not known:
         session.nothing(f"nothing is kept under key {key!r}; `fornix keys` lists those there are")
     elif not found:
@@ -63,35 +64,6 @@ def diff_command(
     else:
         for line in _lines(found):
             tables.console().print(line, soft_wrap=True)
-
-
-def _document(found: Difference) -> output.Json:
-    tree: list[output.Json] = [
-        {
-            "kind": change.kind,
-            "path": change.path if isinstance(change.path, str) else list(change.path),
-            "before": output.wired(change.before),
-            "after": output.wired(change.after),
-        }
-        for change in found.tree
-    ]
-    items: list[output.Json] = [
-        {
-            "kind": change.kind,
-            "set": change.set_name,
-            "id": change.id,
-            "before": None if change.before is None else output.item_fields(change.before),
-            "after": None if change.after is None else output.item_fields(change.after),
-        }
-        for change in found.items
-    ]
-    return {
-        "key": found.key,
-        "since": found.since,
-        "until": found.until,
-        "tree": tree,
-        "items": items,
-    }
 
 
 def _lines(found: Difference) -> Iterator[Text]:

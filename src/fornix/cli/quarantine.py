@@ -10,6 +10,7 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
+from fornix.server.json_forms import held_fields
 from fornix.sets.admission import Quarantine, Quarantined
 from fornix.values.times import format_time
 
@@ -43,7 +44,9 @@ def list_held(session: Session, *, owner: Owner, set_name: str | None) -> None:
     """
     with _opened(session, owner, set_name, "ro") as quarantine:
         found = quarantine.list()
-    session.listing(("id", "set", "held since", "rule", "reason"), found, row=_row, fields=_fields)
+    session.listing(
+        ("id", "set", "held since", "rule", "reason"), found, row=_row, fields=held_fields
+    )
 
 
 def _row(held: Quarantined) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ def show_held(session: Session, *, item_id: str, owner: Owner, set_name: str | N
     if held is None:
         session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
     if session.json:
-        output.document(_fields(held))
+        output.document(held_fields(held))
         return
     output.facts(
         [
@@ -114,17 +117,6 @@ def discard(session: Session, *, item_id: str, owner: Owner, set_name: str | Non
     with _opened(session, owner, set_name) as quarantine:
         quarantine.discard(item_id)
     session.done(f"discarded {item_id}", {"id": item_id})
-
-
-def _fields(held: Quarantined) -> dict[str, output.Json]:
-    return {
-        "id": held.id,
-        "set": held.set_name,
-        "rule": held.rule,
-        "reason": held.reason,
-        "since": format_time(held.since),
-        "item": output.item_fields(held.item),
-    }
 
 
 for _command in (list_held, show_held, release, discard):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -18,11 +20,39 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 MEGABYTE = 1_000_000
 
-_tokens = options.option(
+tokens_option = options.option(
     "--tokens FILE",
     "The file of tokens, which is read again whenever it changes.",
     type=click.Path(path_type=Path, dir_okay=False),
 )
+
+
+def checked_tokens(host: str, tokens: Path | None) -> TokenFile | None:
+    """Return the tokens of a server that is to listen at *host*.
+
+    Raises:
+        InvalidInput: Other machines reach it, and there are none; or they cannot be read.
+    """
+    if tokens is None and host not in LOOPBACK:
+        raise InvalidInput(
+            f"{host} is open to other machines, and there are no tokens; make one with fornix "
+            "token new NAME --tokens FILE, and name that file with --tokens"
+        )
+    found = None if tokens is None else TokenFile(tokens)
+    if found is not None:
+        found.tokens()  # now, not at the first request
+    return found
+
+
+@contextmanager
+def server_installed() -> Generator[None]:
+    """Say what to install where an import of the server fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the server needs {error.name}, which is not installed: pip install 'fornix[server]'"
+        ) from error
 
 
 class ServeOptions(TypedDict):
@@ -40,7 +70,7 @@ class ServeOptions(TypedDict):
 @options.command("serve")
 @options.option("--host ADDRESS", "Where to listen.", default="127.0.0.1")
 @options.option("--port NUMBER", "Where to listen.", type=click.IntRange(0, 65_535), default=8080)
-@_tokens
+@tokens_option
 @options.option(
     "--max-body MB",
     "Largest request, in megabytes.",
@@ -55,27 +85,16 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
     """Serve the memory over HTTP, until it is stopped.
 
     Needs fornix[server]. Without --tokens it listens on this machine alone, and serves no page of
-    a browser. What it can do is in /openapi.json. With --json a line when it listens:
-    {"url": …}.
+    a browser but its own: /ui shows what is remembered. What it can do is in /openapi.json. With
+    --json a line when it listens: {"url": …}.
 
     Example: fornix serve --tokens tokens.json --host 0.0.0.0
     """
-    tokens, host, port = given["tokens"], given["host"], given["port"]
-    if tokens is None and host not in LOOPBACK:
-        raise InvalidInput(
-            f"{host} is open to other machines, and there are no tokens; make one with fornix "
-            "token new NAME --tokens FILE, and name that file with --tokens"
-        )
-    found = None if tokens is None else TokenFile(tokens)
-    if found is not None:
-        found.tokens()  # now, not at the first request
-    try:
+    found, host, port = checked_tokens(given["host"], given["tokens"]), given["host"], given["port"]
+    with server_installed():
         from fornix.server.app import ServerLimits, create_app
+        from fornix.server.inspector import add_inspector
         from fornix.server.listening import listen
-    except ModuleNotFoundError as error:
-        raise Unsupported(
-            f"the server needs {error.name}, which is not installed: pip install 'fornix[server]'"
-        ) from error
     session.open(make=Memory.stats).close()  # what is wrong is said before it listens
     place, name = session.server or session.file, given["model"]
 
@@ -88,11 +107,12 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
         limits=ServerLimits(round(given["max_body"] * MEGABYTE), given["rate"]),
         model=None if name is None else OpenAIChat(name, base_url=given["base_url"]),
     )
+    add_inspector(app, space=session.space, writes=False)
 
     def told(url: str) -> None:
         session.done(f"listening on {url}", {"url": url})
 
-    listen(app, host, port, told=told)
+    listen(app, host, port, told=told, stops=app.state.ends.set)
 
 
 # --- tokens -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from fornix import __version__
 from fornix.errors import FornixError
 from fornix.llm import ChatModel
 from fornix.memory.memory import Memory
+from fornix.server import inspector_routes
 from fornix.server.answers import error_answer, problem
 from fornix.server.callers import Memories, caller_of
 from fornix.server.limits import BodyLimit, RateLimit
@@ -77,6 +78,7 @@ def create_app(
     app.state.ends = Event()
     app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
     app.include_router(router)
+    app.include_router(inspector_routes.router)
     _answer_errors(app)
     _watch(app, memories, limits)
     _add_health(app, memories)
@@ -133,8 +135,8 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
             return problem(
                 403,
                 "AccessDenied",
-                "a server without tokens answers programs of its own machine alone, and no page "
-                "of a browser; fornix token new makes a token",
+                "a server without tokens answers its own machine alone, and no page of a browser "
+                "but its own; fornix token new makes a token",
             )
         if rate is not None and request.url.path not in UNCOUNTED:
             wait_s = rate.wait_s(_client_of(request))
@@ -164,12 +166,12 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
 
 
 def _is_own(request: Request) -> bool:
-    """Return whether a request names this machine, and comes from no page of another one.
+    """Return whether a request names this machine, and comes from no page but the server's own.
 
     A page that a browser shows may have its own name lead here.
     """
-    host = request.url.hostname
-    return host in LOOPBACK and "origin" not in request.headers
+    own = f"http://{request.headers.get('host', '')}"
+    return request.url.hostname in LOOPBACK and request.headers.get("origin", own) == own
 
 
 def _client_of(request: Request) -> str:

@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.storable import Value, moment
 from fornix.values.times import format_time
 
 if TYPE_CHECKING:
-    from fornix.compaction.lineage import CompactionInfo
+    from fornix.compaction.lineage import CompactionInfo, Lineage
+    from fornix.memory.differences import Difference
     from fornix.memory.prompt.context import Context, Piece
+    from fornix.sets.admission.quarantine import Quarantined
     from fornix.sets.forgetting import Receipt
-    from fornix.store import Run
+    from fornix.store import Effects, Run
     from fornix.store.items import Hits, Item
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -118,3 +121,79 @@ def compaction_fields(done: CompactionInfo) -> dict[str, Json]:
     fields = attributes(done, "id commit time by retired added erased undone")
     strategy, notes = wired(dict(done.strategy)), wired(dict(done.notes))
     return fields | {"strategy": strategy, "notes": notes}
+
+
+def held_fields(held: Quarantined) -> dict[str, Json]:
+    """Return an item in quarantine and why it is there, as JSON."""
+    return {
+        "id": held.id,
+        "set": held.set_name,
+        "rule": held.rule,
+        "reason": held.reason,
+        "since": format_time(held.since),
+        "item": item_fields(held.item),
+    }
+
+
+def difference_fields(found: Difference) -> dict[str, Json]:
+    """Return what changed between two moments, as JSON."""
+    tree: list[Json] = [
+        {
+            "kind": change.kind,
+            "path": _path(change.path),
+            "before": wired(change.before),
+            "after": wired(change.after),
+        }
+        for change in found.tree
+    ]
+    items: list[Json] = [
+        {
+            "kind": change.kind,
+            "set": change.set_name,
+            "id": change.id,
+            "before": None if change.before is None else item_fields(change.before),
+            "after": None if change.after is None else item_fields(change.after),
+        }
+        for change in found.items
+    ]
+    return attributes(found, "key since until") | {"tree": tree, "items": items}
+
+
+def _path(path: str | tuple[str, ...]) -> Json:
+    return path if isinstance(path, str) else list(path)
+
+
+def lineage_fields(found: Lineage) -> dict[str, Json]:
+    """Return what an item was derived from, as JSON."""
+    names = "id version text depth compacted retired erased"
+    nodes = [attributes(node, names) | {"set": node.set_name} for node in found.nodes]
+    return {"nodes": nodes, "edges": [list(edge) for edge in found.edges], "cut": found.cut}
+
+
+COMMIT_SHOWS = 20
+"""Paths, and items, that are named of one commit; of the others it is said how many there are."""
+
+
+def commit_fields(done: Effects) -> dict[str, Json]:
+    """Return a commit and what it changed, as JSON."""
+    begun, put = done.begun_items, [path for path, _ in done.put_nodes]
+    replaced = {(item.set, item.record.id) for item in begun}
+    ended = [item for item in done.ended_items if (item.set, item.record.id) not in replaced]
+    shown = [("written", item) for item in begun] + [("removed", item) for item in ended]
+    return {
+        "number": done.commit.number,
+        "time": format_time(moment(done.commit.time)),
+        "key": done.scope.key,
+        "values": [list(path) for path in put[:COMMIT_SHOWS]],
+        "values_set": len(put),
+        "values_removed": len(done.removed_paths),
+        "items": [
+            {"kind": kind, "set": item.set.name, "id": item.record.id, "version": item.version}
+            for kind, item in shown[:COMMIT_SHOWS]
+            if not is_hidden(item.set)
+        ],
+        "items_written": len(begun),
+        "items_removed": len(ended),
+        "compactions": len(done.compactions),
+        "undone": len(done.undone_compactions),
+    }

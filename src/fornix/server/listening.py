@@ -15,11 +15,13 @@ GRACE_S = 5
 
 
 class _ListeningServer(uvicorn.Server):
-    """Says where it listens, once it does."""
+    """Says where it listens, once it does, and that it stops, before it waits for requests."""
 
-    def __init__(self, config: uvicorn.Config, told: Callable[[], object]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, told: Callable[[], object], stops: Callable[[], object]
+    ) -> None:
         super().__init__(config)
-        self._told = told
+        self._told, self._stops = told, stops
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
@@ -27,13 +29,26 @@ class _ListeningServer(uvicorn.Server):
         if self.started:
             self._told()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Have streams end, which would go on for good; then wait for requests."""
+        self._stops()
+        await super().shutdown(sockets)
 
-def listen(app: App, host: str, port: int, *, told: Callable[[str], object]) -> None:
+
+def listen(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    told: Callable[[str], object],
+    stops: Callable[[], object] = lambda: None,
+) -> None:
     """Serve an app until a signal comes.
 
     Args:
         port: 0: any that is free.
         told: Called with the address, once the server listens.
+        stops: Called when a signal came, before requests that were begun are waited for.
 
     Raises:
         Unusable: It cannot listen there.
@@ -53,4 +68,4 @@ def listen(app: App, host: str, port: int, *, told: Callable[[str], object]) -> 
     with door:
         address, found, *_ = door.getsockname()
         url = f"http://[{address}]:{found}" if ":" in address else f"http://{address}:{found}"
-        _ListeningServer(config, lambda: told(url)).run(sockets=[door])
+        _ListeningServer(config, lambda: told(url), stops).run(sockets=[door])

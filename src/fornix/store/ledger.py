@@ -164,7 +164,10 @@ class Ledger(Protocol):
         ...
 
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
-        """Return the commits that put or removed a node at *path*, as far as kept, rising."""
+        """Return the commits that put or removed a node at *path*, as far as kept, rising.
+
+        Of the root: those that put or removed any node.
+        """
         ...
 
     def effects(self, number: int) -> Effects | None:

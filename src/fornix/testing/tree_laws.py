@@ -335,16 +335,20 @@ class TreeLaws(Laws):
         assert store.names_in_range(BOB, ("o",), NameRange(), at=None, now=NOW) == []
 
     def test_the_commits_of_a_node_are_known(self, store: Store) -> None:
-        """Those that put it, replaced it, and removed it with what is above it; of no other."""
+        """Those that put it, replaced it, and removed it with what is above it; of no other.
+
+        Of the root those that changed anything in its tree, and nothing else of its key.
+        """
         made = write(store, Create(("a",)), Put(("a", "b"), 1)).number
-        write(store, Put(("a", "c"), 1))
+        other = write(store, Put(("a", "c"), 1)).number
         changed = write(store, Put(("a", "b"), 2)).number
         gone = write(store, Delete(("a",))).number
         again = write(store, Create(("a",)), Put(("a", "b"), 3)).number
         assert store.node_commits(ADA, ("a", "b")) == [made, changed, gone, again]
         assert store.node_commits(ADA, ("a",)) == [made, gone, again]
         assert store.node_commits(ADA, ("x", "b")) == []
-        assert store.node_commits(ADA, ()) == []
+        assert store.node_commits(ADA, ()) == [made, other, changed, gone, again]
+        assert store.node_commits(BOB, ()) == []
 
     def test_before_the_first_commit_there_was_nothing(self, store: Store) -> None:
         """At 0 and at commits of other keys."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
@@ -35,12 +35,25 @@ class TreeRows:
         return row
 
     def commits_of(self, path: Path) -> list[int]:
-        """Return the commits that began or ended a version of the node at *path*."""
-        rows = [self.root] if path else []
+        """Return the commits that began or ended a version of the node at *path*.
+
+        Of the root: of any node.
+        """
+        rows = [self.root]
         for name in path:
             rows = [version for row in rows for version in row.versions.get(name, ())]
+        if not path:
+            rows = list(self._below(self.root))
         begun = {row.begin_commit for row in rows}
         return sorted(begun.union(row.end_commit for row in rows if row.end_commit is not None))
+
+    def _below(self, top: NodeRow) -> Iterator[NodeRow]:
+        """Return all versions of all nodes below a node."""
+        todo = [top]
+        while todo:
+            below = [row for versions in todo.pop().versions.values() for row in versions]
+            yield from below
+            todo += below
 
     def apply(self, delta: TreeDelta, draft: CommitDraft) -> None:
         """Apply one delta; what does not fit is a `TreeConflict`."""

@@ -118,7 +118,7 @@ class SqlReads(WholeSets, SqlDatabase):
     @reads
     def node_commits(self, db: Connection, scope: Scope, path: TreePath) -> list[int]:
         number = self._number_of(db, scope)
-        return [] if number is None or not path else commits_of_node(db, number, path)
+        return [] if number is None else commits_of_node(db, number, path)
 
     def _number_of(self, db: Connection, scope: Scope) -> int | None:
         return self._cache.scopes.get(scope) or scope_id(db, scope)

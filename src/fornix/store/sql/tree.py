@@ -294,9 +294,15 @@ def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: in
 
 
 def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
-    """Return the commits that began or ended a version of the node at *path*, rising."""
-    columns = "SELECT begun, ended FROM node WHERE scope = ? AND parent IS ? AND name IS ?"
-    place = (scope, joined(path[:-1]), escaped(path[-1]))
+    """Return the commits that began or ended a version of the node at *path*, rising.
+
+    Of the root: of any node.
+    """
+    columns = "SELECT begun, ended FROM node WHERE scope = ?"
+    place: tuple[int | str, ...] = (scope,)
+    if path:
+        columns += " AND parent IS ? AND name IS ?"
+        place = (scope, joined(path[:-1]), escaped(path[-1]))
     rows = query(db, f"{columns} AND ended IS NULL", *place)
     rows += query(db, f"{columns} AND ended > 0", *place)
     return sorted({number for row in rows for number in row if number is not None})

@@ -1,0 +1,121 @@
+"""The addresses that the inspector adds: what changed, from what, when, and what is held back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from fornix.server import json_forms as forms
+from fornix.server import requests as asked
+from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet
+from fornix.store.as_of import FOREVER
+from fornix.store.scope import Scope
+from fornix.values.storable import moment
+from fornix.values.times import format_time
+
+GROWTH_POINTS = 48
+"""Moments between the first commit and the last one at which the growth is told."""
+
+MOST_COMMITS = 50
+"""Commits that one answer tells of: each is read with what it changed."""
+
+MOST_MOMENTS = 2_000
+"""Commits of an exact tree that one answer names: the last ones."""
+
+router = APIRouter(prefix="/v1", responses=RESPONSES)
+
+CommitNumber = Annotated[int, Query(ge=0, lt=1 << 62)]
+
+
+@router.get("/journal", tags=["history"])
+def list_commits(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    before: Annotated[int | None, Query(ge=1, lt=1 << 62)] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_COMMITS)] = 20,
+) -> Document:
+    """Tell what the last commits of a space changed; go on with `before`, the `next` of it.
+
+    It looks at so many commits of the store: those of other spaces are left out.
+    """
+    memory = caller.memory(space, "admin")
+    last = memory.store.commit_at(FOREVER) + 1
+    start = last if before is None else min(before, last)
+    stop = max(start - limit, 1)
+    found = [memory.store.effects(number) for number in range(start - 1, stop - 1, -1)]
+    spaces = {True: memory.knowledge.name, False: memory.space}
+    shown = [
+        forms.commit_fields(done)
+        for done in found
+        if done is not None and done.scope.space == spaces[done.scope.key is None]
+    ]
+    return {"commits": shown, "next": stop if stop > 1 else None}
+
+
+@router.get("/growth", tags=["history"])
+def growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
+    """Tell how many commits the store had at moments from its first commit to its last one."""
+    store = caller.memory(space, "admin").store
+    last = store.commit_at(FOREVER)
+    if last == 0:
+        return {"points": []}
+    first, end = store.time_of_commit(1) or store.time_of_commit(last), store.time_of_commit(last)
+    times = [first + (end - first) * part // GROWTH_POINTS for part in range(GROWTH_POINTS + 1)]
+    return {
+        "points": [
+            {"time": format_time(moment(time)), "commits": store.commit_at(time)}
+            for time in sorted(set(times))
+        ]
+    }
+
+
+@router.get("/exact/commits", tags=["history"])
+def commits_of_tree(at: InKey) -> Document:
+    """List the commits that changed the exact memory of a key, the oldest first."""
+    key = at.open("read")
+    store = key.engine.store
+    numbers = store.node_commits(Scope(key.space, key.key), ())
+    return {
+        "commits": [
+            {"number": number, "time": format_time(moment(store.time_of_commit(number)))}
+            for number in numbers[-MOST_MOMENTS:]
+        ],
+        "more": len(numbers) > MOST_MOMENTS,
+    }
+
+
+@router.get("/exact/changes", tags=["history"])
+def changes_of_tree(
+    at: InKey, since: CommitNumber, until: Annotated[CommitNumber | None, Query()] = None
+) -> Document:
+    """Tell what changed in the exact memory of a key between two commits, or until now."""
+    at.open("read")
+    memory = at.caller.memories.of(at.space)
+    return forms.difference_fields(memory.diff(at.key, since, until, sets=[]))
+
+
+@router.get("/item/lineage", tags=["history"])
+def lineage(at: InSet, id: asked.ItemId) -> Document:
+    """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
+    return forms.lineage_fields(at.open("read").lineage(id))
+
+
+@router.get("/quarantine", tags=["quarantine"])
+def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
+    """List what rules of admission hold back of a key, or of knowledge."""
+    found = at.open("read").quarantine.list(limit=limit)
+    return {"held": [*map(forms.held_fields, found)]}
+
+
+@router.post("/quarantine/release", tags=["quarantine"])
+def release(at: InOwner, id: asked.ItemId) -> Document:
+    """Move an item from quarantine into its set."""
+    return {"id": at.open("write").quarantine.release(id)}
+
+
+@router.post("/quarantine/discard", tags=["quarantine"])
+def discard(at: InOwner, id: asked.ItemId) -> Document:
+    """Discard an item in quarantine."""
+    at.open("write").quarantine.discard(id)
+    return {"id": id}

@@ -1,0 +1,69 @@
+// What the pages ask of the server: the same addresses that programs ask.
+
+const BASE = new URL("../v1/", import.meta.url);
+const TOKEN = "fornix-token";
+let space;
+
+export class Refused extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
+
+function headers(more = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+}
+
+function place(path, query = {}) {
+  const url = new URL(path, BASE);
+  for (const [name, value] of Object.entries({ space, ...query })) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+async function ask(method, path, query, body, signal) {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body), headers: headers({ "Content-Type": "application/json" }) };
+  let answer;
+  try {
+    answer = await fetch(place(path, query), { method, headers: headers(), signal, ...sent });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "The server does not answer. Is it still running?");
+  }
+  const told = await answer.json();
+  if (!answer.ok) throw new Refused(answer.status, told.error?.message ?? `status ${answer.status}`);
+  return told;
+}
+
+export const get = (path, query = {}, signal = undefined) => ask("GET", path, query, undefined, signal);
+export const post = (path, query, body = {}, signal = undefined) => ask("POST", path, query, body, signal);
+
+export async function settings() {
+  const told = await (await fetch(new URL("settings", import.meta.url))).json();
+  space = told.space;
+  return told;
+}
+
+// Call *told* with the number of each commit, of whatever process; *state* whether it is followed.
+export async function follow(told, state) {
+  for (;;) {
+    try {
+      const answer = await fetch(place("commits"), { headers: headers() });
+      if (!answer.ok) throw new Refused(answer.status, "");
+      state(true);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) if (line.startsWith("data: ")) told(Number(line.slice(6)));
+      }
+    } catch { /* it is tried again below */ }
+    state(false);
+    await new Promise((wake) => setTimeout(wake, 2_000));
+  }
+}

@@ -1,0 +1,138 @@
+// The frame: which page is shown, the keyboard, the scheme, and the commits that are followed.
+
+import { follow, Refused, setToken, settings } from "./api.js";
+import { address, count, el, empty, field } from "./dom.js";
+import { auditPage } from "./audit.js";
+import { itemPage } from "./item.js";
+import { keyPage, keysPage } from "./key.js";
+import { overviewPage } from "./overview.js";
+import { promptPage } from "./prompt.js";
+import { searchPage } from "./search.js";
+
+const PAGES = {
+  "": { title: "Overview", show: overviewPage, press: "o" },
+  keys: { title: "Keys", show: keysPage, press: "k" },
+  search: { title: "Search", show: searchPage, press: "s" },
+  prompt: { title: "Prompt", show: promptPage, press: "p" },
+  audit: { title: "Audit", show: auditPage, press: "a" },
+  key: { title: "Key", show: keyPage, under: "keys" },
+  item: { title: "Item", show: itemPage, under: "keys" },
+};
+
+const main = document.getElementById("main");
+const dialog = document.getElementById("dialog");
+const live = document.getElementById("live");
+const theme = document.getElementById("theme");
+let config = { writes: false, needs_token: false };
+let shown = { leave: null, changed: null };
+
+// --- pages
+
+async function show() {
+  const [name, text = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const page = PAGES[name];
+  const query = Object.fromEntries(new URLSearchParams(text));
+  shown.leave?.abort();
+  const leave = new AbortController();
+  const own = (shown = { leave, changed: null });
+  for (const link of document.querySelectorAll("#nav a")) {
+    const current = link.dataset.page === (page?.under ?? name);
+    if (current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+  }
+  document.title = `${page?.title ?? "Not found"} · fornix`;
+  if (!page) {
+    main.replaceChildren(empty("There is no such page.", "The menu above leads to those there are."));
+    return;
+  }
+  try {
+    const made = await page.show({ query, config, signal: leave.signal, onCommit: (act) => { own.changed = act; } });
+    if (leave.signal.aborted) return;
+    main.replaceChildren(...made);
+    main.querySelector("[data-focus]")?.focus();
+  } catch (error) {
+    if (error.name === "AbortError" || leave.signal.aborted) return;
+    main.replaceChildren(error instanceof Refused && error.status === 401 ? tokenForm() : fault(error));
+  }
+}
+
+const fault = (error) => el("div", { class: "fault", role: "alert" }, error.message);
+
+function tokenForm() {
+  const input = el("input", { type: "password", name: "token", autocomplete: "off", required: true, "data-focus": true });
+  const enter = (event) => { event.preventDefault(); setToken(input.value.trim()); show(); };
+  return el("section", { class: "card" }, el("h1", {}, "A token is needed"),
+    el("p", { class: "soft" }, "Whoever runs this server makes one with fornix token new. It is kept until this tab is closed."),
+    el("form", { onsubmit: enter }, field("Token", input, "wide"), el("button", { class: "main" }, "Go on")));
+}
+
+// --- the frame
+
+function menu() {
+  document.getElementById("nav").replaceChildren(...Object.entries(PAGES).filter(([, page]) => page.press)
+    .map(([name, page]) => el("a", { href: address(name), "data-page": name }, page.title)));
+}
+
+const SCHEME = "fornix-theme";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function paint() {
+  const chosen = localStorage.getItem(SCHEME) ?? (dark.matches ? "dark" : "light");
+  document.documentElement.dataset.theme = chosen;
+  theme.textContent = chosen === "dark" ? "Light" : "Dark";
+  theme.setAttribute("aria-label", `Switch to ${chosen === "dark" ? "light" : "dark"} colours`);
+}
+
+function switchTheme() {
+  localStorage.setItem(SCHEME, document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  paint();
+}
+
+function help() {
+  const rows = [
+    ...Object.values(PAGES).filter((page) => page.press).map((page) => [`g ${page.press}`, page.title]),
+    ["/", "Search"], ["↑ ↓", "Move through a list"], ["t", "Light or dark"], ["?", "This list"],
+  ];
+  dialog.replaceChildren(el("h2", { id: "dialog-title" }, "Keyboard"),
+    el("dl", {}, rows.flatMap(([press, does]) => [el("dt", {}, el("kbd", {}, press)), el("dd", {}, does)])),
+    el("form", { method: "dialog" }, el("button", { class: "main" }, "Close")));
+  dialog.showModal();
+}
+
+let going = false;
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+  if (event.target.closest("input, select, textarea")) return;
+  const page = Object.entries(PAGES).find(([, each]) => each.press === event.key);
+  if (going && page) location.hash = address(page[0]);
+  else if (event.key === "/") location.hash = address("search");
+  else if (event.key === "?") help();
+  else if (event.key === "t") switchTheme();
+  else { going = event.key === "g"; return; }
+  going = false;
+  event.preventDefault();
+}
+
+let last = null;
+
+function told(number) {
+  live.textContent = `Commit ${count(number)}`;
+  if (last !== null && number !== last) shown.changed?.(number);
+  last = number;
+}
+
+async function start() {
+  paint();
+  menu();
+  dark.addEventListener("change", paint);
+  theme.addEventListener("click", switchTheme);
+  document.getElementById("help").addEventListener("click", help);
+  document.addEventListener("keydown", pressed);
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  addEventListener("hashchange", () => { show(); scrollTo(0, 0); });
+  config = await settings();
+  show();
+  follow(told, (on) => { live.dataset.on = on; if (!on) live.textContent = "Not connected"; });
+}
+
+start();

@@ -1,0 +1,91 @@
+// Overview: how much is remembered, how it grew, what waits, and whether all is well.
+
+import { get, Refused } from "./api.js";
+import { bytes, card, count, el, empty, facts, head, link, oneLine, plural, svg, time } from "./dom.js";
+import { changesOf } from "./audit.js";
+
+export async function overviewPage({ onCommit, signal, config }) {
+  const body = el("div", {});
+  const fill = async () => body.replaceChildren(...await content(signal, config));
+  await fill();
+  onCommit(fill);
+  return [head("Overview", el("p", { class: "soft" }, `Space ${config.space}`)), body];
+}
+
+async function content(signal, config) {
+  let asked;
+  try {
+    asked = await Promise.all([
+      get("stats", {}, signal), get("growth", {}, signal), get("journal", { limit: 8 }, signal),
+      get("keys", { limit: 12 }, signal), get("sets", {}, signal),
+    ]);
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status !== 403) throw error;
+    return [el("div", { class: "card" }, empty("This token does not see the whole memory.",
+      "It shows single keys and searches; an admin token also shows figures, commits and receipts."))];
+  }
+  const [stats, growth, journal, keys, sets] = asked;
+  const { store } = stats;
+  if (!store.commits) {
+    return [el("div", { class: "card" }, empty("Nothing is remembered yet.",
+      "As soon as a program writes, this page shows it. Try:", 'fornix add "Prefers window seats." --key ada'))];
+  }
+  return [
+    el("div", { class: "figures" }, [
+      [count(store.keys), store.keys === 1 ? "key" : "keys"], [count(store.sets), store.sets === 1 ? "set" : "sets"],
+      [count(store.items), store.items === 1 ? "item" : "items"], [count(store.commits), store.commits === 1 ? "commit" : "commits"],
+      [bytes(store.file_bytes + store.wal_bytes), "on disk"],
+    ].map(([figure, of]) => el("div", { class: "figure" }, el("b", {}, figure), el("span", {}, of)))),
+    el("div", { class: "grid" },
+      card("Growth, in commits", chart(growth.points)),
+      card("Health", health(stats))),
+    el("div", { class: "grid" },
+      card("Keys", keyLinks(keys)),
+      card("Latest commits", el("ul", { class: "plain" }, journal.commits.map(recent)),
+        el("p", { class: "small" }, link("audit", {}, "All commits")))),
+    sets.sets.length > 0 && card("Knowledge, shared by all keys", setLinks(sets.sets, null)),
+  ].filter(Boolean);
+}
+
+const recent = (done) => el("li", { class: "change" },
+  link("audit", { commit: done.number }, `No. ${count(done.number)}`),
+  el("span", {}, el("bdi", {}, oneLine(done.key ?? "knowledge")), ` · ${changesOf(done)} · `, time(done.time)));
+
+function health(stats) {
+  const { store } = stats;
+  const waits = stats.pending
+    ? `${plural(stats.pending, "item")}, the oldest for ${Math.round(stats.queue_age_s)} s` : "nothing";
+  const parked = store.runs_parked
+    ? el("span", { class: "chip bad" }, `${plural(store.runs_parked, "run")} failed and wait for a decision`) : "none";
+  return facts([
+    ["State", stats.failure ? el("span", { class: "chip bad" }, stats.failure) : el("span", { class: "chip good" }, "All is well")],
+    ["Waits for search", waits],
+    ["Runs under way", store.runs_waiting ? count(store.runs_waiting) : "none"],
+    ["Failed runs", parked],
+    ["Main file", bytes(store.file_bytes)],
+    ["Log of recent writes", bytes(store.wal_bytes)],
+    ["Meaning is found by", stats.embedder],
+  ]);
+}
+
+function chart(points) {
+  if (points.length < 2) return empty("One moment so far.", "A curve appears with the next commits.");
+  const times = points.map((point) => Date.parse(point.time));
+  const x = (i) => (1000 * (times[i] - times[0])) / (times.at(-1) - times[0]);
+  const y = (point) => 138 - (130 * point.commits) / points.at(-1).commits;
+  const line = points.map((point, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(point).toFixed(1)}`).join("");
+  const says = `Commits over time: ${count(points[0].commits)} at first, ${count(points.at(-1).commits)} now`;
+  return el("div", {},
+    svg("svg", { class: "growth", viewBox: "0 0 1000 140", preserveAspectRatio: "none", role: "img", "aria-label": says },
+      svg("path", { class: "area", d: `${line}L1000 140L0 140Z` }), svg("path", { class: "line", d: line })),
+    el("div", { class: "axis" }, time(points[0].time), time(points.at(-1).time)));
+}
+
+export function keyLinks({ keys, more }) {
+  if (!keys.length) return empty("No keys yet.", "A key is a user, a session or a device.");
+  return el("div", {}, el("ul", { class: "plain links" }, keys.map((key) => el("li", {}, link("key", { key }, el("bdi", {}, oneLine(key)))))),
+    more && el("p", { class: "small" }, link("keys", {}, "All keys")));
+}
+
+export const setLinks = (sets, key) => el("ul", { class: "plain links" }, sets.map(({ name, items }) =>
+  el("li", {}, link("key", { key, set: name }, el("bdi", {}, oneLine(name)), el("span", {}, plural(items, "item"))))));

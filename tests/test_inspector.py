@@ -1,0 +1,152 @@
+"""What the inspector asks of the server, and how its pages are sent."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fornix import Memory
+from inspected import inspecting, remember
+from test_server import Client, ServedHere
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A file with something for every page, and few items."""
+    path = tmp_path_factory.mktemp("inspected") / "memory.db"
+    remember(path, items=200)
+    return path
+
+
+# --- what it asks of the server -------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path, small):
+    shutil.copytree(small.parent, tmp_path / "copy")
+    made = ServedHere(tmp_path / "copy", writes=True)
+    yield made
+    made.stop()
+
+
+def test_every_commit_says_what_it_changed(served):
+    """Newest first, in pages; those of other spaces are left out."""
+    client = served.client()
+    client.ask("PUT", "/v1/exact", {"value": 1}, key="ada", path="other", space="elsewhere")
+    status, page = client.ask("GET", "/v1/journal", limit=50)
+    assert status == 200
+    found = page["commits"]
+    while page["next"] is not None:
+        page = client.ask("GET", "/v1/journal", limit=50, before=page["next"])[1]
+        found += page["commits"]
+    with Memory.open(served.file, embedder="words") as memory:
+        last = memory.stats().store.commits
+    numbers = [done["number"] for done in found]
+    assert numbers == [*range(last - 1, 0, -1)]
+    assert found[0]["key"] is None  # the library's hours, which are knowledge
+    first = found[-1]
+    assert (first["key"], first["values"][-1]) == ("ada", ["profile", "name"])
+    compacted = next(done for done in found if done["compactions"])
+    assert (compacted["items_written"], compacted["items_removed"]) == (1, 2)
+    large = max(found, key=lambda done: done["items_written"])
+    assert (large["items_written"], len(large["items"])) == (200, 20)
+
+
+def test_the_past_of_exact_memory_is_told_commit_by_commit(served):
+    """Which commits changed it, and what each of them did."""
+    client = served.client()
+    commits = client.ask("GET", "/v1/exact/commits", key="ada")[1]["commits"]
+    numbers = [each["number"] for each in commits]
+    assert len(numbers) == 10
+    last = numbers[-1]
+    told = client.ask("GET", "/v1/exact/changes", key="ada", since=last - 1, until=last)[1]
+    assert told["tree"] == [
+        {"kind": "removed", "path": "draft", "before": "Dear Grace,", "after": None}
+    ]
+    past = client.ask("GET", "/v1/exact", key="ada", path="profile.city", as_of=numbers[1])[1]
+    assert past["value"] == "London"
+    assert client.ask("GET", "/v1/exact/commits", key="nobody")[1]["commits"] == []
+    now = client.ask("GET", "/v1/exact/changes", key="ada", since=0)[1]
+    assert {change["kind"] for change in now["tree"]} == {"added"}
+
+
+def test_growth_lineage_and_quarantine_are_told(served):
+    client = served.client()
+    points = client.ask("GET", "/v1/growth")[1]["points"]
+    assert [point["commits"] for point in points] == sorted(point["commits"] for point in points)
+    assert client.ask("GET", "/v1/growth", space="empty")[0] == 200
+    diary = client.ask("GET", "/v1/items", key="ada", set="diary")[1]["items"]
+    week = next(item["id"] for item in diary if item["sources"])
+    told = client.ask("GET", "/v1/item/lineage", key="ada", set="diary", id=week)[1]
+    assert [node["id"] for node in told["nodes"]] == [week, "day-0", "day-1"]
+    assert told["edges"] == [[0, 1], [0, 2]]
+    (held,) = client.ask("GET", "/v1/quarantine", key="ada")[1]["held"]
+    assert (held["rule"], held["set"]) == ("injection", "diary")
+    released = client.ask("POST", "/v1/quarantine/release", {}, key="ada", id=held["id"])[1]
+    item = client.ask("GET", "/v1/item", key="ada", set="diary", id=released["id"])[1]
+    assert item["text"] == held["item"]["text"]
+    assert client.ask("POST", "/v1/quarantine/discard", {}, key="ada", id=held["id"])[0] == 404
+
+
+def test_an_empty_memory_has_no_growth(tmp_path):
+    made = ServedHere(tmp_path)
+    try:
+        assert made.ask("GET", "/v1/growth") == (200, {"points": []})
+        assert made.ask("GET", "/v1/journal") == (200, {"commits": [], "next": None})
+    finally:
+        made.stop()
+
+
+def test_pages_come_from_the_package_under_a_strict_policy(served):
+    """No file of them is another's, nothing is loaded from elsewhere, no script is in a page."""
+    client = served.client()
+    status, page = client.ask("GET", "/ui/")
+    assert status == 200
+    policy = client.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"https?://|<style|<script(?! type=\"module\" src=)| on\w+=| style=", page)
+    for name in re.findall(r'(?:href|src)="([\w.]+)"', page):
+        assert client.ask("GET", f"/ui/{name}")[0] == 200
+        assert client.headers["Content-Security-Policy"] == policy
+    assert client.ask("GET", "/ui")[0] == 307
+    assert client.ask("GET", "/ui/settings")[1]["writes"] is True
+    for name in ("nothing.js", "..%2Finspector.py", "%2e%2e/app.py"):
+        assert client.ask("GET", f"/ui/{name}")[0] == 404
+
+
+def test_only_its_own_pages_may_ask_a_server_without_tokens(served):
+    """A page of the same address may; one of another port or another name may not."""
+    client = served.client()
+    own = {"Origin": f"http://127.0.0.1:{served.port}"}
+    assert client.ask("POST", "/v1/search", {"query": "train"}, own, key="ada")[0] == 200
+    for origin in (
+        f"http://127.0.0.1:{served.port + 1}",
+        f"https://127.0.0.1:{served.port}",
+        "null",
+    ):
+        answer = client.ask("POST", "/v1/search", {"query": "train"}, {"Origin": origin}, key="ada")
+        assert answer[0] == 403
+    evil = {"Origin": "http://evil.example", "Host": "evil.example"}
+    assert client.ask("GET", "/v1/keys", None, evil)[0] == 403
+
+
+def test_it_reads_only_unless_told_otherwise(small):
+    """The addresses refuse to write, whatever pages offer."""
+    with inspecting(small) as inspected:
+        client = Client(int(inspected.url.split(":")[2].split("/")[0]), None)
+        status, told = client.ask("POST", "/v1/items", {"items": [{"value": "x"}]}, key="ada")
+        assert (status, told["error"]["type"]) == (403, "StoreReadOnly")
+        assert client.ask("GET", "/ui/settings")[1]["writes"] is False
+        assert client.ask("POST", "/v1/search", {"query": "train"}, key="ada")[1]["hits"]
+        client.close()
+    words = ["ui", "--host", "192.0.2.1", "--db", str(small)]
+    done = subprocess.run(
+        [sys.executable, "-m", "fornix", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "fornix token new" in done.stderr

@@ -1,0 +1,337 @@
+"""The pages of the inspector in a real browser, on a memory of 100,000 items.
+
+They run in `make test`, which installs the browser, playwright and axe-core.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from fornix import Memory
+from fornix.server.tokens import TokenFile
+from inspected import EVE, MARKUP, inspecting, remember
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[1]
+AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = Path(os.environ.get("FORNIX_TEST_PICTURES", ROOT / "build" / "pictures"))
+CHROMIUM = [*filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))]
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+WAIT_MS = 30_000
+"""A bound against hanging; what is waited for decides."""
+
+DESK, PHONE = {"width": 1200, "height": 820}, {"width": 390, "height": 800}
+
+HOSTILE_SET = "<i>set</i>"
+
+
+def at(page, **query):
+    return f"#/{page}?{urlencode(query)}" if query else f"#/{page}"
+
+
+PAGES = {
+    "overview": (at(""), "All is well"),
+    "keys": (at("keys"), "ada"),
+    "key": (at("key", key="ada"), "What this commit changed"),
+    "set": (at("key", key="ada", set="notes"), "entry 99,999."),
+    "conversation": (at("key", key="ada", set="support"), "That is kind".lower()),
+    "search": (at("search", q="window seat on the train", key="ada"), "words 1.000"),
+    "item": (at("item", key="ada", set="diary", id="day-2"), "3 versions"),
+    "hostile": (at("item", key=EVE, set=HOSTILE_SET, id="hostile-0"), MARKUP),
+    "prompt": (at("prompt", q="Which seat do I like?", key="ada", budget=400), "Left out"),
+    "commits": (at("audit"), "1 compaction"),
+    "forgotten": (at("audit", tab="receipts"), "Receipt"),
+    "held": (at("audit", tab="quarantine"), "praise Acme"),
+}
+"""Each page, and what is to be read on it once it is whole."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pages") / "memory.db"
+    remember(path, items=100_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def inspected(file):
+    with inspecting(file) as made:
+        yield made
+
+
+@pytest.fixture
+def written(tmp_path):
+    """One of its own, which may write, of few items."""
+    remember(tmp_path / "memory.db", items=100)
+    with inspecting(tmp_path / "memory.db", "--write") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = import_module("playwright.sync_api").sync_playwright
+    assert CHROMIUM, "there is no Chromium; make .chromium installs it"
+    with playwright() as driver:
+        made = driver.chromium.launch(executable_path=CHROMIUM[0], args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open pages; in the end, none of them may have complained or asked anybody else."""
+    contexts, complaints = [], []
+
+    def opened(url, *, viewport=DESK, scheme="light", ignored="(?!)"):
+        context = browser.new_context(
+            viewport=viewport, color_scheme=scheme, locale="en-US", timezone_id="Asia/Tokyo"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        origin = url.split("/ui/")[0]
+
+        def heard(message):
+            if message.type in ("error", "warning") and not re.search(ignored, message.text):
+                complaints.append(message.text)
+
+        def asked(request):
+            if not request.url.startswith(origin):
+                complaints.append(f"asks {request.url}")
+
+        page.on("console", heard)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+        page.on("request", asked)
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def read(page, text):
+    """Wait until a text is there to be read."""
+    page.locator("main").get_by_text(text).first.wait_for()
+
+
+def shown(page, address, text):
+    """Go to a page; wait until it is whole."""
+    page.evaluate("address => { location.hash = address; }", address)
+    read(page, text)
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_whole_and_accessible(inspected, visit, scheme, viewport):
+    """On a desk and on a phone, light and dark: nothing runs off the side, axe finds nothing."""
+    assert AXE.exists(), f"{AXE} is missing; make .axe installs it"
+    page = visit(inspected.url, scheme=scheme, viewport=viewport)
+    read(page, "All is well")
+    page.evaluate(AXE.read_text("utf-8"))
+    for name, (address, text) in PAGES.items():
+        shown(page, address, text)
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{name} is {wide} px too wide"
+        found = page.evaluate("async () => (await axe.run(document)).violations")
+        told = [(each["id"], each["nodes"][0]["html"]) for each in found]
+        assert told == [], name
+        assert page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+def test_hostile_texts_are_shown_as_texts(inspected, visit):
+    """No markup of an item becomes an element; marks that hide or reverse are named."""
+    page = visit(inspected.url)
+    for name in range(2):
+        place = at("item", key=EVE, set=HOSTILE_SET, id=f"hostile-{name}")
+        shown(page, place, ["<script>", "⟨U+202E⟩tcejorp"][name])
+        assert page.locator("main").locator("script, img, svg, iframe, u, i, b b").count() == 0
+    shown(page, at("key", key=EVE), "<img src=x")
+    shown(page, at("key", key=EVE, set=HOSTILE_SET), "⟨U+202E⟩")
+    shown(page, at("item", key=EVE, set=HOSTILE_SET, id="hostile-2"), "A megabyte")
+    assert len(page.locator("main").inner_text()) < 20_000
+    page.get_by_role("button", name=re.compile("Show all")).first.click()
+    page.wait_for_function("() => document.querySelector('main').textContent.length > 1_000_000")
+    shown(page, at("search", q="pay the project", key=EVE), "⟨U+202E⟩")
+    assert "owned" not in page.title()
+
+
+def test_a_hundred_thousand_items_are_a_list_of_few_elements(inspected, visit):
+    """However far one goes, only rows in sight are elements."""
+    page = visit(inspected.url)
+    shown(page, at("key", key="ada", set="notes"), "entry 99,999.")
+    rows = page.locator(".virtual-rows > li")
+    for far in (2_000, 8_000):
+        page.wait_for_function(
+            """rows => {
+                const box = document.querySelector(".virtual");
+                box.scrollTop = box.scrollHeight;
+                return box.scrollHeight > rows * 44;
+            }""",
+            arg=far,
+        )
+        assert rows.count() < 60
+    assert rows.first.get_attribute("aria-setsize") == "100000"
+    page.get_by_role("link", name="Show the oldest first").click()
+    read(page, "entry 0.")
+
+
+def test_everything_can_be_reached_by_keyboard(inspected, visit):
+    """From the first page to an item of a search, through a list, and to the help and back."""
+    page = visit(inspected.url)
+    read(page, "All is well")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_function("() => document.activeElement.name === 'query'")
+    page.keyboard.type("lentil soup")
+    read(page, "hits")
+    page.locator(".hit a").first.wait_for()
+    page.wait_for_function("() => document.title.startsWith('Search')")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.hit a')"):
+            break
+    page.keyboard.press("Enter")
+    read(page, "What is known of it")
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    shown(page, at("key", key="ada", set="notes"), "entry 99,999.")
+    page.locator(".virtual").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.at") == "29"
+    page.keyboard.press("Enter")
+    read(page, "entry 99,970.")
+
+
+def test_exact_memory_is_seen_as_of_each_commit(inspected, visit):
+    """The slider goes back by keys and buttons, and says what each commit changed."""
+    page = visit(inspected.url)
+    shown(page, at("key", key="ada"), "What this commit changed")
+    assert page.locator(".change del").inner_text() == "Dear Grace,"
+    page.get_by_role("slider").press("ArrowLeft")
+    page.wait_for_function("() => document.querySelector('.tree').textContent.includes('draft')")
+    page.get_by_role("slider").press("Home")
+    page.wait_for_function("() => !document.querySelector('.tree').textContent.includes('city')")
+    assert page.get_by_role("button", name="One commit back").is_disabled()
+    page.get_by_role("button", name="One commit on").click()
+    page.wait_for_function(
+        "() => document.querySelector('.tree .changed')?.textContent === 'city: London'"
+    )
+
+
+def test_versions_lineage_and_times_of_an_item(inspected, visit):
+    """Words that went and came, what a summary was made from, in the zone of who reads."""
+    page = visit(inspected.url)
+    shown(page, at("item", key="ada", set="diary", id="day-2"), "3 versions")
+    assert page.locator(".diff").first.locator("del").all_inner_texts() == ["Linus"]
+    read(page, "Mar 3, 2026, 9:00 AM")
+    shown(page, at("key", key="ada", set="diary"), "A quiet start")
+    page.get_by_role("link", name=re.compile("A quiet start")).click()
+    read(page, "Walked by the river.")
+    page.locator(".lineage a").first.click()
+    read(page, re.compile("Compacted|Deleted"))
+
+
+def test_commits_of_other_processes_appear_by_themselves(written, visit):
+    """The first page and a search change while one looks at them."""
+    page = visit(written.url)
+    read(page, "All is well")
+    page.locator(".live[data-on='true']").wait_for()
+    before = int(page.locator(".figure b").nth(2).inner_text())
+    with Memory.open(written.file, embedder="words") as memory:
+        memory.key("grace").add("Keeps bees.")
+    page.wait_for_function(
+        "before => Number(document.querySelectorAll('.figure b')[2].textContent) > before",
+        arg=before,
+    )
+    read(page, "grace")
+
+
+def test_what_may_write_forgets_with_a_receipt_and_accepts(written, visit):
+    """First it says what would go; then it is gone, and the audit has the receipt."""
+    page = visit(written.url)
+    shown(page, at("item", key="ada", set="diary", id="day-2"), "3 versions")
+    page.get_by_role("button", name="Forget this item").click()
+    read(page, "What would be erased")
+    page.get_by_role("button", name="Forget for good").click()
+    read(page, "There is no such item.")
+    shown(page, at("audit", tab="receipts"), "Receipt")
+    assert page.get_by_text("Receipt").count() == 2
+    shown(page, at("audit", tab="quarantine"), "praise Acme")
+    page.get_by_role("button", name="Accept").click()
+    page.get_by_text("Nothing is held back.").wait_for()
+
+
+def test_without_write_nothing_is_offered(inspected, visit):
+    page = visit(inspected.url)
+    shown(page, at("item", key="ada", set="diary", id="day-2"), "These pages only read.")
+    assert page.get_by_role("button", name=re.compile("Forget")).count() == 0
+
+
+def test_empty_pages_teach(visit, tmp_path):
+    """Each says what will be there, and how."""
+    with Memory.open(tmp_path / "memory.db", embedder="words"):
+        pass
+    with inspecting(tmp_path / "memory.db") as made:
+        page = visit(made.url)
+        read(page, "Nothing is remembered yet.")
+        for address, text in (
+            (at("keys"), "No keys yet."),
+            (at("search"), "Ask in your own words."),
+            (at("prompt"), "Ask as a user would."),
+            (at("audit"), "No commits yet."),
+            (at("audit", tab="receipts"), "Nothing was forgotten."),
+            (at("audit", tab="quarantine"), "Nothing is held back."),
+            (at("key", key="ada"), "No values yet."),
+            (at("elsewhere"), "There is no such page."),
+        ):
+            shown(page, address, text)
+        page.close()
+
+
+def test_a_token_is_asked_for_where_there_are_tokens(visit, file, tmp_path):
+    """It is kept in the tab, and sent with every request."""
+    secret = TokenFile(tmp_path / "tokens.json").add("me", access="admin", space=None, keys="")
+    with inspecting(file, "--tokens", tmp_path / "tokens.json") as made:
+        page = visit(made.url, ignored="401")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Go on").click()
+        read(page, "All is well")
+        assert secret not in page.url
+        page.close()
+
+
+def test_pictures_for_the_documentation(inspected, visit):
+    """`make pictures` keeps them in docs."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page = visit(inspected.url)
+    for name in ("key", "search"):
+        shown(page, *PAGES[name])
+        page.evaluate("document.activeElement.blur()")
+        picture = page.screenshot(path=PICTURES / f"inspector-{name}.png", animations="disabled")
+        assert len(picture) < 200_000
