@@ -31,7 +31,7 @@ TESTS = (
 
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-EXTRAS = "[anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,server]"
+EXTRAS = "[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,server]"
 
 
 def answers(python: str) -> str:

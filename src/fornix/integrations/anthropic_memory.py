@@ -61,10 +61,8 @@ class MemoryFiles(OpenedMemory):
     ) -> None:
         if deleting not in ("retire", "forget"):
             raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
-        is_own = not isinstance(memory, Memory)
-        opened = Memory.open(memory) if is_own else memory
-        super().__init__(opened, is_own=is_own)
-        self._key, self._name, self._deleting = opened.key(key), name, deleting
+        super().__init__(memory)
+        self._key, self._name, self._deleting = self.memory.key(key), name, deleting
         self._files = self._key.set(name)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:

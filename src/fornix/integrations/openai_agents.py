@@ -47,13 +47,11 @@ class FornixSession(OpenedMemory):
     ) -> None:
         if clearing not in ("retire", "forget"):
             raise InvalidInput(f"clearing must be 'retire' or 'forget', not {clearing!r}")
-        is_own = not isinstance(memory, Memory)
-        opened = Memory.open(memory) if is_own else memory
-        super().__init__(opened, is_own=is_own)
+        super().__init__(memory)
         self.session_id = session_id
         self.session_settings = session_settings
         self._clearing = clearing
-        self._items = opened.key(key or session_id).set(f"session.{session_id}")
+        self._items = self.memory.key(key or session_id).set(f"session.{session_id}")
 
     async def get_items(self, limit: int | None = None) -> list[SessionItem]:
         """Return the items, the oldest first; with a *limit* the last ones."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,11 +14,15 @@ Result = TypeVar("Result")
 
 
 class OpenedMemory:
-    """A memory that was given, or opened by this object; closed for good by `close`."""
+    """A memory that was given, or opened by this object; closed for good by `close`.
 
-    def __init__(self, memory: Memory, *, is_own: bool = False) -> None:
-        self.memory = memory
-        self._is_own = is_own
+    Args:
+        memory: A memory, or a path or a URL at which one is opened.
+    """
+
+    def __init__(self, memory: Memory | str | Path) -> None:
+        self._is_own = not isinstance(memory, Memory)
+        self.memory = memory if isinstance(memory, Memory) else Memory.open(memory)
         self._calls = CallExecutor()
 
     def close(self) -> None:
