@@ -16,7 +16,8 @@ from fornix.values.lazy_dataclass import dataclass
 MOST_SPACES = 64
 """Spaces that are open at once; one more is refused rather than another closed under a request."""
 
-BEARER = "bearer "
+SCHEMES = ("bearer ", "token ")
+"""Before a secret in the header ``Authorization``; the second is mem0's."""
 
 
 class Unauthenticated(FornixError):
@@ -125,7 +126,8 @@ def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
     if tokens is None:
         return ANYBODY
     given = authorization or ""
-    secret = given[len(BEARER) :] if given[: len(BEARER)].lower() == BEARER else ""
+    scheme = next((each for each in SCHEMES if given[: len(each)].lower() == each), None)
+    secret = "" if scheme is None else given[len(scheme) :]
     token = tokens.find(secret)
     if token is None:
         raise Unauthenticated("a token is needed: Authorization: Bearer …; fornix token new")
