@@ -60,7 +60,7 @@ def test_a_session_goes_on_after_a_restart(tmp_path):
     with Memory.open(tmp_path / "a.db") as memory:
         found = [hit.item.text for hit in memory.key("ada").search("seat by the glass")]
         assert found[0] == "I sit by the glass."
-        assert sorted(memory.key("ada").sets()) == ["session.one", "session.two"]
+        assert sorted(memory.key("ada").sets()) == ["agent_session.one", "agent_session.two"]
 
 
 def test_messages_come_back_as_they_were(tmp_path):
