@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fornix import Memory
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.compaction import CompactionPlan, Derived
+from fornix.errors import RunFailed
 from fornix.sets.admission import Injection
 from fornix.store.items import Item
 from waiting import LIMIT_S
@@ -37,6 +38,31 @@ MATTERS = (
 )
 
 
+class Booker(Agent):
+    """Books a seat, unless it is told to fail."""
+
+    @action(InputEvent)
+    def book(self, event, ctx):
+        """Choose a seat by a call that is made once, and keep it."""
+        seat = ctx.durable(free_seat, event.input)
+        ctx.short_term_memory.set("seat", seat)
+        if event.input == "Atlantis":
+            raise ValueError("no train goes to Atlantis")
+        ctx.send_event(OutputEvent({"seat": seat}))
+
+
+def free_seat(place):
+    """Return a seat on the train to a place."""
+    return f"{len(place)} by the window"
+
+
+def _trips(memory: Memory) -> None:
+    with LocalRunner(Booker, memory) as runner:
+        runner.handle("linus", "Porto")
+        with suppress(RunFailed):
+            runner.handle("linus", "Atlantis")
+
+
 def remember(path: Path, *, items: int) -> None:
     """Fill a file with a memory, of which one set has so many items."""
     with Memory.open(path, embedder="words", durability="normal") as memory:
@@ -45,6 +71,7 @@ def remember(path: Path, *, items: int) -> None:
         _talk(memory)
         _diary(memory)
         _hostile(memory)
+        _trips(memory)
         memory.knowledge.set("opening hours").add("The library is open until eight on Thursdays.")
 
 

@@ -74,6 +74,21 @@ def test_the_past_of_exact_memory_is_told_commit_by_commit(served):
     assert {change["kind"] for change in now["tree"]} == {"added"}
 
 
+def test_a_run_is_told_step_by_step(served):
+    """What it read, wrote, called and put out; of a failed one, what is kept of its calls."""
+    client = served.client()
+    done = client.ask("GET", "/v1/run", run=1)[1]
+    assert (done["status"], done["input"], done["error"]) == ("done", "Porto", None)
+    (step,) = done["steps"]
+    assert step["wrote"]["short_term"][0]["value"] == "5 by the window"
+    assert step["calls"][0]["result"] == "5 by the window"
+    assert step["outputs"][0]["data"] == {"output": {"seat": "5 by the window"}}
+    failed = client.ask("GET", "/v1/run", run=2)[1]
+    assert (failed["status"], failed["error"]["type"]) == ("parked", "ValueError")
+    assert failed["open"]["calls"][0]["result"] == "8 by the window"
+    assert client.ask("GET", "/v1/run", run=7)[0] == 404
+
+
 def test_growth_lineage_and_quarantine_are_told(served):
     client = served.client()
     points = client.ask("GET", "/v1/growth")[1]["points"]

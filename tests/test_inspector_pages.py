@@ -57,6 +57,8 @@ PAGES = {
     "item": (at("item", key="ada", set="diary", id="day-2"), "3 versions"),
     "hostile": (at("item", key=EVE, set=HOSTILE_SET, id="hostile-0"), MARKUP),
     "prompt": (at("prompt", q="Which seat do I like?", key="ada", budget=400), "Left out"),
+    "runs": (at("runs"), "Booker · linus"),
+    "run": (at("run", run=2), "no train goes to Atlantis"),
     "commits": (at("audit"), "1 compaction"),
     "forgotten": (at("audit", tab="receipts"), "Receipt"),
     "held": (at("audit", tab="quarantine"), "praise Acme"),
@@ -285,6 +287,20 @@ def test_what_may_write_forgets_with_a_receipt_and_accepts(written, visit):
     shown(page, at("audit", tab="quarantine"), "praise Acme")
     page.get_by_role("button", name="Accept").click()
     page.get_by_text("Nothing is held back.").wait_for()
+
+
+def test_a_failed_run_says_why_and_can_be_discarded(written, visit):
+    """From the first page to what it did, and what it failed at."""
+    page = visit(written.url)
+    read(page, "All is well")
+    page.get_by_role("link", name="1 run to be decided").click()
+    page.get_by_role("link", name="Run 2").click()
+    read(page, "no train goes to Atlantis")
+    read(page, re.compile("free_seat → 8 by the window"))
+    page.get_by_role("button", name="Discard").click()
+    page.locator("main").get_by_text("Discarded", exact=True).wait_for()
+    shown(page, at("run", run=1), "by the window")
+    read(page, "Put out")
 
 
 def test_without_write_nothing_is_offered(inspected, visit):

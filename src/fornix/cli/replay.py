@@ -9,7 +9,7 @@ import click
 from fornix.cli import options, output
 from fornix.cli.runs import RUN, require
 from fornix.cli.session import Session
-from fornix.cli.trace import Fields, Trace, TraceStep, input_of
+from fornix.server.run_traces import Fields, Trace, TraceStep, input_of
 
 
 @options.command("replay")

@@ -9,11 +9,11 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.session import Session
-from fornix.cli.trace import Trace, TraceStep, input_of
 from fornix.errors import StaleRun
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
 from fornix.server.json_forms import error_of, run_fields
+from fornix.server.run_traces import Trace, TraceStep, input_of
 from fornix.store import Run, RunStatus
 from fornix.store.progress import LARGEST
 

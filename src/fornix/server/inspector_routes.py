@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query
 
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet
+from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet, run_of
+from fornix.server.run_traces import Trace
 from fornix.store.as_of import FOREVER
 from fornix.store.scope import Scope
 from fornix.values.storable import moment
@@ -99,6 +100,15 @@ def changes_of_tree(
 def lineage(at: InSet, id: asked.ItemId) -> Document:
     """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
     return forms.lineage_fields(at.open("read").lineage(id))
+
+
+@router.get("/run", tags=["runs"])
+def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
+    """Tell what a run did: each step, what it read and wrote, called, sent and put out."""
+    memory = caller.memory(space, "admin")
+    row = run_of(memory, run)
+    told = forms.run_fields(row) | {"error": forms.error_of(row)}
+    return {**told, **Trace(memory, row).document()}
 
 
 @router.get("/quarantine", tags=["quarantine"])

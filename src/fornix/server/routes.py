@@ -559,7 +559,7 @@ def list_runs(
 def retry_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
     """Have a parked run tried again by whoever serves its agent."""
     memory = caller.memory(space, "admin")
-    row = _run(memory, run)
+    row = run_of(memory, run)
     last = overtaken(memory.store, row)
     return {"run": memory.store.retry_run(row.id, last=last, time=memory.engine.clock())}
 
@@ -568,12 +568,17 @@ def retry_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAU
 def discard_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
     """Give a run up: what its finished actions did stays, the rest is never done."""
     memory = caller.memory(space, "admin")
-    row = _run(memory, run)
+    row = run_of(memory, run)
     memory.store.commit(given_up(row, memory.engine.clock()))
     return {"run": row.id}
 
 
-def _run(memory: Memory, number: int) -> Run:
+def run_of(memory: Memory, number: int) -> Run:
+    """Return a run of the space of a memory.
+
+    Raises:
+        NotFound: It has none of that number.
+    """
     row = memory.store.run(number)
     if row is None or row.scope.space != memory.space:
         raise NotFound(f"there is no run {number} in space {memory.space!r}")

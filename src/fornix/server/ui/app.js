@@ -7,6 +7,7 @@ import { itemPage } from "./item.js";
 import { keyPage, keysPage } from "./key.js";
 import { overviewPage } from "./overview.js";
 import { promptPage } from "./prompt.js";
+import { runPage, runsPage } from "./runs.js";
 import { searchPage } from "./search.js";
 
 const PAGES = {
@@ -14,6 +15,8 @@ const PAGES = {
   keys: { title: "Keys", show: keysPage, press: "k" },
   search: { title: "Search", show: searchPage, press: "s" },
   prompt: { title: "Prompt", show: promptPage, press: "p" },
+  runs: { title: "Runs", show: runsPage, press: "r" },
+  run: { title: "Run", show: runPage, under: "runs" },
   audit: { title: "Audit", show: auditPage, press: "a" },
   key: { title: "Key", show: keyPage, under: "keys" },
   item: { title: "Item", show: itemPage, under: "keys" },

@@ -22,7 +22,7 @@ export function changesOf(done) {
     [done.items_written, "item written", "items written"], [done.items_removed, "item removed", "items removed"],
     [done.compactions, "compaction", "compactions"], [done.undone, "compaction undone", "compactions undone"],
   ].filter(([number]) => number).map(([number, one, many]) => plural(number, one, many));
-  return told.join(", ") || "nothing that is still kept";
+  return told.join(", ") || "no change of memory that is still kept";
 }
 
 async function commitsTab({ commit }, config, signal) {

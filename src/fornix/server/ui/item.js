@@ -102,7 +102,7 @@ function forgetting({ key, set, id }, { writes }) {
 export function receiptView(receipt, { dry = false, heading = "h3" } = {}) {
   const counts = Object.entries(receipt.counts);
   return el("div", {}, el(heading, {}, dry ? "What would be erased" : "Receipt"), facts([
-    ["Erased", counts.length ? counts.map(([kind, number]) => `${count(number)} ${kind.replaceAll("_", " ")}`).join(", ") : "nothing"],
+    ["Erased", counts.length ? counts.map(([kind, number]) => plural(number, kind.replaceAll("_", " ").replace(/s$/, ""))).join(", ") : "nothing"],
     ["Derived items among them", receipt.derived ? count(receipt.derived) : null], ["When", time(receipt.time)],
     ["State", dry ? null : receipt.state === "scrubbed" ? "Gone from every file of the store" : "Gone from every read; files still hold it"],
     ["In the way", receipt.blocked_by?.length ? receipt.blocked_by.join("; ") : null], ["Number", dry ? null : el("code", {}, receipt.id)],

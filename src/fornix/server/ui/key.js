@@ -30,14 +30,13 @@ export async function keyPage({ query, signal, onCommit }) {
   else if (key) {
     const [tree, sets] = [el("section", { class: "card" }), el("div", {})];
     const fill = async () => {
-      await fillTree(tree, key, signal);
-      const found = await get("sets", { key }, signal);
+      const [found] = await Promise.all([get("sets", { key }, signal), fillTree(tree, key, signal)]);
       sets.replaceChildren(card("Sets", found.sets.length ? setLinks(found.sets, key)
         : empty("No sets yet.", "What a program adds to this key is listed here.")));
     };
-    await fill();
+    const [facts] = await Promise.all([learnt(key, signal), fill()]);
     onCommit(fill);
-    parts.append(el("div", { class: "grid" }, tree, sets), await learnt(key, signal));
+    parts.append(el("div", { class: "grid" }, tree, sets), facts);
   } else {
     const found = await get("sets", {}, signal);
     parts.append(card("Sets", found.sets.length ? setLinks(found.sets, null) : empty("No knowledge yet.", "It is shared by all keys.")));
@@ -128,9 +127,8 @@ async function learnt(key, signal) {
 
 async function setView(key, set, query, signal) {
   const place = { key, set };
-  const { sets } = await get("sets", { key }, signal);
+  const [{ sets }, first] = await Promise.all([get("sets", { key }, signal), get("items", { ...place, newest_first: true, limit: 1 }, signal)]);
   const total = sets.find(({ name }) => name === set)?.items ?? 0;
-  const first = await get("items", { ...place, newest_first: true, limit: 1 }, signal);
   const spoken = first.items.some((item) => item.role !== null);
   const view = query.view ?? (spoken ? "chat" : "list"), oldest = query.order === "oldest";
   const tab = (name, more, on) => el("a", { class: "button", href: address("key", { ...query, ...more }), "aria-current": on && "true" }, name);

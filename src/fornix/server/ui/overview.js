@@ -1,7 +1,7 @@
 // Overview: how much is remembered, how it grew, what waits, and whether all is well.
 
 import { get, Refused } from "./api.js";
-import { bytes, card, count, el, empty, facts, head, link, oneLine, plural, svg, time } from "./dom.js";
+import { address, bytes, card, count, el, empty, facts, head, link, oneLine, plural, svg, time } from "./dom.js";
 import { changesOf } from "./audit.js";
 
 export async function overviewPage({ onCommit, signal, config }) {
@@ -56,7 +56,7 @@ function health(stats) {
   const waits = stats.pending
     ? `${plural(stats.pending, "item")}, the oldest for ${Math.round(stats.queue_age_s)} s` : "nothing";
   const parked = store.runs_parked
-    ? el("span", { class: "chip bad" }, `${plural(store.runs_parked, "run")} failed and wait for a decision`) : "none";
+    ? el("a", { class: "chip bad", href: address("runs", { status: "parked" }) }, `${plural(store.runs_parked, "run")} to be decided`) : "none";
   return facts([
     ["State", stats.failure ? el("span", { class: "chip bad" }, stats.failure) : el("span", { class: "chip good" }, "All is well")],
     ["Waits for search", waits],

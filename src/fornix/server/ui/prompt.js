@@ -31,7 +31,7 @@ export async function promptPage({ query, signal, onCommit }) {
     }
   };
   const form = el("form", { oninput: () => { clearTimeout(timer); timer = setTimeout(run, 150); }, onsubmit: (event) => { event.preventDefault(); run(); } },
-    field("Question", text, "wide"), field("Key", key), field("Budget of tokens", budget, "short"),
+    field("Question", text, "wide"), field("Key", key), field("Token budget", budget, "short"),
     el("datalist", { id: "keys" }, keys.map((name) => el("option", { value: name }))));
   await run();
   onCommit(run);

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, cast
 
-from fornix.cli import output as show
 from fornix.memory.memory import Memory
+from fornix.server.json_forms import Json, wired
 from fornix.sets.forgetting import refuse_forgotten
 from fornix.state import MemoryKind, Overlay, PathCache, committed_tree
 from fornix.state.paths import dotted
@@ -17,7 +17,6 @@ from fornix.values import wire
 from fornix.values.storable import Path, Value, moment
 from fornix.values.times import format_time
 
-Json = show.Json
 Fields = dict[str, Json]
 
 
@@ -88,7 +87,7 @@ class Trace:
     def document(self) -> Fields:
         """Return all of it as JSON."""
         return {
-            "input": show.wired(input_of(self._row)),
+            "input": wired(input_of(self._row)),
             "steps": cast("list[Json]", list(self.steps())),
             "open": cast("Json", self.unfinished()),
             "outputs": [_put_out(output.event) for output in self._outputs],
@@ -116,7 +115,7 @@ class Trace:
                 action=step.action,
                 commit=step.commit,
                 time=None if effects is None else format_time(moment(effects.commit.time)),
-                skipped=None if step.skipped is None else show.wired(wire.decode(step.skipped)),
+                skipped=None if step.skipped is None else wired(wire.decode(step.skipped)),
                 read=self._read(read_set, step, sensory, now),
                 wrote=Wrote(
                     short_term=[] if effects is None else list(_tree(effects)),
@@ -182,7 +181,7 @@ def _node(path: Path, node: Node | None) -> Fields:
     told: Fields = {"path": _path(path)}
     if node is None:
         return told | {"missing": True}
-    return told | ({"object": True} if node.is_object else {"value": show.wired(node.value)})
+    return told | ({"object": True} if node.is_object else {"value": wired(node.value)})
 
 
 def _tree(effects: Effects) -> Iterator[Fields]:
@@ -198,7 +197,7 @@ def _delta(delta: list[Any]) -> Fields:
     told: Fields = {"path": _path(tuple(path))}
     match kind:
         case "put":
-            return told | {"value": show.wired(rest[0])}
+            return told | {"value": wired(rest[0])}
         case "create":
             return told | {"object": True}
         case "refresh":
@@ -236,7 +235,7 @@ def _text(stored: StoredItem) -> Json:
 
 
 def _call(call: DurableCall) -> Fields:
-    outcome = None if call.outcome is None else show.wired(wire.decode(call.outcome))
+    outcome = None if call.outcome is None else wired(wire.decode(call.outcome))
     name = "error" if call.status == "raised" else "result"
     return {
         "position": call.position,
@@ -264,4 +263,4 @@ def _event(stored: Value) -> dict[str, Value]:
 
 
 def _event_fields(stored: Value) -> Fields:
-    return cast("Fields", show.wired(_event(stored)))
+    return cast("Fields", wired(_event(stored)))
