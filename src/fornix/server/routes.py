@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from asyncio import sleep
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from itertools import dropwhile, islice
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StoreClosed
+from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleRun, StoreClosed
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
@@ -31,6 +31,8 @@ from fornix.transfer.export import LAST, Selection, export_lines
 from fornix.values import wire
 
 Document = dict[str, Any]
+
+R = TypeVar("R")
 
 JSON_LINES, EVENTS = "application/jsonl", "text/event-stream"
 
@@ -209,11 +211,12 @@ def write_value(
     """Set a value; with If-Match only if it is still the one that was read."""
     tree = at.open("write").short_term
     value, names, ttl = asked.stored(body.value), asked.path_of(path), asked.span(body.ttl_s)
-    once = tree if idempotency_key is None else tree.once(idempotency_key)
     if if_match is None:
+        once = tree if idempotency_key is None else tree.once(idempotency_key)
         once.set(names, value, ttl=ttl)
     else:
-        once.update(names, value, expected=_matched(tree, path, if_match), ttl=ttl)
+        matching = _Matching(path, if_match, idempotency_key)
+        matching.change(at, lambda tree: tree.set(names, value, ttl=ttl))
     response.headers["ETag"] = _etag(value)
     return {"path": path, "value": forms.wired(value)}
 
@@ -223,11 +226,15 @@ def remove_value(
     at: InKey,
     path: asked.ExactPath,
     idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
 ) -> Document:
-    """Remove a value, or an object with all below it."""
-    tree = at.open("write").short_term
+    """Remove a value, or an object with all below it; see `PUT` for If-Match."""
+    names, tree = asked.path_of(path), at.open("write").short_term
+    if if_match is not None:
+        matching = _Matching(path, if_match, idempotency_key)
+        return {"removed": matching.change(at, lambda tree: tree.delete(names))}
     once = tree if idempotency_key is None else tree.once(idempotency_key)
-    return {"removed": once.delete(asked.path_of(path))}
+    return {"removed": once.delete(names)}
 
 
 _NOTHING = object()
@@ -248,12 +255,28 @@ def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
     return {name: _plain(found.get((name,))) for name in found.get_field_names()}
 
 
-def _matched(tree: MemoryObject, path: str, etag: str) -> object:
-    """Return the value at a path, whose ETag is the one that was read."""
-    value = _value_at(tree, path)
-    if _etag(value) not in {part.strip() for part in etag.split(",")}:
-        raise CompareFailed(path)
-    return value
+class _Matching(NamedTuple):
+    """A change of exact memory that is made only if a value is the one that was read."""
+
+    path: str
+    etag: str
+    idempotency_key: str | None
+
+    def change(self, at: KeyPlace, change: Callable[[MemoryObject], R]) -> R:
+        """Make it, in one step with the comparison; repeated, it compares what was there then.
+
+        Raises:
+            CompareFailed: The value is another one by now.
+        """
+        matching = {part.strip() for part in self.etag.split(",")}
+        while True:
+            try:
+                with at.open("write").batch(idempotency_key=self.idempotency_key) as batch:
+                    if _etag(_value_at(batch.short_term, self.path)) not in matching:
+                        raise CompareFailed(self.path)
+                    return change(batch.short_term)
+            except StaleRun:
+                continue  # somebody changed the tree meanwhile, which may be another place of it
 
 
 def _etag(value: Any) -> str:  # noqa: ANN401 - any value
@@ -342,24 +365,9 @@ def delete_item(
     if_match: asked.IfMatch = None,
 ) -> Document:
     """Retire an item; its history stays. `POST /v1/forget` erases."""
-    of = at.open("write")
-    if if_match is None:
-        return {"deleted": of.delete(id, idempotency_key=idempotency_key)}
-    owner = at.owner.open("write")
-    if not isinstance(owner, KeyMemory):
-        raise InvalidInput("If-Match deletes items of keys alone; leave it out for knowledge")
-    return {"deleted": _delete_version(owner, at.name, id, if_match)}
-
-
-def _delete_version(owner: KeyMemory, set_name: str, item_id: str, etag: str) -> int:
-    """Retire an item whose version is the one that was read."""
-    version = _version(etag)
-    with owner.batch() as batch:
-        inside = batch.set(set_name)
-        item = inside.get(item_id)
-        if item is not None and item.version != version:
-            raise StaleItem(item_id, expected=version, found=item.version)
-        return inside.delete(item_id)
+    version = None if if_match is None else _version(if_match)
+    deleted = at.open("write").delete(id, if_version=version, idempotency_key=idempotency_key)
+    return {"deleted": deleted}
 
 
 @router.get("/item/history", tags=["items"])

@@ -249,17 +249,22 @@ class SetWrites(SetReads):
         ids: str | Sequence[str] | None = None,
         *,
         where: Where | None = None,
+        if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> int:
         """Retire items by id, or all that match *where*; return how many there were.
 
         They are gone from every read of the present; `history`, ``as_of=`` and undo keep them.
         Ids that are not there are not counted.
+
+        Raises:
+            StaleItem: *if_version* is given, and an item of *ids* has another version.
         """
         if (ids is None) == (where is None):
             raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
         id_list = None if ids is None else checked_ids(ids)
-        call = DeleteCall(SetEditor(self._writer, self._ref), id_list, where, Filter.parse(where))
+        editor = SetEditor(self._writer, self._ref)
+        call = DeleteCall(editor, id_list, where, Filter.parse(where), if_version)
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         return answer if isinstance(answer, int) else 0
 
@@ -504,6 +509,7 @@ class DeleteCall:
     ids: Sequence[str] | None
     where: Where | None
     matching: Filter | None
+    if_version: int | None
 
     name = "delete"
 
@@ -513,6 +519,7 @@ class DeleteCall:
             self.editor.ref.name,
             None if self.ids is None else [*self.ids],
             checked(self.where),
+            *([] if self.if_version is None else [self.if_version]),
         ]
 
     def plan(self, new_id: NewId) -> PlannedWrite:
@@ -523,6 +530,9 @@ class DeleteCall:
         else:
             items = [s for s in self.editor.items() if fits(s, self.matching)]
         latest = {stored.record.id: stored for stored in items}  # a page may repeat what moved
+        for stored in latest.values():
+            if self.if_version not in (None, stored.version):
+                raise StaleItem(stored.record.id, expected=self.if_version, found=stored.version)
         return PlannedWrite(self.editor.retired(latest.values()), len(latest), retry=True)
 
 
