@@ -40,7 +40,7 @@ class FornixHistoryProvider(HistoryProvider):
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
-        key: Whose the sessions are, such as a user. Session ID is the set ``agent_session.ID`` of it.
+        key: Whose the sessions are, such as a user; session ID is its set ``agent_session.ID``.
         options: ``load_messages store_inputs store_outputs store_context_messages
             store_context_from`` of the framework's `HistoryProvider`.
     """
