@@ -31,7 +31,10 @@ TESTS = (
 
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-EXTRAS = "[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,server]"
+EXTRAS = (
+    "[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,"
+    "pydantic-ai,server]"
+)
 
 
 def answers(python: str) -> str:
