@@ -16,7 +16,7 @@ from fornix import __version__
 from fornix.errors import FornixError
 from fornix.llm import ChatModel
 from fornix.memory.memory import Memory
-from fornix.server import inspector_routes, mem0_protocol
+from fornix.server import inspector_routes, mem0_protocol, memory_stores
 from fornix.server.answers import error_answer, problem
 from fornix.server.callers import Memories, caller_of
 from fornix.server.limits import BodyLimit, RateLimit
@@ -80,6 +80,7 @@ def create_app(
     app.include_router(router)
     app.include_router(inspector_routes.router)
     app.include_router(mem0_protocol.router)
+    app.include_router(memory_stores.router)
     _answer_errors(app)
     _watch(app, memories, limits)
     _add_health(app, memories)
