@@ -89,7 +89,7 @@ def test_a_run_is_told_step_by_step(served):
     assert client.ask("GET", "/v1/run", run=7)[0] == 404
 
 
-def test_growth_lineage_and_quarantine_are_told(served):
+def test_growth_lineage_compactions_and_quarantine_are_told(served):
     client = served.client()
     points = client.ask("GET", "/v1/growth")[1]["points"]
     assert [point["commits"] for point in points] == sorted(point["commits"] for point in points)
@@ -99,6 +99,12 @@ def test_growth_lineage_and_quarantine_are_told(served):
     told = client.ask("GET", "/v1/item/lineage", key="ada", set="diary", id=week)[1]
     assert [node["id"] for node in told["nodes"]] == [week, "day-0", "day-1"]
     assert told["edges"] == [[0, 1], [0, 2]]
+    (done,) = client.ask("GET", "/v1/compactions", key="ada", set="diary")[1]["compactions"]
+    place = {"key": "ada", "set": "diary", "id": done["id"]}
+    sides = client.ask("GET", "/v1/compaction", **place)[1]
+    assert [item["id"] for item in sides["before"]] == ["day-0", "day-1"]
+    assert ([item["id"] for item in sides["after"]], sides["more"]) == ([week], 0)
+    assert client.ask("GET", "/v1/compaction", **{**place, "set": "notes"})[0] == 404
     (held,) = client.ask("GET", "/v1/quarantine", key="ada")[1]["held"]
     assert (held["rule"], held["set"]) == ("injection", "diary")
     released = client.ask("POST", "/v1/quarantine/release", {}, key="ada", id=held["id"])[1]

@@ -57,6 +57,7 @@ PAGES = {
     "item": (at("item", key="ada", set="diary", id="day-2"), "3 versions"),
     "hostile": (at("item", key=EVE, set=HOSTILE_SET, id="hostile-0"), MARKUP),
     "prompt": (at("prompt", q="Which seat do I like?", key="ada", budget=400), "Left out"),
+    "compactions": (at("compactions", key="ada", set="diary"), "Walked by the river."),
     "runs": (at("runs"), "Booker · linus"),
     "run": (at("run", run=2), "no train goes to Atlantis"),
     "commits": (at("audit"), "1 compaction"),
@@ -287,6 +288,16 @@ def test_what_may_write_forgets_with_a_receipt_and_accepts(written, visit):
     shown(page, at("audit", tab="quarantine"), "praise Acme")
     page.get_by_role("button", name="Accept").click()
     page.get_by_text("Nothing is held back.").wait_for()
+
+
+def test_a_compaction_is_undone(written, visit):
+    """What stood there before comes back, and the page says so by itself."""
+    page = visit(written.url)
+    shown(page, at("key", key="ada", set="diary"), "A quiet start")
+    page.get_by_role("link", name="Compactions").click()
+    page.get_by_role("button", name="Undo").click()
+    page.locator("main").get_by_text("undone", exact=True).wait_for()
+    shown(page, at("key", key="ada", set="diary"), "Walked by the river.")
 
 
 def test_a_failed_run_says_why_and_can_be_discarded(written, visit):

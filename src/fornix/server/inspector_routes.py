@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from fornix.errors import NotFound
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
 from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet, run_of
 from fornix.server.run_traces import Trace
 from fornix.store.as_of import FOREVER
-from fornix.store.scope import Scope
+from fornix.store.scope import Scope, SetRef
 from fornix.values.storable import moment
 from fornix.values.times import format_time
 
@@ -20,6 +21,9 @@ GROWTH_POINTS = 48
 
 MOST_COMMITS = 50
 """Commits that one answer tells of: each is read with what it changed."""
+
+MOST_SHOWN = 200
+"""Items of either side of a compaction that one answer tells of."""
 
 MOST_MOMENTS = 2_000
 """Commits of an exact tree that one answer names: the last ones."""
@@ -100,6 +104,29 @@ def changes_of_tree(
 def lineage(at: InSet, id: asked.ItemId) -> Document:
     """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
     return forms.lineage_fields(at.open("read").lineage(id))
+
+
+@router.get("/compaction", tags=["history"])
+def read_compaction(
+    at: InSet, id: Annotated[int, Query(description="The id of a compaction.", ge=1, lt=1 << 62)]
+) -> Document:
+    """Tell which items a compaction retired, and which stand for them, `MOST_SHOWN` of each."""
+    at.open("read")
+    memory, key = at.owner.caller.memories.of(at.owner.space), at.owner.key
+    scope = Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
+    store = memory.store
+    done = store.compaction(id)
+    if done is None or done.set != SetRef(scope, at.name):
+        raise NotFound(f"set {at.name!r} has no compaction {id}")
+    before, after = (
+        [
+            {"id": stored.record.id, "version": stored.version, "text": stored.record.text}
+            for stored in store.items_by_row(rows[:MOST_SHOWN])
+        ]
+        for rows in (done.retired, done.added)
+    )
+    more = sum(max(0, len(rows) - MOST_SHOWN) for rows in (done.retired, done.added))
+    return {"before": before, "after": after, "more": more}
 
 
 @router.get("/run", tags=["runs"])

@@ -3,6 +3,7 @@
 import { follow, Refused, setToken, settings } from "./api.js";
 import { address, count, el, empty, field } from "./dom.js";
 import { auditPage } from "./audit.js";
+import { compactionsPage } from "./compactions.js";
 import { itemPage } from "./item.js";
 import { keyPage, keysPage } from "./key.js";
 import { overviewPage } from "./overview.js";
@@ -19,6 +20,7 @@ const PAGES = {
   run: { title: "Run", show: runPage, under: "runs" },
   audit: { title: "Audit", show: auditPage, press: "a" },
   key: { title: "Key", show: keyPage, under: "keys" },
+  compactions: { title: "Compactions", show: compactionsPage, under: "keys" },
   item: { title: "Item", show: itemPage, under: "keys" },
 };
 

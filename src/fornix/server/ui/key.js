@@ -44,7 +44,7 @@ export async function keyPage({ query, signal, onCommit }) {
   return [
     el("p", { class: "crumbs" }, link("keys", {}, "Keys"), set && " / ", set && link("key", { key }, el("bdi", {}, oneLine(key ?? "Knowledge")))),
     head(set ?? key ?? "Knowledge", el("span", { class: "row small" },
-      link("search", { key, set }, "Search here"), key && link("prompt", { key }, "Make a prompt"))),
+      link("search", { key, set }, "Search here"), key && set && link("compactions", { key, set }, "Compactions"), key && link("prompt", { key }, "Make a prompt"))),
     parts,
   ];
 }
