@@ -25,6 +25,7 @@ from fornix import Memory
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.inspector import add_inspector
 from fornix.server.tokens import TokenFile
+from postgres_server import url_for
 from scale import COUNTS, SCALE
 from waiting import LIMIT_S, wait_until
 
@@ -126,16 +127,16 @@ def serving(folder, *words):
 class ServedHere(Asked):
     """A server in a thread of this process: what a test asks of it is measured."""
 
-    def __init__(self, folder, *, tokens=None, limits=ServerLimits(), writes=False):  # noqa: B008 - frozen
+    def __init__(self, folder, *, tokens=None, limits=ServerLimits(), writes=False, telemetry=None):  # noqa: B008 - frozen
         super().__init__()
         self.file = folder / "memory.db"
 
         def open_space(space):
-            return Memory.open(self.file, space=space, embedder="words")
+            return Memory.open(self.file, space=space, embedder="words", telemetry=telemetry)
 
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port = self._door.getsockname()[1]
-        app = create_app(open_space, tokens=tokens, limits=limits)
+        app = create_app(open_space, tokens=tokens, limits=limits, telemetry=telemetry)
         add_inspector(app, space="default", writes=writes)
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         self._thread = threading.Thread(target=self._server.run, args=([self._door],))
@@ -625,3 +626,37 @@ def test_bytes_stay_bytes(served, tmp_path):
         found = memory.key("ada").get("i")
         assert found is not None
         assert found.value["raw"] == found.metadata["raw"] == bytes(range(256))
+
+
+def test_two_servers_of_one_postgres_answer_as_one_memory(tmp_path):
+    """What one wrote the other finds; a request that both get takes effect once."""
+    both = [Served(tmp_path, "--db", url_for(tmp_path), "--telemetry") for _ in range(2)]
+    answers: list[Any] = []
+
+    def write(served, text):
+        once, body = {"Idempotency-Key": text}, {"items": [{"value": text}]}
+        client = Client(served.port)
+        answers.append((text, client.ask("POST", "/v1/items", body, once, key="ada")))
+        client.close()
+
+    try:
+        texts = [f"Note {number}." for number in range(8)]
+        threads = [threading.Thread(target=write, args=(s, t)) for t in texts for s in both]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for text in texts:
+            first, second = (answer for name, answer in answers if name == text)
+            assert first == second
+            assert first[0] == 201
+        for served in both:
+            items = served.ask("GET", "/v1/items", key="ada")[1]["items"]
+            assert sorted(item["text"] for item in items) == texts
+        assert both[0].ask("PUT", "/v1/exact", {"value": 1}, key="ada", path="a")[0] == 200
+        assert both[1].ask("GET", "/v1/exact", key="ada", path="a")[1]["value"] == 1
+        hits = both[1].ask("POST", "/v1/search", {"query": "Note 3."}, key="ada")[1]["hits"]
+        assert hits[0]["item"]["text"] == "Note 3."
+    finally:
+        for served in both:
+            served.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -15,6 +15,9 @@ from fornix.errors import InvalidInput, Unsupported
 from fornix.llm import OpenAIChat
 from fornix.memory.memory import Memory
 from fornix.server.tokens import LEVELS, Access, Token, TokenFile
+
+if TYPE_CHECKING:
+    from fornix.telemetry import OpenTelemetry
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -63,6 +66,7 @@ class ServeOptions(TypedDict):
     tokens: Path | None
     max_body: float
     rate: float | None
+    telemetry: bool
     model: str | None
     base_url: str | None
 
@@ -79,6 +83,9 @@ class ServeOptions(TypedDict):
 )
 @options.option(
     "--rate NUMBER", "Requests a second of one token, or address.", type=click.FloatRange(0.1)
+)
+@options.option(
+    "--telemetry", "Emit traces and metrics by OpenTelemetry, as its variables say.", is_flag=True
 )
 @options.model_options
 def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
@@ -97,15 +104,17 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
         from fornix.server.listening import listen
     session.open(make=Memory.stats).close()  # what is wrong is said before it listens
     place, name = session.server or session.file, given["model"]
+    telemetry = _telemetry() if given["telemetry"] else None
 
     def open_space(space: str) -> Memory:
-        return Memory.open(place, space=space, embedder=session.embedder)
+        return Memory.open(place, space=space, embedder=session.embedder, telemetry=telemetry)
 
     app = create_app(
         open_space,
         tokens=found,
         limits=ServerLimits(round(given["max_body"] * MEGABYTE), given["rate"]),
         model=None if name is None else OpenAIChat(name, base_url=given["base_url"]),
+        telemetry=telemetry,
     )
     add_inspector(app, space=session.space, writes=False)
 
@@ -113,6 +122,13 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
         session.done(f"listening on {url}", {"url": url})
 
     listen(app, host, port, told=told, stops=app.state.ends.set)
+
+
+def _telemetry() -> OpenTelemetry:
+    """Return what emits by the process's providers, as `opentelemetry-instrument` sets them."""
+    from fornix.telemetry.open_telemetry import OpenTelemetry
+
+    return OpenTelemetry()
 
 
 # --- tokens -----------------------------------------------------------------------------------

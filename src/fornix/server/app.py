@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from threading import Event
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -24,6 +25,9 @@ from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
 from fornix.server.routes import RESPONSES, router, sends
 from fornix.server.tokens import TokenFile
 from fornix.values.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from fornix.telemetry import OpenTelemetry
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """Where a server may listen that has no tokens."""
@@ -51,6 +55,7 @@ def create_app(
     tokens: TokenFile | None = None,
     limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
     model: ChatModel | None = None,
+    telemetry: OpenTelemetry | None = None,
 ) -> FastAPI:
     """Return the app of a server.
 
@@ -58,6 +63,7 @@ def create_app(
         open_space: Opens the memory of a space.
         tokens: Who may do what; None: whoever comes from this machine may do anything.
         model: Finds facts where a client asks to learn; None: rules do.
+        telemetry: Emits a span for each request; *open_space* opens memories with the same one.
     """
     memories = Memories(open_space)
 
@@ -92,6 +98,10 @@ def create_app(
         }
     }
     app.add_middleware(BodyLimit, most=limits.body_bytes, refusal=json.dumps(too_large).encode())
+    if telemetry is not None:
+        from fornix.server.request_spans import RequestSpans
+
+        app.add_middleware(RequestSpans, telemetry=telemetry)
     return app
 
 

@@ -15,6 +15,7 @@ Facts: TypeAlias = dict[str, str | int | float | bool]
 SYSTEM = "db.system.name"
 OPERATION = "db.operation.name"
 ERROR = "error.type"
+METHOD, ROUTE, STATUS = "http.request.method", "http.route", "http.response.status_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,9 @@ ATTRIBUTES = (
     AttributeInfo(
         "fornix.call.outcome", "string", "`returned`, `raised`, or `replayed` from its record"
     ),
+    AttributeInfo(METHOD, "string", "The method of a request"),
+    AttributeInfo(ROUTE, "string", "The address as the server knows it, without parameters"),
+    AttributeInfo(STATUS, "int", "The status of the answer"),
     AttributeInfo("fornix.call.name", "string", "The name of the durable call", content=True),
     AttributeInfo("db.namespace", "string", "The space", content=True),
     AttributeInfo("db.collection.name", "string", "The set", content=True),
@@ -102,6 +106,9 @@ OPERATION_DURATION = "db.client.operation.duration"
 RUN_DURATION = "fornix.run.duration"
 ACTION_DURATION = "fornix.action.duration"
 TRANSACTION_DURATION = "fornix.transaction.duration"
+REQUEST_DURATION = "http.server.request.duration"
+
+REQUEST = "fornix.request"
 
 SPANS = (
     SpanInfo(
@@ -191,6 +198,13 @@ SPANS = (
         ("gen_ai.agent.name", "fornix.action.name", "fornix.action.attempt", ERROR),
         ACTION_DURATION,
     ),
+    SpanInfo(
+        REQUEST,
+        "A request to `fornix serve`, until its answer ended; a child of the span that its header "
+        "`traceparent` names.",
+        (METHOD, ROUTE, STATUS, ERROR),
+        REQUEST_DURATION,
+    ),
 )
 
 DURABLE_CALL = "fornix.durable_call"
@@ -212,6 +226,14 @@ LEASES_TAKEN_OVER = "fornix.leases.taken_over"
 COMMITS_FENCED = "fornix.commits.fenced"
 
 METRICS = (
+    MetricInfo(
+        REQUEST_DURATION,
+        "histogram",
+        "s",
+        "How long requests to `fornix serve` take, until the answer ended",
+        (METHOD, ROUTE, STATUS, ERROR),
+        _QUICK_S,
+    ),
     MetricInfo(
         OPERATION_DURATION,
         "histogram",

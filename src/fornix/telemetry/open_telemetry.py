@@ -32,6 +32,7 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise Unsupported(
         f"OpenTelemetry needs the package {error.name}, which is not installed; run: "
@@ -205,15 +206,18 @@ class OpenTelemetry:
         parent: Context | None = None,
         links: Iterable[TelemetrySpan | SpanContext] = (),
         remote: bool = False,
+        served: bool = False,
     ) -> TelemetrySpan:
         """Return a span that begins now.
 
         Args:
             parent: Whose child it is; by default the current span's, in this thread or task.
             remote: What it tells of is done by a server.
+            served: What it tells of is done for a client, by this server.
         """
         started = time.perf_counter()
         kind = trace.SpanKind.CLIENT if remote else trace.SpanKind.INTERNAL
+        kind = trace.SpanKind.SERVER if served else kind
         allowed = self.allowed(facts, _SPANS[name].attributes)
         span = harmless(
             lambda: self._tracer.start_span(
@@ -290,6 +294,14 @@ def caller() -> Context | None:
     """Return what makes others children of the caller's span; None: it is in none."""
     valid = harmless(lambda: trace.get_current_span().get_span_context().is_valid)
     return harmless(contexts.get_current) if valid else None
+
+
+def remote_caller(headers: Mapping[str, str]) -> Context | None:
+    """Return what makes others children of the span that the headers of a request name.
+
+    None: they name none that can be read, and the request begins a trace.
+    """
+    return harmless(lambda: TraceContextTextMapPropagator().extract(headers, Context()))
 
 
 def caller_span() -> SpanContext | None:
