@@ -59,7 +59,7 @@ def test_every_example_is_on_the_page():
     folders = sorted(path for path in EXAMPLES.iterdir() if path.is_dir())
     assert folders
     for folder in folders:
-        if folder.name in ("flink", "postgres"):  # they need what does not come with fornix
+        if folder.name in ("flink", "postgres", "server"):  # need what does not come with it
             assert f"({folder.name}/" in page
             continue
         first = "main.py" if (folder / "main.py").exists() else "memory.py"
