@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
@@ -22,15 +23,15 @@ SEAT = {"command": "create", "path": "/memories/seat.md", "file_text": "Sits by 
 
 
 @contextmanager
-def scripted_model(*uses: dict[str, object]) -> Iterator[tuple[str, list[dict[str, object]]]]:
+def scripted_model(*uses: Any) -> Iterator[tuple[str, list[Any]]]:
     """A server of the Messages API whose model calls the tool, then ends; what it was asked."""
-    asked: list[dict[str, object]] = []
+    asked: list[Any] = []
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             turn = len(asked) - 1
-            part: dict[str, object] = {"type": "text", "text": "Done."}
+            part: Any = {"type": "text", "text": "Done."}
             if turn < len(uses):
                 use = {"type": "tool_use", "id": f"t{turn}", "name": "memory"}
                 part = {**use, "input": uses[turn]}
@@ -125,7 +126,7 @@ def test_an_async_client_has_the_same(tmp_path):
             {"command": "rename", "old_path": SEAT["path"], "new_path": "/memories/a/seat"},
             {"command": "delete", "path": "/memories/a"},
         ]
-        told = [await tool.call(one) for one in uses]
+        told: list[Any] = [await tool.call(one) for one in uses]
         async with AsyncAnthropic(base_url=url, api_key="any") as client:
             await client.beta.messages.tool_runner(**REQUEST, tools=[tool]).until_done()
         assert await tool.clear_all_memory() == "All memory cleared"
@@ -143,7 +144,7 @@ def test_an_async_client_has_the_same(tmp_path):
         assert memory.key("ada").set("memories").history("/memories/a/seat") == []
 
 
-def outcome(tool, command):
+def outcome(tool: Any, command: Any) -> str:
     """Return what a tool says, or the error that it tells."""
     try:
         return tool.call(command)
@@ -248,13 +249,13 @@ def test_what_cannot_be_done_is_told(tmp_path):
             assert answer.startswith("error: ")
             assert told in answer
         with pytest.raises(InvalidInput):
-            FornixMemoryTool(memory, key="ada", deleting="hide")
+            FornixMemoryTool(memory, key="ada", deleting=cast("Any", "hide"))
 
 
 def test_folders_are_listed_two_levels_deep(tmp_path):
     """With their sizes, without what is hidden; what is deleted stays in the history."""
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        tool = FornixMemoryTool(memory, key="ada")
+        tool: Any = FornixMemoryTool(memory, key="ada")
         for path, size in (("a/b/c/d", 2048), ("a/x", 10), (".h/x", 5), ("z", 1536)):
             command = {"command": "create", "path": f"/memories/{path}", "file_text": "x" * size}
             tool.call(command)

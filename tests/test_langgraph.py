@@ -343,4 +343,6 @@ def test_each_indexed_field_counts_for_itself():
         found = {hit.item.id: hit.parts["meaning"] for hit in behind.search("banana")}
         assert found["1"] == pytest.approx(2.0, abs=0.01)
         assert found["2"] < 1.5
-        assert store.get(("a",), "4").value == {"other": 1}
+        last = store.get(("a",), "4")
+        assert last is not None
+        assert last.value == {"other": 1}

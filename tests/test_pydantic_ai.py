@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent
@@ -21,6 +22,13 @@ from pydantic_ai.models.test import TestModel
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.pydantic_ai import FornixConversationStore
+
+
+async def loaded(store, conversation_id):
+    """Return a conversation that is there."""
+    conversation = await store.load(conversation_id)
+    assert conversation is not None
+    return conversation
 
 
 def said(messages):
@@ -44,7 +52,7 @@ def test_a_conversation_goes_on_after_a_restart(tmp_path):
         conversation = await store.load("trip") or Conversation(conversation_id="trip")
         result = await agent.run(prompt, conversation=conversation)
         entries = await store.save(result)
-        again = await store.load("trip")
+        again = await loaded(store, "trip")
         assert again.messages == result.all_messages()
         assert again.usage == result.conversation.usage
         store.close()
@@ -72,7 +80,7 @@ def test_of_two_that_go_on_one_is_told(tmp_path):
         results = [await agent.run(text, conversation=c) for text, c in (("A", one), ("B", two))]
         saved = await asyncio.gather(*map(store.save, results), return_exceptions=True)
         assert [isinstance(answer, ConversationConflict) for answer in saved].count(True) == 1
-        return said((await store.load("c")).messages), len(
+        return said((await loaded(store, "c")).messages), len(
             memory.key("pydantic-ai").set("pydantic_ai")
         )
 
@@ -160,7 +168,7 @@ def test_it_answers_as_the_store_in_ram(tmp_path, deleting):
         store = FornixConversationStore(memory, deleting=deleting)
         asyncio.run(walk(store, InMemoryConversationStore()))
         with pytest.raises(InvalidInput):
-            FornixConversationStore(memory, deleting="hide")
+            FornixConversationStore(memory, deleting=cast("Any", "hide"))
 
 
 def test_branches_forks_and_deletion(tmp_path):
@@ -176,13 +184,14 @@ def test_branches_forks_and_deletion(tmp_path):
         for prompt in ("one", "two"):
             result = await agent.run(prompt, conversation=conversation)
             await store.save(result)
-            conversation = await store.load("c")
+            conversation = await loaded(store, "c")
         history = await store.load_entries("c", limit=3)
+        assert history is not None
         assert said(entry.message for entry in history) == ["to 1", "two", "to 3"]
         await store.fork("c", new_conversation_id="d")
         await store.delete("c")
         assert await store.load("c") is None
-        assert said((await store.load("d")).messages) == ["one", "to 1", "two", "to 3"]
+        assert said((await loaded(store, "d")).messages) == ["one", "to 1", "two", "to 3"]
         await store.delete("d")
         assert await store.read_records() == []
         with pytest.raises(LookupError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from typing import Any
+
 import pytest
 
 from doors import Letters
@@ -72,7 +74,8 @@ def test_several_texts_are_read_again(tmp_path):
 def test_an_item_says_its_texts_once():
     """A text or texts; a list of 1 to 32; they are a part of the request as they are."""
     with Memory.open(":memory:", embedder=Letters()) as memory:
-        key = memory.key("ada")
+        key: Any = memory.key("ada")
+        wrong: Any
         for wrong in ({"texts": []}, {"texts": ["a"] * 33}, {"texts": "ab"}, {"texts": ["a", 1]}):
             with pytest.raises(InvalidInput, match="texts"):
                 key.add("x", **wrong)
