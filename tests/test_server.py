@@ -22,6 +22,7 @@ import pytest
 import uvicorn
 
 from fornix import Memory
+from fornix.errors import InvalidInput
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.inspector import add_inspector
 from fornix.server.tokens import TokenFile
@@ -426,6 +427,30 @@ def test_a_request_has_a_largest_size(tmp_path):
                 raw.sendall((b"fffe\r\n" + b"x" * 0xFFFE + b"\r\n") * 2)
                 assert b" 413 " in answer.readline()
         assert served.ask("GET", "/v1/keys")[1]["keys"] == []
+
+
+def test_guesses_of_tokens_are_counted_together(tmp_path):
+    """Many secrets from one place are one client; a token that is known is another."""
+    file = TokenFile(tmp_path / "tokens.json")
+    known = file.add("reader", access="read", space=None, keys="")
+    made = ServedHere(tmp_path, tokens=file, limits=ServerLimits(rate=0.5))  # one at once
+    try:
+        guesses = (made.ask("GET", "/v1/keys", token=f"fornix_{n}")[0] for n in range(200))
+        assert next(status for status in guesses if status != 401) == 429
+        assert made.ask("GET", "/v1/keys", token=known)[0] == 200
+    finally:
+        made.stop()
+
+
+def test_a_digest_that_is_none_is_told(tmp_path):
+    """A file of tokens that somebody wrote by hand is refused by name, not by an error of ours."""
+    file = TokenFile(tmp_path / "tokens.json")
+    file.add("reader", access="read", space=None, keys="")
+    text = (tmp_path / "tokens.json").read_text()
+    digest = json.loads(text)["tokens"][0]["digest"]
+    (tmp_path / "tokens.json").write_text(text.replace(digest, "é" * 60))
+    with pytest.raises(InvalidInput, match="'reader' has a digest"):
+        file.find("fornix_x")
 
 
 def test_a_client_may_ask_so_often(tmp_path):

@@ -14,12 +14,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from fornix import __version__
-from fornix.errors import FornixError
+from fornix.errors import FornixError, InvalidInput, NotFound
 from fornix.llm import ChatModel
 from fornix.memory.memory import Memory
 from fornix.server import inspector_routes, mem0_protocol, memory_stores
 from fornix.server.answers import error_answer, problem
-from fornix.server.callers import Memories, caller_of
+from fornix.server.callers import Memories, Unauthenticated, caller_of, token_of
 from fornix.server.limits import BodyLimit, RateLimit
 from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
 from fornix.server.routes import RESPONSES, router, sends
@@ -151,7 +151,7 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
                 "but its own; fornix token new makes a token",
             )
         if rate is not None and request.url.path not in UNCOUNTED:
-            wait_s = rate.wait_s(_client_of(request))
+            wait_s = rate.wait_s(_client_of(request, app.state.tokens))
             if wait_s:
                 told = f"too many requests; come again in {wait_s:.1f} s"
                 return problem(
@@ -186,10 +186,17 @@ def _is_own(request: Request) -> bool:
     return request.url.hostname in LOOPBACK and request.headers.get("origin", own) == own
 
 
-def _client_of(request: Request) -> str:
-    """Return by what a client's rate is counted."""
-    given = request.headers.get("authorization")
-    return given or (request.client.host if request.client else "")
+def _client_of(request: Request, tokens: TokenFile | None) -> str:
+    """Return by what a client's rate is counted: its token, or where it asks from.
+
+    Who has no token that is known is counted by the second, so that guessing many gains nothing.
+    """
+    host = request.client.host if request.client else ""
+    try:
+        token = token_of(request.headers.get("authorization"), tokens)
+    except (Unauthenticated, InvalidInput, NotFound):  # it is told when it is served
+        return f"host {host}"
+    return f"host {host}" if tokens is None else f"token {token.name}"
 
 
 def _add_health(app: FastAPI, memories: Memories) -> None:

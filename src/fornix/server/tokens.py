@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import threading
 from dataclasses import asdict, replace
@@ -28,6 +29,8 @@ LEVELS: tuple[str, ...] = get_args(Access)
 """What a token may, the least first; each may what those before it may."""
 
 SECRET_BYTES = 32
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 PREFIX = "fornix_"
 """With which every secret begins, so that scanners for leaked secrets know it."""
@@ -195,6 +198,8 @@ def _check(token: Token) -> None:
     texts = (token.name, token.digest, token.keys, token.created)
     if not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance] - of a file
         raise InvalidInput(f"token {token.name!r} has a field that is no text")
+    if not _DIGEST.fullmatch(token.digest):
+        raise InvalidInput(f"token {token.name!r} has a digest that is no SHA-256 in hexadecimal")
     if token.access not in LEVELS:
         raise InvalidInput(f"access must be one of {', '.join(LEVELS)}, not {token.access!r}")
     if token.space is not None:
