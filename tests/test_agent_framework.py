@@ -144,3 +144,15 @@ def test_nothing_is_told_where_nothing_is_known(tmp_path):
         first, second = asyncio.run(use(memory))
     assert first == [("user", "Hello")]
     assert second == [("user", "Hello"), ("assistant", "Hi."), ("user", "Hello")]
+
+
+def test_a_message_that_one_call_names_twice_is_kept_once():
+    async def work():
+        with Memory.open(":memory:", embedder="words") as memory:
+            history = FornixHistoryProvider(memory, key="ada")
+            named = Message(role="user", contents=["Hello"], message_id="m1")
+            unnamed = Message(role="user", contents=["Hello"])
+            await history.save_messages("one", [named, named, unnamed, unnamed])
+            assert len(await history.get_messages("one")) == 3
+
+    asyncio.run(work())

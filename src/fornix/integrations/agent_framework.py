@@ -81,9 +81,13 @@ class FornixHistoryProvider(HistoryProvider):
     ) -> None:
         """Add messages behind the others, all or none."""
         kept = self._key.set(_set_of(session_id))
-        items = [_item(message) for message in messages]
+        items: dict[str | int, Item] = {}
+        for position, message in enumerate(messages):
+            items.setdefault(message.message_id or position, _item(message))
         if items:
-            await self._opened.awaited(lambda: kept.add_many(items, on_existing="keep"))
+            await self._opened.awaited(
+                lambda: kept.add_many(list(items.values()), on_existing="keep")
+            )
 
     def close(self) -> None:
         """Close the memory, if the provider opened it. Later calls raise `StoreClosed`."""
