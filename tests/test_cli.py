@@ -722,8 +722,8 @@ USES = {
 }
 MAKE = {"add", "set", "run", "chat", "learn", "import", "restore", "demo"}
 NO_MEMORY = {"version", "completion", "flink explain"}
-ELSEWHERE = {"flink run", "flink submit", "mcp", "serve"}
-"""Commands that test_flink_jobs.py, test_mcp.py and test_server.py try: they stay."""
+ELSEWHERE = {"flink run", "flink submit", "mcp", "serve", "ui"}
+"""Commands that test_flink_jobs.py, test_mcp.py and test_server.py try: they stay running."""
 WITHOUT_MEMORY = {"token list", "token new", "token revoke", "token rotate"}
 """Commands that work on another file; tests/test_server.py tries them."""
 ON_SERVER = {"grant", "grants", "revoke"}
