@@ -7,6 +7,7 @@ ARGS ?=
 BIN := .venv/bin
 BENCH_BIN := .venv-bench/bin
 FLINK_BIN := .venv-flink/bin
+INTEGRATIONS_BIN := .venv-integrations/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Hundreds of tests start a process: it should find what was compiled before.
@@ -14,10 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check browser pictures flink .types .tests .java .chromium .axe steady bench docs release clean
+.PHONY: help demo test check test-integrations browser pictures flink .types .tests .java .chromium .axe steady bench docs release clean
 
 help:  ## List these commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
 demo: .venv/.fornix  ## Show what fornix does, in a minute (ARGS go to `fornix demo`)
 	@$(BIN)/fornix demo $(ARGS)
@@ -38,12 +39,17 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, a browser, Apache Flink
+test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel
 	$(BIN)/python -m pytest -q -m "server and not scaled" -n 2 --dist worksteal
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory test-integrations
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory flink
+
+test-integrations: .venv/.dev .venv-integrations/.peers  ## Frameworks and clients of others that need an environment of their own
+	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python src/fornix/integrations/google_adk.py
+	$(INTEGRATIONS_BIN)/python -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers" tests/integrations
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
 	$(BIN)/python -m pytest -q -m browser
@@ -121,6 +127,16 @@ endef
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java 17 …" && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || { \
 	  echo "Apache Flink needs Java 17; on Debian and Ubuntu: apt install openjdk-17-jre-headless" >&2; exit 1; }
+
+.venv-integrations/.made:
+	$(call environment,.venv-integrations)
+	@touch $@
+
+.venv-integrations/.peers: .venv-integrations/.made pyproject.toml constraints-integrations.txt
+	@echo "Installing fornix and the frameworks of its integrations into .venv-integrations …"
+	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt 'pip>=25.1'
+	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt --group integrations -e '.[google-adk,server]'
+	@touch $@
 
 .venv/.browser: .venv/.dev
 	@$(BIN)/python $(PIP_INSTALL) --group browser

@@ -18,6 +18,7 @@ ROW = re.compile(
 )
 NAMED = re.compile(r"([a-z][a-z-]+) (\d+(?:\.\d+)+)")
 PACKAGES = {
+    "Google ADK": "google-adk",
     "LangGraph": "langgraph",
     "Anthropic's SDK": "anthropic",
     "Microsoft Agent Framework": "agent-framework-core",
@@ -27,7 +28,8 @@ PACKAGES = {
 
 
 def pins():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    files = [ROOT / "constraints-integrations.txt", ROOT / "constraints.txt"]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     return dict(line.split("==") for line in lines if "==" in line)
 
 
