@@ -429,6 +429,29 @@ def test_a_request_has_a_largest_size(tmp_path):
         assert served.ask("GET", "/v1/keys")[1]["keys"] == []
 
 
+def test_keys_are_listed_as_far_as_a_token_reaches(tmp_path):
+    """Of a beginning that the token has and one that is asked for, both hold."""
+    file = TokenFile(tmp_path / "tokens.json")
+    ada = file.add("ada", access="read", space=None, keys="ada-")
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        for key in ("ada", "ada-1", "ada-2", "bea"):
+            memory.key(key).short_term.set("n", 1)
+    made = ServedHere(tmp_path, tokens=file)
+    try:
+        for prefix, listed in (
+            ("", ["ada-1", "ada-2"]),
+            ("ad", ["ada-1", "ada-2"]),
+            ("ada-2", ["ada-2"]),
+            ("b", []),
+        ):
+            told = made.ask("GET", "/v1/keys", token=ada, prefix=prefix)
+            assert told == (200, {"keys": listed, "more": False})
+        told = made.ask("GET", "/v1/keys", token=ada, after="ada-1")
+        assert told == (200, {"keys": ["ada-2"], "more": False})
+    finally:
+        made.stop()
+
+
 def test_guesses_of_tokens_are_counted_together(tmp_path):
     """Many secrets from one place are one client; a token that is known is another."""
     file = TokenFile(tmp_path / "tokens.json")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from asyncio import sleep
 from collections.abc import AsyncGenerator, Callable, Iterator
-from itertools import dropwhile, islice
+from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -165,10 +165,10 @@ def list_keys(
 ) -> Document:
     """List the keys of a space, sorted; go on after the last one with `after`."""
     memory = caller.memory(space, "read")
-    begins = prefix, caller.token.keys
-    mine = (key for key in memory.keys() if all(map(key.startswith, begins)))  # noqa: SIM118 - no dict
-    rest = mine if after is None else dropwhile(lambda key: key <= after, mine)
-    found = list(islice(rest, limit + 1))
+    begin, longer = sorted((prefix, caller.token.keys), key=len)
+    if not longer.startswith(begin):
+        return {"keys": [], "more": False}
+    found = list(islice(memory.keys(prefix=longer, after=after or None), limit + 1))
     return {"keys": found[:limit], "more": len(found) > limit}
 
 
@@ -177,8 +177,8 @@ def list_sets(
     at: InOwner,
 ) -> Document:
     """List the sets of a key, or of knowledge."""
-    owner = at.open("read")
-    return {"sets": [{"name": name, "items": len(owner.set(name))} for name in owner.sets()]}
+    counts = at.open("read").sets(counts=True)
+    return {"sets": [{"name": name, "items": count} for name, count in counts.items()]}
 
 
 # --- exact memory -----------------------------------------------------------------------------
