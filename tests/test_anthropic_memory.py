@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from anthropic.tools import BetaLocalFilesystemMemoryTool, ToolError
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.anthropic_memory import FornixAsyncMemoryTool, FornixMemoryTool
+from waiting import LIMIT_S
 
 SEAT = {"command": "create", "path": "/memories/seat.md", "file_text": "Sits by the glass.\n"}
 
@@ -295,3 +298,39 @@ def test_edits_side_by_side_are_all_kept(tmp_path):
             thread.join()
         (item,) = memory.key("ada").set("memories").list()
         assert item.value == "".join(f"edited {n}.\n" for n in range(40))
+
+
+EDITS = """
+import sys
+from fornix.integrations.anthropic_memory import FornixMemoryTool
+tool = FornixMemoryTool(sys.argv[1], key="ada")
+sys.stdin.readline()
+for n in range(int(sys.argv[2]), 20, 2):
+    edit = {"command": "str_replace", "path": "/memories/a"}
+    tool.call({**edit, "old_str": f"line {n}.", "new_str": f"edited {n}."})
+tool.close()
+"""
+
+
+def test_edits_of_two_processes_are_all_kept(tmp_path):
+    """Each reads the file again that the other has changed meanwhile."""
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        tool = FornixMemoryTool(memory, key="ada")
+        lines = "".join(f"line {n}.\n" for n in range(20))
+        tool.call({"command": "create", "path": "/memories/a", "file_text": lines})
+    editors = [
+        subprocess.Popen(
+            [sys.executable, "-c", EDITS, str(tmp_path / "a.db"), str(first)],
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        for first in range(2)
+    ]
+    for editor in editors:
+        assert editor.stdin is not None
+        editor.stdin.write("go\n")
+        editor.stdin.close()
+    assert [editor.wait(LIMIT_S) for editor in editors] == [0, 0]
+    with Memory.open(tmp_path / "a.db") as memory:
+        (item,) = memory.key("ada").set("memories").list()
+    assert item.value == "".join(f"edited {n}.\n" for n in range(20))
