@@ -174,6 +174,7 @@ class AsyncMemorySet:
     recent = awaited(MemorySet.recent)
     history = awaited(MemorySet.history)
     search = awaited(MemorySet.search)
+    points = awaited(MemorySet.points)
     update = awaited(MemorySet.update)
     supersede = awaited(MemorySet.supersede)
     delete = awaited(MemorySet.delete)
@@ -269,6 +270,7 @@ class AsyncKnowledge:
         self.loop, self.sync = loop, sync
 
     search = awaited(KnowledgeMemory.search)
+    points = awaited(KnowledgeMemory.points)
     sets = awaited(KnowledgeMemory.sets)
     set = _opened(KnowledgeMemory.set)
 
@@ -291,6 +293,7 @@ class _AsyncSets:
 
     context = awaited(Prompts.context)
     search = awaited(KeySets.search)
+    points = awaited(KeySets.points)
     sets = awaited(KeySets.sets)
     set = _opened(KeySets.set)
     add = awaited(KeySets.add)

@@ -22,6 +22,7 @@ from fornix.errors import (
 )
 from fornix.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from fornix.memory.prompt import Prompts, Sources
+from fornix.search.projection import MapPoints
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.sets.admission import Quarantine, Rule, plans
@@ -132,16 +133,29 @@ class OwnerSets:
             if sets is not None:
                 raise InvalidInput("search takes sets or prefix=, one of them")
             sets = self.sets(prefix=prefix)
-        if sets is not None and not isinstance(sets, (list, tuple)):
-            raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = [set_name(n) for n in sets or ()]
-        refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
-        target = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
             limit, where, at, signals, valid_at, min_score=min_score, reranker=reranker
         )
-        return self._writer.search(target, query, options)
+        return self._writer.search(self._named(sets), query, options)
+
+    def points(
+        self,
+        *,
+        sets: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> MapPoints:
+        """Return the items of all sets, or of those in *sets*, in one plane; see `MemorySet`."""
+        return self._writer.points(self._named(sets), where=where, limit=limit)
+
+    def _named(self, sets: Sequence[str] | None) -> Scope | builtins.list[SetRef]:
+        """Return the sets of these names, or the scope of all."""
+        if sets is None:
+            return self._scope
+        if not isinstance(sets, (list, tuple)):
+            raise InvalidInput(f"sets must be a list of names, not {sets!r}")
+        return [SetRef(self._scope, name) for name in dict.fromkeys(map(set_name, sets))]
 
 
 def default_set(sets: KeySets) -> MemorySet:

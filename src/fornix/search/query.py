@@ -32,6 +32,7 @@ from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, ReadValues, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
 from fornix.search.large_sets import LargeSetRequest, can_be_partial, part_of
+from fornix.search.projection import MapPoints, map_of
 from fornix.search.ranking import Ranking, Scored
 from fornix.search.relevance import Calibration, calibration_of
 from fornix.search.signals import (
@@ -217,12 +218,8 @@ class Searcher:
         if type(query) is not str:
             raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
         checked(query, where="query")
-        notes = [name for name, _ in self._expects]
-        cache = SearchCache(self._index.seq, self._index.numbers, notes)
-        view = self._store.search_view(sets, cache)
-        infos = view.sets
-        if isinstance(sets, Scope):
-            infos = [info for info in infos if not is_hidden(info.ref)]
+        view = self._view(sets)
+        infos = _visible(view.sets, sets)
         drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
         if not infos and drafted is None:
             return Hits()
@@ -260,6 +257,39 @@ class Searcher:
         scored, pending = self._rank(indexes, request, question, hidden)
         return self._hits(scored, {}, request, partial=pending > 0, touch=False)
 
+    @raising_damage
+    def points(
+        self,
+        sets: Sequence[SetRef] | Scope,
+        *,
+        where: Filter | None = None,
+        limit: int | None = None,
+    ) -> MapPoints:
+        """Return the committed items of sets as points; see `MemorySet.points`."""
+        dimensions = self._embedder.dimensions
+        if not dimensions:
+            name = self._embedder.name
+            raise InvalidInput(f"embedder {name!r} has no vectors to map; open with another one")
+        view = self._view(sets)
+        infos = _visible(view.sets, sets)
+        numbers, names = [info.number for info in infos], [info.ref.name for info in infos]
+        hidden = self._hidden(infos, (self._clock(), None), None)
+
+        def work(indexes: list[SetIndex]) -> MapPoints:
+            self._check_embedder(view)
+            read = partial(self._values_of, {})
+            allowed = [
+                _allowed(one, where, rows, read) for one, rows in zip(indexes, hidden, strict=True)
+            ]
+            return map_of(indexes, names, allowed, limit=limit)
+
+        found = self._index.read(numbers, dimensions=dimensions, work=work, view=view)
+        if not found.unplaced or self._store.read_only:
+            return found
+        with suppress(Unavailable):  # nobody can write now: what waits for its vectors is no point
+            self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
+        return self._index.read(numbers, dimensions=dimensions, work=work)
+
     def _search_now(
         self,
         view: SearchView,
@@ -270,7 +300,7 @@ class Searcher:
         request, large_sets = self._with_large_sets_last(request, drafted)
         numbers = [info.number for info in request.infos if info.number not in large_sets]
         drafted_indexes = self._drafted_indexes(drafted, sets)
-        hidden = self._hidden(request, drafted)
+        hidden = self._hidden(request.infos, request.instants, drafted)
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
         seen: SearchView | None = view
 
@@ -308,12 +338,19 @@ class Searcher:
             self._calibration = calibration_of(self._embedder)
         return self._calibration
 
-    def _hidden(self, request: _SearchRequest, drafted: Drafted | None) -> list[Collection[int]]:
+    def _view(self, sets: Sequence[SetRef] | Scope) -> SearchView:
+        notes = [name for name, _ in self._expects]
+        cache = SearchCache(self._index.seq, self._index.numbers, notes)
+        return self._store.search_view(sets, cache)
+
+    def _hidden(
+        self, infos: Sequence[SetInfo], instants: tuple[int, int | None], drafted: Drafted | None
+    ) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""
         ended = frozenset[int]() if drafted is None else drafted.hidden
-        now, valid_at = request.instants
+        now, valid_at = instants
         hidden: list[Collection[int]] = []
-        for info in request.infos:
+        for info in infos:
             expiring = info.next_expiry is not None and info.next_expiry <= now
             if expiring or (info.has_validity and valid_at is not None):
                 out = self._store.expired_or_invalid_rows(info.number, now=now, valid_at=valid_at)
@@ -614,6 +651,13 @@ def _dated_text(item: Item) -> str:
         about.append(item.time.date().isoformat())
     text = item.text or short_repr(item.value)
     return f"{', '.join(about)}: {text}" if about else text
+
+
+def _visible(infos: Sequence[SetInfo], sets: Sequence[SetRef] | Scope) -> Sequence[SetInfo]:
+    """Return the sets of what was asked for, without those of a scope that fornix keeps itself."""
+    if not isinstance(sets, Scope):
+        return infos
+    return [info for info in infos if not is_hidden(info.ref)]
 
 
 def _speakers(sets: Sequence[SetIndex]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import overload
 
 from fornix.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
+from fornix.search.projection import MapPoints
 from fornix.search.signals import Signals
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import checked_ids, definition, fits, search_options
@@ -247,6 +248,20 @@ class SetReads:
             ids = [hit.item.id for hit in hits if hit.item.expire_at is not None]
             self._renew_found([item_id for item_id in ids if item_id is not None])
         return hits
+
+    def points(self, *, where: Where | None = None, limit: int | None = None) -> MapPoints:
+        """Return all items (that match *where*) as points, near each other if they mean the same.
+
+        The plane shows the two directions in which these items differ most. It reads the vector
+        of each; what a batch did not commit yet is not there.
+
+        Args:
+            limit: Points at most; of more items, some from everywhere. None: all.
+
+        Raises:
+            InvalidInput: The memory's embedder has no vectors, as "words" has none.
+        """
+        return self._writer.points([self._ref], where=where, limit=limit)
 
     def _renew_found(self, ids: Sequence[str]) -> None:
         """Renew what a search found."""

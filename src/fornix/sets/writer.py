@@ -17,6 +17,7 @@ from fornix.events.memory_events import EventListeners
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.item_cache import RecentHits
 from fornix.search.near_duplicates import Alike, Probe
+from fornix.search.projection import MapPoints
 from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.key_locks import KeyLocks
 from fornix.state.committed_tree import RENEWAL_PARTS
@@ -41,13 +42,14 @@ from fornix.store import (
 from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
 from fornix.store.clocks import DisciplinedClock
 from fornix.store.definition import Plan, SetRules
+from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item
 from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Value, checked_name, moment
+from fornix.values.storable import Value, checked_name, counted, moment
 
 if TYPE_CHECKING:
     from fornix.telemetry.memory_telemetry import MemoryTelemetry
@@ -315,6 +317,13 @@ class SetReader:
         hits = self._engine.recall.search(sets, query, options, now=self.now())
         self._engine.recent_hits.note(sets, hits)
         return hits
+
+    def points(
+        self, sets: Sequence[SetRef] | Scope, *, where: Where | None, limit: int | None
+    ) -> MapPoints:
+        """Return the committed items of sets, those named or all of a scope, as points."""
+        most = None if limit is None else counted(limit, "limit", least=0)
+        return self._engine.recall.points(sets, where=Filter.parse(where), limit=most)
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """Note that items were read."""

@@ -296,6 +296,19 @@ class SetIndex:
             found[~(self.alive if docs is None else self.alive[docs])] = 0.0
         return found
 
+    def has_vectors(self, docs: NDArray[np.integer[Any]]) -> Truth:
+        """Return which docs have vectors: those that are not pending, and have a text."""
+        return self.columns["windows"][docs] > 0
+
+    def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return a vector per doc, the middle of its windows'; each of *docs* has vectors."""
+        return self._vectors.centres(docs)
+
+    def speakers_of(self, docs: NDArray[np.integer[Any]]) -> list[str | None]:
+        """Return who speaks in each doc; None: nobody is named."""
+        names = self.speakers
+        return [None if code < 0 else names[code] for code in self.speaker[docs].tolist()]
+
     def nearest(
         self,
         query: Query | Quantised,

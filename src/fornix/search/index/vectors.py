@@ -149,13 +149,24 @@ class SetVectors:
         if self._single:
             found[full] = self._products_at(starts, whole) / (self._by_row["norm"][starts] * norm)
             return found
-        windows = windows[full]
-        firsts = windows.cumsum() - windows
-        at: NDArray[np.intp] = (starts - firsts).repeat(windows) + np.arange(int(windows.sum()))
+        at, firsts = _rows_of(starts, windows[full])
         if len(at):
             values = self._products_at(at, whole) / (self._by_row["norm"][at] * norm)
             found[full] = _of_windows(values, firsts, mean)
         return found
+
+    def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return the middle of each document's rows, taken with a length of one; all have rows."""
+        windows = self._by_doc["windows"][docs]
+        at, firsts = _rows_of(self._by_doc["start"][docs].astype(np.intp), windows)
+        norms = self._by_row["norm"][at].astype(np.float32)
+        units = self._rows_at(at).astype(np.float32)
+        units /= norms[:, None]
+        if self._single or not len(docs):
+            return units
+        middles: NDArray[np.float32] = np.add.reduceat(units, firsts)
+        middles /= windows[:, None]
+        return middles
 
     def _products(self, whole: Query) -> NDArray[np.float32]:
         """Return the product of every row with *whole*."""
@@ -222,6 +233,14 @@ class SetVectors:
     def nbytes(self) -> int:
         """Bytes of RAM it takes beside its columns."""
         return self._rows.nbytes + self._wide.nbytes + self._bits.nbytes + self._by_row.nbytes
+
+
+def _rows_of(
+    starts: NDArray[np.intp], windows: NDArray[np.int32]
+) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
+    """Return the rows of documents with so many windows each, and where those of each begin."""
+    firsts = windows.cumsum() - windows
+    return (starts - firsts).repeat(windows) + np.arange(int(windows.sum())), firsts
 
 
 def _of_windows(
