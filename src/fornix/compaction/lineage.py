@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
+from itertools import islice
 
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 SHOWN = 60
 """Characters of a text that a line of a drawn lineage has."""
+
+ROWS = 200
+"""Lines that a notebook shows of a lineage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +115,34 @@ class Lineage:
 
     def text(self) -> str:
         """Return it drawn as a tree, a line per node; what was drawn before is only named."""
+        lines = [
+            f"{drawn}{_line(node)}{' …' if again else ''}" for drawn, node, again in self._rows()
+        ]
+        return "\n".join([*lines, *(["… and more"] if self.cut else [])])
+
+    def _repr_html_(self) -> str:
+        from fornix.display import html
+
+        rows = [*islice(self._rows(), ROWS + 1)]
+        more = self.cut or len(rows) > ROWS
+        tree = html.drawing(
+            (drawn, *_told(node, is_above=again)) for drawn, node, again in rows[:ROWS]
+        )
+        sources = html.counted(len(self.nodes) - 1, "source")
+        title = f"Lineage of {self.root.id or 'an erased item'}: {sources}"
+        return html.frame(title, tree, notes=["… and more"] if more else [])
+
+    def _rows(self) -> Iterator[tuple[str, Ancestor, bool]]:
+        """Yield for each line: what is drawn before it, its node, whether its sources are above."""
         below: dict[int, list[int]] = {}
         for derived, source in self.edges:
             below.setdefault(derived, []).append(source)
-        lines, drawn = list[str](), set[int]()
+        drawn = set[int]()
         todo: list[tuple[int, str, str]] = [(0, "", "")]
         while todo:
             at, first, rest = todo.pop()
             again = at in drawn and at in below
-            lines.append(f"{first}{_line(self.nodes[at])}{' …' if again else ''}")
+            yield first, self.nodes[at], again
             drawn.add(at)
             children = [] if again else below.get(at, [])
             for place, child in reversed(list(enumerate(children))):
@@ -131,7 +154,6 @@ class Lineage:
                         f"{rest}{'   ' if last else '│  '}",
                     )
                 )
-        return "\n".join([*lines, *(["… and more"] if self.cut else [])])
 
 
 def _line(node: Ancestor) -> str:
@@ -139,6 +161,17 @@ def _line(node: Ancestor) -> str:
         return "(erased)"
     said = " ".join((node.text or "").split())
     said = said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
-    marks = [m for m, on in (("compacted", node.compacted), ("retired", node.retired)) if on]
-    marked = f"  [{', '.join(marks)}]" if marks else ""
+    marked = f"  [{', '.join(marks)}]" if (marks := _marks(node)) else ""
     return f"{node.id}  {said}{marked}"
+
+
+def _told(node: Ancestor, *, is_above: bool) -> tuple[str, str]:
+    """Return what a node says, and what is to be said about it."""
+    if node.erased:
+        return "(erased)", ""
+    about = [node.id, *_marks(node), *(["sources above"] if is_above else [])]
+    return node.text or "(no text)", ", ".join(about)
+
+
+def _marks(node: Ancestor) -> list[str]:
+    return [m for m, on in (("compacted", node.compacted), ("retired", node.retired)) if on]

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 from fornix import conversation as conversations
 from fornix import facts as fact_rooms
@@ -29,6 +29,7 @@ from fornix.sets.admission import Quarantine, Rule, plans
 from fornix.sets.batch import Draft
 from fornix.sets.commits import CommitWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
+from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import SetOptions, stored_options
 from fornix.sets.writer import Engine, Where, Writer
 from fornix.state import (
@@ -46,16 +47,34 @@ from fornix.store import Commit, Scope, SetRef, TreeDelta
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
+from fornix.values import wire
 from fornix.values.keywords import check_keywords, delegated, hint_positionals, suggest_names_in
-from fornix.values.storable import checked_prefix
+from fornix.values.storable import Value, checked_prefix
+
+if TYPE_CHECKING:
+    from fornix.display.html import Html
 
 Result = TypeVar("Result")
 
 DEFAULT_SET = "default"
 
+SHOWN = 20
+"""Sets, and names of an exact tree, that a notebook shows."""
+
 
 def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
     return None if admission is None else plans(admission)
+
+
+def _shown(value: object) -> str:
+    """Return a value of an exact tree on one line; of an object the names of its fields."""
+    from fornix.display import html
+
+    if not isinstance(value, MemoryObject):
+        return html.one_line(wire.encode(cast("Value", value)))
+    names = value.names(limit=SHOWN + 1)
+    more = ", …" if len(names) > SHOWN else ""
+    return html.one_line(f"{{{', '.join(names[:SHOWN])}{more}}}")
 
 
 class Inside(NamedTuple):
@@ -74,6 +93,30 @@ class OwnerSets:
 
     def __init__(self, engine: Engine, writer: Writer, scope: Scope) -> None:
         self._engine, self._writer, self._scope = engine, writer, scope
+
+    def _repr_html_(self) -> str:
+        from fornix.display import html
+
+        return html.drawn(self._html, repr(self))
+
+    def _html(self) -> Html:
+        from fornix.display import html
+
+        return html.frame(self._title(), *self._tables())
+
+    def _title(self) -> str:
+        owner = owner_text(self._scope)
+        return f"{owner[:1].upper()}{owner[1:]}"
+
+    def _tables(self) -> builtins.list[Html]:
+        """Return what a notebook shows below the title."""
+        from fornix.display import html
+
+        counts = self.sets(counts=True)
+        more = len(counts) - SHOWN
+        rows = [*counts.items()][:SHOWN]
+        notes = [html.soft(f"… and {html.counted(more, 'more set')}")] if more > 0 else []
+        return [html.table(["Set", "Items"], rows), *notes] if rows else [html.soft("no sets yet")]
 
     @property
     def inside(self) -> Inside:
@@ -268,6 +311,18 @@ class KeyMemory(KeySets, Prompts):
 
     def __repr__(self) -> str:
         return f"<key {self.key!r} of space {self._scope.space!r}>"
+
+    def _title(self) -> str:
+        return f"Key {self.key!r} of space {self.space!r}"
+
+    def _tables(self) -> builtins.list[Html]:
+        from fornix.display import html
+
+        names = self.short_term.names(limit=SHOWN + 1)
+        rows = [(name, _shown(self.short_term.get((name,), None))) for name in names[:SHOWN]]
+        exact = [html.table(["Exact memory", "Value"], rows)] if rows else []
+        more = [html.soft("… and more names")] if len(names) > SHOWN else []
+        return [*super()._tables(), *exact, *more]
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -65,10 +66,14 @@ from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix
 
 if TYPE_CHECKING:
+    from fornix.display.html import Html
     from fornix.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024
 """What the index may keep in RAM, beside what is memory-mapped."""
+
+KEYS_SHOWN = 10
+"""Keys that a notebook shows of a memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +321,27 @@ class Memory(Maintenance):
 
     def __repr__(self) -> str:
         return f"<Memory {self._engine.store.location!r} space {self._space!r}>"
+
+    def _repr_html_(self) -> str:
+        from fornix.display import html
+
+        return html.drawn(self._html, repr(self))
+
+    def _html(self) -> Html:
+        from fornix.display import html
+
+        stats, keys = self.stats(), [*islice(self.keys(), KEYS_SHOWN + 1)]
+        counts = [(key, self.key(key).sets(counts=True)) for key in keys[:KEYS_SHOWN]]
+        rows = [(key, len(sets), sum(sets.values())) for key, sets in counts]
+        notes = ["… and more keys"] if len(keys) > KEYS_SHOWN else []
+        if stats.pending:
+            notes.append(f"items that wait to be embedded: {stats.pending:,}")
+        return html.frame(
+            f"Memory {stats.location!r}, space {self._space!r}",
+            html.soft(f"embedder {stats.embedder}, knowledge {self._knowledge!r}"),
+            html.table(["Key", "Sets", "Items"], rows) if rows else html.soft("no keys yet"),
+            notes=notes,
+        )
 
     @property
     def space(self) -> str:

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from fornix.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
@@ -24,12 +24,18 @@ from fornix.store import (
 )
 from fornix.store.as_of import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, valid_time
 from fornix.store.filters import Filter
-from fornix.store.items import Hits, Item
+from fornix.store.items import Hits, Item, item_html
 from fornix.store.records import item_of, position_of
 from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import checked_name, counted
 
+if TYPE_CHECKING:
+    from fornix.display.html import Html
+
 PAGE = 256
+
+SHOWN = 10
+"""Items that a notebook shows of a set."""
 
 
 def _is_timed(stored: StoredItem) -> bool:
@@ -75,6 +81,25 @@ class SetReads:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._owner}>"
+
+    def _repr_html_(self) -> str:
+        from fornix.display import html
+
+        return html.drawn(self._html, repr(self))
+
+    def _html(self) -> Html:
+        from fornix.display import html
+
+        count, capacity = len(self), self.definition.capacity
+        newest = self.list(limit=SHOWN, newest_first=True)
+        rows = [[item_html(item)] for item in newest]
+        notes = [f"capacity: {capacity:,} items"] if capacity is not None else []
+        notes += [f"… and {count - len(rows):,} older"] if count > len(rows) else []
+        return html.frame(
+            f"Set {self.name!r} of {self._owner}: {html.counted(count, 'item')}",
+            html.table(["Newest items"], rows) if rows else html.soft("nothing was added yet"),
+            notes=notes,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SetReads) and self._ref == other._ref

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
+
+if TYPE_CHECKING:
+    from fornix.display.html import Html
 
 
 @suggest_names_in
@@ -160,6 +164,36 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
     def __repr__(self) -> str:
         return f"<{len(self)} hits{', partial' if self.partial else ''}>"
 
+    def _repr_html_(self) -> str:
+        from fornix.display import html
+
+        judged = any(hit.relevance is not None for hit in self)
+        best = max(
+            (sum(share for share in hit.parts.values() if share > 0) for hit in self), default=0
+        )
+        rows = [
+            [
+                *([hit.relevance or 0.0] if judged else []),
+                hit.score,
+                item_html(hit.item),
+                html.bar(hit.parts, best, html.PART_COLOURS),
+                hit.item.set_name or "",
+            ]
+            for hit in self
+        ]
+        heads = [
+            *(["Relevance"] if judged else []),
+            "Score",
+            "Item",
+            "What its score is made of",
+            "Set",
+        ]
+        title = html.counted(len(self), "hit")
+        return html.frame(title, *([html.table(heads, rows)] if rows else []), notes=self._notes())
+
+    def _notes(self) -> list[str]:
+        return search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
+
     def explain(self) -> str:
         """Return a table, a line per hit, of what each score is made of."""
         if not self:
@@ -174,11 +208,27 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
                 parts.insert(0, f"{hit.relevance:9.2f}")
             text = " ".join((hit.item.text or "").split())
             lines.append("  ".join([f"{hit.score:5.2f}", *parts, text[:70]]))
-        if self.partial:
-            lines.append("partial: some items in reach are not embedded yet (memory.settle waits)")
-        if self.reranker_failure:
-            lines.append(f"not re-ranked: {self.reranker_failure}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._notes()])
+
+
+def search_notes(*, partial: bool, reranker_failure: str | None) -> list[str]:
+    """Return what is to be said of how a search went, a line each."""
+    notes = list[str]()
+    if partial:
+        notes.append("partial: some items in reach are not embedded yet (memory.settle waits)")
+    if reranker_failure:
+        notes.append(f"not re-ranked: {reranker_failure}")
+    return notes
+
+
+def item_html(item: Item) -> Html:
+    """Return an item for a notebook: its text on a line, its speaker, time and metadata below."""
+    from fornix.display import html
+
+    said = item.text if item.text is not None else text_of(item.value)
+    facts = wire.encode(dict(item.metadata)) if item.metadata else ""
+    text = wire.encode(item.value) if said is None else said
+    return html.told(text, item.speaker, html.time_text(item.time), facts)
 
 
 def text_of(value: Value) -> str | None:

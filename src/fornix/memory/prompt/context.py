@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from fornix.store.items import search_notes
 from fornix.values.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from fornix.display.html import Html
 
 Part: TypeAlias = Literal[
     "system", "recent", "blocks", "profile", "exact", "knowledge", "items", "query"
 ]
 """Which part of a prompt a piece is of."""
+
+_TITLES: Mapping[Part, str] = {
+    "system": "Instructions",
+    "recent": "Last exchanges",
+    "items": "Items",
+    "knowledge": "Knowledge",
+    "query": "Question",
+    "exact": "Exact memory",
+    "profile": "Profile",
+    "blocks": "Blocks",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +106,44 @@ class Context:
             lines.append(f"{row}  {told[:100]}")
         if self.more:
             lines.append(f"and {self.more:,} more that were left out")
-        if self.partial:
-            lines.append("partial: some items in reach are not embedded yet (memory.settle waits)")
-        if self.reranker_failure:
-            lines.append(f"not re-ranked: {self.reranker_failure}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._notes()])
+
+    def _notes(self) -> list[str]:
+        return search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
+
+    def _repr_html_(self) -> str:
+        from fornix.display import html
+
+        taken = [piece for piece in self.why if piece.shown]
+        left_out = [piece for piece in self.why if not piece.shown]
+        sent = [html.full_text(said["content"], about=said["role"]) for said in self.messages]
+        of = "" if self.budget_tokens is None else f" of {self.budget_tokens:,}"
+        return html.frame(
+            f"Prompt: {self.tokens:,}{of} tokens",
+            self._budget_bar(taken),
+            _pieces_table(taken),
+            html.folded(f"Left out: {len(left_out) + self.more:,}", _pieces_table(left_out)),
+            html.folded(f"Messages: {len(sent):,}", *sent),
+            notes=self._notes(),
+        )
+
+    def _budget_bar(self, taken: Sequence[Piece]) -> Html:
+        """Return what parts of the prompt have of its tokens, as a bar; its end is what is left."""
+        from fornix.display import html
+
+        shares: dict[str, float] = {}
+        for piece in taken:
+            shares[_TITLES[piece.part]] = shares.get(_TITLES[piece.part], 0) + piece.tokens
+        shares["Framing"] = max(0, self.tokens - sum(shares.values()))
+        colours = dict(zip(_TITLES.values(), html.MANY_COLOURS, strict=False))
+        return html.bar(shares, max(self.budget_tokens or 0, sum(shares.values())), colours)
+
+
+def _pieces_table(pieces: Sequence[Piece]) -> Html:
+    from fornix.display import html
+
+    rows = [
+        [_TITLES[piece.part], piece.tokens, html.told(piece.text, piece.source, piece.reason)]
+        for piece in pieces
+    ]
+    return html.table(["Part", "Tokens", "Piece"], rows) if rows else html.soft("none")
