@@ -20,6 +20,7 @@ NAMED = re.compile(r"([a-z][a-z-]+) (\d+(?:\.\d+)+)")
 PACKAGES = {
     "Google ADK": "google-adk",
     "LangGraph": "langgraph",
+    "LlamaIndex": "llama-index-core",
     "Anthropic's SDK": "anthropic",
     "Microsoft Agent Framework": "agent-framework-core",
     "OpenAI Agents SDK": "openai-agents",
