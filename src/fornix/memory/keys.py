@@ -28,7 +28,7 @@ from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.sets.admission import Quarantine, Rule, plans
 from fornix.sets.batch import Draft
 from fornix.sets.commits import CommitWriter, commit_draft
-from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
+from fornix.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items, forget_key
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import SetOptions, stored_options
 from fornix.sets.writer import Engine, Where, Writer
@@ -427,6 +427,7 @@ class KeyMemory(KeySets, Prompts):
         where: Where | None = None,
         scrub: Scrub | None = None,
         dry_run: bool = False,
+        idempotency_key: str | None = None,
     ) -> Receipt:
         """Erase the whole key, for good; or *ids* of the set "default"; or, of all sets, *where*.
 
@@ -435,11 +436,12 @@ class KeyMemory(KeySets, Prompts):
         """
         engine, scope = self._engine, self._scope
         if ids is not None:
-            return self.set(DEFAULT_SET).forget(ids, where=where, scrub=scrub, dry_run=dry_run)
+            of, key = self.set(DEFAULT_SET), idempotency_key
+            return of.forget(ids, where=where, scrub=scrub, dry_run=dry_run, idempotency_key=key)
+        how = HowForgotten(scrub, dry_run, idempotency_key)
         if where is None:
-            return forget_key(engine, scope, scrub=scrub, dry_run=dry_run)
-        refs = engine.store.all_sets(scope) or [SetRef(scope, DEFAULT_SET)]
-        return forget_items(engine, refs, None, where, scrub=scrub, dry_run=dry_run)
+            return forget_key(engine, scope, how)
+        return forget_items(engine, scope, None, where, how)
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
         """Return a batch: what is done to it in a `with` block is committed when that ends.

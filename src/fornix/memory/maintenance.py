@@ -10,7 +10,15 @@ from fornix.embed import open_embedder
 from fornix.errors import EmbedderMissing, InvalidInput, StaleItem
 from fornix.memory.differences import Difference, difference
 from fornix.search.embedding_worker import note_of
-from fornix.sets.forgetting import Receipt, Scrub, forget_key, receipt_named, receipts_of, scrub
+from fornix.sets.forgetting import (
+    HowForgotten,
+    Receipt,
+    Scrub,
+    forget_key,
+    receipt_named,
+    receipts_of,
+    scrub,
+)
 from fornix.sets.writer import Engine
 from fornix.store import (
     CLOCK_STEP_US,
@@ -110,7 +118,7 @@ class Maintenance:
             KeyBusy: Somebody went on running the key for `wait_s`.
         """
         scope = Scope(self._space, checked_name(key, "a key"))
-        return forget_key(self._engine, scope, scrub=scrub, dry_run=dry_run)
+        return forget_key(self._engine, scope, HowForgotten(scrub, dry_run))
 
     def scrub(self) -> list[Receipt]:
         """Remove from the files what was erased; return the receipts that waited for it.

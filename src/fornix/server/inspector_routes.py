@@ -146,13 +146,13 @@ def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
 
 
 @router.post("/quarantine/release", tags=["quarantine"])
-def release(at: InOwner, id: asked.ItemId) -> Document:
+def release(at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None) -> Document:
     """Move an item from quarantine into its set."""
-    return {"id": at.open("write").quarantine.release(id)}
+    return {"id": at.open("write").quarantine.release(id, idempotency_key=idempotency_key)}
 
 
 @router.post("/quarantine/discard", tags=["quarantine"])
-def discard(at: InOwner, id: asked.ItemId) -> Document:
+def discard(at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None) -> Document:
     """Discard an item in quarantine."""
-    at.open("write").quarantine.discard(id)
+    at.open("write").quarantine.discard(id, idempotency_key=idempotency_key)
     return {"id": id}

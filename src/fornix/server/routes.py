@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from asyncio import sleep
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
@@ -24,11 +25,13 @@ from fornix.server import requests as asked
 from fornix.server.callers import Caller, caller_of
 from fornix.server.tokens import Access
 from fornix.sets import MemorySet
+from fornix.sets.commits import answer_once
 from fornix.state.memory_object import MemoryObject
-from fornix.store import Run, RunStatus
+from fornix.store import NamedRequest, Run, RunStatus, Scope
 from fornix.store.items import Item
 from fornix.transfer.export import LAST, Selection, export_lines
 from fornix.values import wire
+from fornix.values.storable import Value
 
 Document = dict[str, Any]
 
@@ -476,14 +479,24 @@ def learn(
     at: InKey,
     request: Request,
     body: asked.LearnBody,
+    idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Learn facts from texts, or from a conversation from where it stopped last time."""
+    """Learn facts from texts, or from a conversation from where it stopped last time.
+
+    A repetition of a request that was cut off goes on where that stopped.
+    """
     memory = at.open("write")
     if (body.texts is None) == (body.conversation is None):
         raise InvalidInput("name texts, or a conversation; not both")
     source = body.texts if body.conversation is None else memory.conversation(body.conversation)
-    report = memory.learn(cast("Any", source), model=request.app.state.model)
-    return cast("Document", forms.wired(report.to_json()))
+    report = answer_once(
+        memory.engine,
+        Scope(memory.space, memory.key),
+        lambda: memory.learn(cast("Any", source), model=request.app.state.model).to_json(),
+        idempotency_key=idempotency_key,
+        plain=["learn", cast("Value", body.texts), body.conversation],
+    )
+    return cast("Document", forms.wired(report))
 
 
 # --- compaction, forgetting -------------------------------------------------------------------
@@ -505,9 +518,10 @@ def undo_compaction(
     at: InKey,
     id: int,
     set_name: asked.SetName = "default",
+    idempotency_key: asked.Repeatable = None,
 ) -> Document:
     """Bring back what a compaction retired, and remove what it added."""
-    done = at.open("write").set(set_name).undo(id)
+    done = at.open("write").set(set_name).undo(id, idempotency_key=idempotency_key)
     return forms.attributes(done, "restored missing removed erased")
 
 
@@ -516,20 +530,20 @@ def forget(
     at: InKey,
     body: asked.ForgetBody,
     set_name: asked.SetName = "default",
+    idempotency_key: asked.Repeatable = None,
 ) -> Document:
     """Erase items, or a whole key, for good; the receipt says what keeps it elsewhere.
 
-    Repeated, it erases nothing more.
+    Repeated under one name it erases nothing more, and the receipt says how far it is by now.
     """
     memory = at.open("write")
     if sum((body.ids is not None, body.where is not None, body.everything)) != 1:
         raise InvalidInput('name "ids", "where", or "everything": true, and one of them alone')
-    if body.everything:
-        receipt = memory.forget(dry_run=body.dry_run)
-    elif body.where is not None:
-        receipt = memory.forget(where=body.where, dry_run=body.dry_run)
+    how: Any = {"dry_run": body.dry_run, "idempotency_key": idempotency_key}
+    if body.ids is not None:
+        receipt = memory.set(set_name).forget(body.ids, **how)
     else:
-        receipt = memory.set(set_name).forget(body.ids, dry_run=body.dry_run)
+        receipt = memory.forget(where=body.where, **how)
     return forms.receipt_fields(receipt)
 
 
@@ -564,21 +578,44 @@ def list_runs(
 
 
 @router.post("/runs/retry", tags=["runs"])
-def retry_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
+def retry_run(
+    caller: Asking,
+    run: asked.RunId,
+    space: asked.Space = asked.DEFAULT,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
     """Have a parked run tried again by whoever serves its agent."""
     memory = caller.memory(space, "admin")
+    named = _named(memory, idempotency_key, ["retry", run])
+    if named is not None and (done := memory.engine.done(named)) is not None:
+        return {"run": done.result}
     row = run_of(memory, run)
-    last = overtaken(memory.store, row)
-    return {"run": memory.store.retry_run(row.id, last=last, time=memory.engine.clock())}
+    last, now = overtaken(memory.store, row), memory.engine.clock()
+    return {"run": memory.store.retry_run(row.id, last=last, time=now, named=named)}
 
 
 @router.post("/runs/discard", tags=["runs"])
-def discard_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
+def discard_run(
+    caller: Asking,
+    run: asked.RunId,
+    space: asked.Space = asked.DEFAULT,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
     """Give a run up: what its finished actions did stays, the rest is never done."""
     memory = caller.memory(space, "admin")
-    row = run_of(memory, run)
-    memory.store.commit(given_up(row, memory.engine.clock()))
-    return {"run": row.id}
+    named = _named(memory, idempotency_key, ["discard", run])
+    if named is None or memory.engine.done(named) is None:
+        batch = given_up(run_of(memory, run), memory.engine.clock())
+        if named is not None:
+            batch = replace(batch, op=named.op, request=named.request, label=named.label)
+        memory.store.commit(batch)
+    return {"run": run}
+
+
+def _named(memory: Memory, idempotency_key: str | None, plain: Value) -> NamedRequest | None:
+    if idempotency_key is None:
+        return None
+    return memory.engine.named(Scope(memory.space, None), idempotency_key, plain)
 
 
 def run_of(memory: Memory, number: int) -> Run:

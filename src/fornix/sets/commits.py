@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -107,6 +107,29 @@ class CommitWriter(Writer):
         source = _CallSource(engine, empty, call)
         commit = commit_with_retries(engine, self._scope, source)
         return commit.result if commit is not None and commit.adopted else source.planned.result
+
+
+def answer_once(
+    engine: Engine,
+    scope: Scope,
+    act: Callable[[], Value],
+    *,
+    idempotency_key: str | None,
+    plain: Value,
+) -> Value:
+    """Return what *act* returns, or returned when the same was asked under the same name.
+
+    The answer is a commit after those of *act*, which is called again if it was cut off between:
+    so it has to go on where it stopped.
+    """
+    if idempotency_key is None:
+        return act()
+    named = engine.named(scope, idempotency_key, plain)
+    done = engine.done(named)
+    if done is None:
+        answer = named.answered(act(), scope=scope, time=engine.clock())
+        done = engine.store.commit(answer)
+    return done.result
 
 
 class _CallSource(BatchSource):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.sets.admission.quarantine import held_as, quarantine_of
@@ -18,6 +18,7 @@ from fornix.store import (
     Commit,
     Erased,
     Erasure,
+    NamedRequest,
     Run,
     RunStatus,
     Scope,
@@ -30,7 +31,7 @@ from fornix.store import (
 from fornix.store.filters import Filter
 from fornix.store.records import filter_fields
 from fornix.values import wire
-from fornix.values.ids import new_id
+from fornix.values.ids import derived_ids, new_id
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, moment
 
@@ -224,41 +225,72 @@ def hashed_request(
 # --- forgetting -------------------------------------------------------------------------------
 
 
-def forget_key(
-    engine: Engine, scope: Scope, *, scrub: Scrub | None = None, dry_run: bool = False
-) -> Receipt:
+class HowForgotten(NamedTuple):
+    """How something is forgotten; see `MemorySet.forget`."""
+
+    scrub: Scrub | None = None
+    dry_run: bool = False
+    idempotency_key: str | None = None
+
+    def name(self, engine: Engine, scope: Scope, plain: Value) -> NamedRequest | None:
+        """Return the name of a request, if it has one."""
+        if self.idempotency_key is None or self.dry_run:
+            return None
+        return engine.named(scope, self.idempotency_key, ["forget", plain])
+
+
+def forget_key(engine: Engine, scope: Scope, how: HowForgotten) -> Receipt:
     """Erase a key whole; see `Memory.forget`."""
-    return _forget(engine, scope, None, scrub, dry_run=dry_run)
+    named = how.name(engine, scope, None)
+    return _repeated(engine, scope, named, how) or _forget(engine, scope, None, named, how)
 
 
 def forget_items(
     engine: Engine,
-    refs: Sequence[SetRef],
+    of: SetRef | Scope,
     ids: str | Sequence[str] | None,
     where: Where | None,
-    *,
-    scrub: Scrub | None = None,
-    dry_run: bool = False,
+    how: HowForgotten,
 ) -> Receipt:
-    """Erase items by id, or all that match, in sets of one owner; see `MemorySet.forget`."""
+    """Erase items by id, or all that match, in a set or all of an owner; see `MemorySet.forget`."""
     if (ids is None) == (where is None):
         raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
-    store, scope = engine.store, refs[0].scope
-    hidden = {quarantine_of(ref) for ref in refs}.intersection(store.all_sets(scope))
+    scope = of if isinstance(of, Scope) else of.scope
+    id_list = None if ids is None else _checked_ids(ids)
+    asked = cast("Value", where if id_list is None else id_list)
+    named = how.name(engine, scope, [asked, None if isinstance(of, Scope) else of.name])
+    earlier = _repeated(engine, scope, named, how)
+    if earlier is not None:
+        return earlier
+    refs = engine.store.all_sets(of) if isinstance(of, Scope) else [of]
+    return _forget(engine, scope, _chosen(engine.store, refs, id_list, where), named, how)
+
+
+def _checked_ids(ids: object) -> list[str]:
+    if not isinstance(ids, (str, list, tuple)):
+        raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
+    named = [ids] if isinstance(ids, str) else cast("list[object]", list(ids))  # pyright: ignore[reportUnknownArgumentType] - checked next
+    return [checked_name(item_id, "an item's id") for item_id in named]
+
+
+def _chosen(
+    store: Store,
+    refs: Sequence[SetRef],
+    ids: list[str] | None,
+    where: Where | None,
+) -> list[tuple[SetRef, list[str]]]:
+    """Return ids by set, and by what is held back of it."""
+    existing = {ref for scope in {ref.scope for ref in refs} for ref in store.all_sets(scope)}
+    hidden = existing.intersection(map(quarantine_of, refs))
     if ids is None:
         chosen = Filter.parse(where)
         places = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
         items = [(ref, _matching(store, ref, chosen)) for ref in places]
     else:
-        if not isinstance(ids, (str, list, tuple)):
-            raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
-        named = [ids] if isinstance(ids, str) else list(ids)
-        id_list = [checked_name(item_id, "an item's id") for item_id in named]
-        items = [(ref, id_list) for ref in refs]
+        items = [(ref, ids) for ref in refs]
         for ref in sorted(hidden, key=lambda ref: ref.name):
-            items.append((ref, held_as(_versions(store, ref), id_list)))
-    existing = [(ref, item_ids) for ref, item_ids in items if item_ids]
-    return _forget(engine, scope, existing, scrub, dry_run=dry_run)
+            items.append((ref, held_as(_versions(store, ref), ids)))
+    return [(ref, item_ids) for ref, item_ids in items if item_ids]
 
 
 def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
@@ -282,37 +314,72 @@ def _forget(
     engine: Engine,
     scope: Scope,
     items: Sequence[tuple[SetRef, Sequence[str]]] | None,
-    scrub: Scrub | None,
-    *,
-    dry_run: bool,
+    named: NamedRequest | None,
+    how: HowForgotten,
 ) -> Receipt:
-    if scrub not in (None, "now", "later"):
-        raise InvalidInput(f"scrub must be 'now', 'later' or None, not {scrub!r}")
+    if how.scrub not in (None, "now", "later"):
+        raise InvalidInput(f"scrub must be 'now', 'later' or None, not {how.scrub!r}")
     request = hashed_request(engine.store, scope, items)
     erasure = Erasure(
         scope=scope,
         time=engine.clock(),
-        receipt=new_id(),
+        receipt=new_id() if named is None else _receipt_id(named),
         request=wire.encode(request),
         whole_key=items is None,
         items=items or (),
         uncertain_runs=() if items is None else _unsure(engine.store, scope),
-        dry_run=dry_run,
+        dry_run=how.dry_run,
+        named=named,
     )
     erased = _erased(engine, erasure)
-    if not dry_run:
+    if not how.dry_run:
         engine.recall.forget(erased.sets)
         _tell(engine, erased)
-        if scrub == "now" or (scrub is None and _is_small(engine.store)):
-            engine.store.scrub(now=engine.clock())
+        _scrub(engine, how)
     stored = engine.store.receipt(erasure.receipt)
     if stored is not None:
         return receipt_of(engine.store, stored)
+    if named is not None:
+        # Not a commit of the key: where nothing is to be erased, its name should not come in.
+        answer: list[Value] = [erasure.request, erased.time]
+        knowledge = Scope(engine.knowledge, None)
+        engine.store.commit(named.answered(answer, scope=knowledge, time=engine.clock()))
+    return _empty_receipt(engine, scope, erasure.receipt, erasure.request, erased)
+
+
+def _receipt_id(named: NamedRequest) -> str:
+    return derived_ids(named.op)()
+
+
+def _scrub(engine: Engine, how: HowForgotten) -> None:
+    if how.scrub == "now" or (how.scrub is None and _is_small(engine.store)):
+        engine.store.scrub(now=engine.clock())
+
+
+def _repeated(
+    engine: Engine, scope: Scope, named: NamedRequest | None, how: HowForgotten
+) -> Receipt | None:
+    """Return the receipt of the request of this name, as it is now; None: there was none."""
+    done = None if named is None else engine.done(named)
+    if named is None or done is None:
+        return None
+    _scrub(engine, how)
+    stored = engine.store.receipt(_receipt_id(named))
+    if stored is not None:
+        return receipt_of(engine.store, stored)
+    request, time = cast("tuple[str, int]", done.result)
+    return _empty_receipt(engine, scope, _receipt_id(named), request, Erased(None, time))
+
+
+def _empty_receipt(
+    engine: Engine, scope: Scope, receipt: str, request: str, erased: Erased
+) -> Receipt:
+    """Return the receipt of what the store keeps none of: nothing was there, or it was a trial."""
     waits = [one for one in engine.store.receipts(_owners(scope)) if one.scrubbed is None]
     unstored = StoredReceipt(
-        erasure.receipt,
+        receipt,
         "",
-        erasure.request,
+        request,
         erased,
         "erased" if waits else "scrubbed",
         blocked_by=tuple(dict.fromkeys(words for one in waits for words in one.blocked_by)),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 from fornix.compaction import Compacted, Given
 from fornix.compaction.lineage import Ancestor, CompactionInfo, Lineage, Undone
 from fornix.errors import CompactionChanged, NotFound
 from fornix.sets.set_options import refuse_upkeep
 from fornix.sets.set_writes import SetWrites
-from fornix.sets.writer import PlannedWrite, PlannerCall
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall
 from fornix.store import Compaction, ItemChange, StoredItem, Undo
 from fornix.store.items import Item
 from fornix.store.records import item_of
@@ -74,29 +75,37 @@ class SetTidying(SetWrites):
     def _ids(self, rows: Sequence[int]) -> list[str]:
         return [stored.record.id for stored, _ in self._writer.rows(rows)]
 
-    def undo(self, compaction: int) -> Undone:
+    def undo(self, compaction: int, *, idempotency_key: str | None = None) -> Undone:
         """Bring back what a compaction retired, as it was, and remove what stood for it.
 
         One commit. Each item has its id, value, times and importance again, and a new version.
-        What was erased since cannot come back; the answer says what.
+        What was erased since cannot come back; the answer says what. With an *idempotency_key* a
+        second call changes nothing, and is answered as the first one was.
 
         Raises:
             NotFound: The set has no such compaction.
             CompactionChanged: It was undone before, what it retired is no longer kept, or what it
                 added was changed, deleted or compacted since.
         """
-        done = self._writer.compaction(
-            counted(compaction, "a compaction's id", least=0, most=LAST_ID)
-        )
+        counted(compaction, "a compaction's id", least=0, most=LAST_ID)
+        plan = partial(self._planned_undo, compaction)
+        call = PlannerCall("undo", [self.name, compaction], plan)
+        try:
+            answer = self._writer.write(call, idempotency_key=idempotency_key)
+        except CompactionChanged as error:
+            raise self._explained(error, self._compaction(compaction)) from error
+        restored, missing, removed, erased = cast("list[Any]", answer)
+        return Undone(tuple(restored), tuple(missing), tuple(removed), erased)
+
+    def _compaction(self, compaction: int) -> Compaction:
+        done = self._writer.compaction(compaction)
         if done is None or done.set != self._ref:
             raise NotFound(f"set {self.name!r} of {self._owner} has no compaction {compaction}")
-        changes: list[ItemChange] = [Undo(self._ref, compaction)]
-        call = PlannerCall("undo", compaction, lambda _: PlannedWrite(changes, None))
+        return done
+
+    def _planned_undo(self, compaction: int, _new_id: NewId) -> PlannedWrite:
+        done = self._compaction(compaction)
         restored, removed = self._ids(done.retired), self._writer.rows(done.added)
-        try:
-            self._writer.write(call)
-        except CompactionChanged as error:
-            raise self._explained(error, done) from error
         known = set(restored)
         missing = [
             source
@@ -104,8 +113,10 @@ class SetTidying(SetWrites):
             for source in stored.record.sources
             if source not in known
         ]
-        ids = tuple(stored.record.id for stored, _ in removed)
-        return Undone(tuple(restored), tuple(dict.fromkeys(missing)), ids, done.erased)
+        changes: list[ItemChange] = [Undo(self._ref, compaction)]
+        ids: list[Value] = [stored.record.id for stored, _ in removed]
+        answer: list[Value] = [[*restored], [*dict.fromkeys(missing)], ids, done.erased]
+        return PlannedWrite(changes, answer)
 
     def _explained(self, error: CompactionChanged, done: Compaction) -> CompactionChanged:
         """Return the error, with the later compaction that is to be undone first, if one is."""

@@ -22,7 +22,7 @@ from fornix.sets.admission.barrier import (
 )
 from fornix.sets.admission.quarantine import Quarantine
 from fornix.sets.admission.verdicts import ACCEPT, Added, Verdict
-from fornix.sets.forgetting import Receipt, Scrub, forget_items
+from fornix.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
 from fornix.sets.origins import check_sources, linked
 from fornix.sets.set_editor import SetEditor
 from fornix.sets.set_options import (
@@ -307,6 +307,7 @@ class SetWrites(SetReads):
         where: Where | None = None,
         scrub: Scrub | None = None,
         dry_run: bool = False,
+        idempotency_key: str | None = None,
     ) -> Receipt:
         """Erase items by id, or all of which a version matches *where*: for good.
 
@@ -317,12 +318,15 @@ class SetWrites(SetReads):
             scrub: "now": also remove what is left in files; "later": leave that to
                 `Memory.scrub`. None: now, if the store is under 200 MB.
             dry_run: Only count.
+            idempotency_key: A second call under it erases nothing, also of what is new, and
+                returns the same receipt, as it is now.
 
         Raises:
             Unusable: Inside a batch or an action: it is a commit of its own.
         """
         engine = self._writer.alone("forget")
-        return forget_items(engine, [self._ref], ids, where, scrub=scrub, dry_run=dry_run)
+        how = HowForgotten(scrub, dry_run, idempotency_key)
+        return forget_items(engine, self._ref, ids, where, how)
 
     def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
         """Change the definition of a set; what is left out stays. A capacity of None lifts it.

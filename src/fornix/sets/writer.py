@@ -31,6 +31,7 @@ from fornix.store import (
     ItemChange,
     ItemRecord,
     Limits,
+    NamedRequest,
     Scope,
     SetInfo,
     SetRef,
@@ -168,6 +169,20 @@ class Engine:
     def request(self, plain: Value) -> bytes:
         """Return the digest that tells a request from others."""
         return wire.digest(plain, salt=self.store.salt())
+
+    def named(self, scope: Scope, idempotency_key: str, plain: Value) -> NamedRequest:
+        """Return the name under which a request that is no batch is carried out once."""
+        op = self.op(scope, idempotency_key)
+        return NamedRequest(op, self.request(plain), idempotency_key)
+
+    def done(self, named: NamedRequest) -> Commit | None:
+        """Return the commit that took a name, or None.
+
+        Raises:
+            IdempotencyConflict: It was taken by another request.
+            Forgotten: What that commit made was erased.
+        """
+        return self.store.commit_of_op(named.op, request=named.request, label=named.label)
 
     def lane(self, scope: Scope) -> HandleLock:
         """Return the lock of a key."""

@@ -333,7 +333,8 @@ class Batch:
         base: The tree's commit number that *state* was computed from; required with state, and
             checked whenever given.
         epoch: The lease's epoch under which this was made; None: made outside a run.
-        run: What it tells of a run's progress; it has a name of its own, and *op* is None.
+        run: What it tells of a run's progress. A step and a call have names of their own, and
+            *op* is None.
         release: The lease of *epoch* is given back with this commit.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
         admission_checks: What its adds and replacements were checked by, for each set with rules of
@@ -368,12 +369,35 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
-        if self.run is not None and self.op is not None:
-            raise InvalidInput("a batch of a run is named by its place in it, and has no op")
+        if self.op is not None and not (self.run is None or isinstance(self.run, StatusChange)):
+            raise InvalidInput("what a run does is named by its place in it, and has no op")
         if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
             raise InvalidInput("what a run does is committed under the epoch of its key's lease")
         if self.epoch is None and self.release:
             raise InvalidInput("a batch outside a run has no lease to give back")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRequest:
+    """A name under which something is done once that is no `Batch`; see there.
+
+    What is done and the name are one transaction. A second request of that name changes nothing.
+    """
+
+    op: bytes
+    request: bytes
+    label: str
+
+    def answered(self, result: Value, *, scope: Scope, time: int) -> Batch:
+        """Return the batch that takes the name, and keeps what a repetition is told."""
+        return Batch(
+            scope=scope,
+            time=time,
+            op=self.op,
+            request=self.request,
+            label=self.label,
+            result=result,
+        )
 
 
 def expiry_cutoff(batch: Batch, time: int) -> int:

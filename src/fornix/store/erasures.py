@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from fornix.errors import Forgotten
+from fornix.store.changes import NamedRequest
 from fornix.store.scope import Scope, SetRef
 from fornix.store.stored_read_set import ReadSet
 from fornix.values import wire
@@ -59,6 +60,8 @@ class Erasure:
         items: Else ids by set; of each all versions.
         uncertain_runs: Runs that may hold some of it, which no store can tell; see `Erased`.
         dry_run: Only say what would be erased.
+        named: The op that the erasure takes; a second one of that name changes nothing. It has
+            the same receipt.
     """
 
     scope: Scope
@@ -69,6 +72,7 @@ class Erasure:
     items: Sequence[tuple[SetRef, Sequence[str]]] = ()
     uncertain_runs: Sequence[int] = ()
     dry_run: bool = False
+    named: NamedRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,11 @@ def hidden_scope(scope: Scope, salt: bytes) -> Scope:
     return Scope(NO_SPACE, hidden_key(scope, salt))
 
 
-def op_of_erasure(receipt: str, salt: bytes) -> bytes:
+def op_of_erasure(erasure: Erasure, salt: bytes) -> bytes:
     """Return the name of the op that an erasure is."""
-    return wire.digest(["forgetting", receipt], salt=salt)
+    if erasure.named is not None:
+        return erasure.named.op
+    return wire.digest(["forgetting", erasure.receipt], salt=salt)
 
 
 def stub_of(item_id: str, salt: bytes) -> bytes:

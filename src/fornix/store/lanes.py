@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from fornix.store.changes import NamedRequest
 from fornix.store.progress import (
     Accepted,
     DurableCall,
@@ -80,8 +81,13 @@ class Lanes(Protocol):
         """Return the durable calls of a task, by position, as they stand; see `DurableCall`."""
         ...
 
-    def retry_run(self, run: int, *, last: bool, time: int) -> int:
-        """Let a parked run wait again, as it is; return its id. Moves no commit number.
+    def retry_run(
+        self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
+    ) -> int:
+        """Let a parked run wait again, as it is; return its id.
+
+        It moves no commit number, unless it is *named*: then the name, and the id for whoever
+        repeats it, are a commit.
 
         Args:
             last: A new run takes its input over instead, at the end of the lane; its id is

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from fornix.errors import Forgotten, FornixError, KeyBusy, NotFound, StaleItem, StaleRun
+from fornix.errors import (
+    Forgotten,
+    FornixError,
+    IdempotencyConflict,
+    KeyBusy,
+    NotFound,
+    StaleItem,
+    StaleRun,
+)
 from fornix.store import (
     SWEEP_AFTER_US,
     Add,
@@ -19,6 +27,7 @@ from fornix.store import (
     Erased,
     Erasure,
     Link,
+    NamedRequest,
     Put,
     QueuedInput,
     Replace,
@@ -96,6 +105,27 @@ def step(
 
 class ErasingLaws(Laws):
     """What is erased is gone from every read, and comes back by nothing."""
+
+    # --- names
+
+    def test_an_erasure_takes_its_name_with_it(self, store: Store) -> None:
+        """A second one of the name erases nothing; a commit of that name adopts it."""
+        write(store, add("i"), add("j"))
+        named = NamedRequest(b"erase", b"i", "erase")
+        asked = Erasure(ADA, NOW, "one", items=[(NOTES, ["i"])], named=named)
+        erased = store.erase(asked)
+        assert store.erase(asked) == erased
+        done = present(store.commit_of_op(b"erase", request=b"i", label="erase"))
+        assert done.number == erased.commit
+        assert store.erase(replace(asked, receipt="two", items=[(NOTES, ["j"])])).commit is None
+        other = replace(asked, receipt="two", named=replace(named, request=b"j"))
+        for repeated in (
+            lambda: store.erase(other),
+            lambda: store.commit_of_op(b"erase", request=b"j", label="erase"),
+        ):
+            with pytest.raises(IdempotencyConflict):
+                repeated()
+        assert ids(store) == ["j"]
 
     # --- items
 

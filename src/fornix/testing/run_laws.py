@@ -25,6 +25,7 @@ from fornix.store import (
     Commit,
     DurableCall,
     Lease,
+    NamedRequest,
     Node,
     Progress,
     Put,
@@ -345,6 +346,34 @@ class LaneLaws(Laws):
         store.retry_run(other, last=True, time=NOW)
         assert store.commit_at(NOW) == number + 1
         assert len(store.runs("app")) == 3
+
+    def test_a_retry_takes_its_name_with_it(self, store: Store) -> None:
+        """A second one of the name answers as the first, whatever became of the run since."""
+        run, other = accept(store), accept(store)
+        for last, name in ((False, b"first"), (True, b"second")):
+            turn(store, run, "parked")
+            named = NamedRequest(name, b"retry", "retry")
+            number = store.commit_at(NOW)
+            heir = store.retry_run(run, last=last, time=NOW, named=named)
+            assert (heir == run) == (not last)
+            turn(store, heir, "parked")
+            assert store.retry_run(run, last=last, time=NOW, named=named) == heir
+            assert there(store, heir).status == "parked"
+            done = present(store.commit_of_op(name, request=b"retry", label="retry"))
+            assert (done.number, done.result) == (number + 1, heir)
+            if not last:
+                turn(store, heir, "waiting")
+        with pytest.raises(IdempotencyConflict):
+            store.retry_run(other, last=False, time=NOW, named=replace(named, request=b"other"))
+
+    def test_a_run_is_given_up_under_a_name(self, store: Store) -> None:
+        """A second commit of the name adopts it, though the run has ended."""
+        run = accept(store)
+        told = replace(batch(StatusChange(run, "waiting", "discarded")), op=b"give up", result=run)
+        first = store.commit(told)
+        assert store.commit(told) == replace(first, adopted=True)
+        with pytest.raises(InvalidInput):
+            replace(batch(Step(run, 0, "greet", begin=BEGIN)), op=b"greet")
 
     # --- threads
 

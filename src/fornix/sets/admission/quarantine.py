@@ -173,11 +173,12 @@ class Quarantine:
         found = self._find(id)
         return None if found is None else _quarantined(found)
 
-    def release(self, id: str, *, by: str | None = None) -> str:
+    def release(self, id: str, *, by: str | None = None, idempotency_key: str | None = None) -> str:
         """Move what is held into its set, in one commit; return its id there.
 
         No rule is asked again: somebody decided. Its metadata say so, under "fornix:quarantine",
-        with the name *by* if given.
+        with the name *by* if given. With an *idempotency_key* a second call changes nothing, and
+        is answered as the first one was.
 
         Raises:
             NotFound: Nothing is held under this id.
@@ -188,16 +189,18 @@ class Quarantine:
             checked_name(by, "who releases")
 
         call = PlannerCall("release", [self._name, id, by], partial(self._planned_release, id, by))
-        return str(self._writer.write(call))
+        return str(self._writer.write(call, idempotency_key=idempotency_key))
 
-    def discard(self, id: str) -> None:
+    def discard(self, id: str, *, idempotency_key: str | None = None) -> None:
         """Retire what is held; only the history keeps it, until its key is forgotten.
+
+        With an *idempotency_key* a second call changes nothing.
 
         Raises:
             NotFound: Nothing is held under this id.
         """
         call = PlannerCall("discard", [self._name, id], partial(self._planned_discard, id))
-        self._writer.write(call)
+        self._writer.write(call, idempotency_key=idempotency_key)
 
     def _planned_discard(self, item_id: str, _new_id: NewId) -> PlannedWrite:
         stored = self._must(item_id)

@@ -282,11 +282,12 @@ class RamErasing(RamTables):
                 self._sets.remove(set_rows)
         draft = CommitDraft(number, time)
         changes = [Revive(row.set_rows.ref, row.row) for row in plan.restored_rows]
-        batch = Batch(scope=scope, time=time, items=changes)
+        request = None if asked.named is None else asked.named.request
+        batch = Batch(scope=scope, time=time, request=request, items=changes)
         self._sets.apply(batch, draft)
         self._mend(plan, number)
         self._journal.append(Commit(number, time, adopted=False, result=None), batch, draft)
-        self._ops[op_of_erasure(asked.receipt, self._salt)] = number
+        self._ops[op_of_erasure(asked, self._salt)] = number
         self._add_rows([*draft.begun_items.values()])
         self._name(scope)
         if asked.whole_key:

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import cast
 
 from fornix.errors import (
     FornixError,
@@ -29,6 +30,7 @@ from fornix.store import (
     Compaction,
     Effects,
     Lease,
+    NamedRequest,
     Node,
     Scope,
     SetRef,
@@ -44,7 +46,7 @@ from fornix.store.checks import (
     check_leases,
     check_note,
 )
-from fornix.store.erasures import forgotten
+from fornix.store.erasures import Erased, Erasure, forgotten
 from fornix.store.name_ranges import NameRange
 from fornix.store.ram.erasing import RamErasing
 from fornix.store.ram.finder import RamFinder
@@ -105,6 +107,30 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         if request is not None and request != entry.request:
             raise IdempotencyConflict(label)
         return _repeated(entry)
+
+    def retry_run(
+        self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
+    ) -> int:
+        """See `Lanes.retry_run`."""
+        with self.ready():
+            if named is None:
+                return super().retry_run(run, last=last, time=time)
+            done = self.commit_of_op(named.op, request=named.request, label=named.label)
+            if done is not None:
+                return cast("int", done.result)
+            heir = super().retry_run(run, last=last, time=time)
+            scope = self._runs.open_run(heir).scope
+            self._commit(named.answered(heir, scope=scope, time=time))
+            return heir
+
+    def erase(self, erasure: Erasure) -> Erased:
+        """See `Ledger.erase`."""
+        with self.ready():
+            if (named := erasure.named) is not None and erasure.receipt not in self._receipts:
+                done = self.commit_of_op(named.op, request=named.request, label=named.label)
+                if done is not None:
+                    return Erased(None, done.time)
+            return super().erase(erasure)
 
     @locked
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:

@@ -23,6 +23,7 @@ from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, row_values
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Row, first, query
+from fornix.store.sql.journal import adopted
 from fornix.store.sql.row_values import rename, rows_of, scope_id
 from fornix.values import wire
 
@@ -127,6 +128,11 @@ class Eraser:
         earlier = next(iter(erased_runs.receipts(self._db, "id = ?", self._erasure.receipt)), None)
         if earlier is not None:
             return earlier.erased
+        named = self._erasure.named
+        if named is not None:
+            done = adopted(self._db, named.op, request=named.request, label=named.label)
+            if done is not None:
+                return Erased(None, done.time)
         return self._erase_key() if self._erasure.whole_key else self._erase_items()
 
     # --- what is asked
@@ -397,8 +403,9 @@ class Eraser:
         )
         query(
             self._db,
-            "INSERT INTO journal (n, time, scope, op) VALUES (?, ?, ?, ?)",
-            *(self._number, self._time, scope, op_of_erasure(erasure.receipt, self._salt)),
+            "INSERT INTO journal (n, time, scope, op, request) VALUES (?, ?, ?, ?, ?)",
+            *(self._number, self._time, scope, op_of_erasure(erasure, self._salt)),
+            None if erasure.named is None else erasure.named.request,
         )
         erased_runs.insert_receipt(
             self._db, erasure.receipt, owner_of(erasure.scope), erasure.request, erased

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from fornix.errors import NotFound, OutputsPruned
 from fornix.store import (
     Accepted,
     DurableCall,
     Lease,
+    NamedRequest,
     QueuedInput,
     Retain,
     Run,
@@ -24,6 +26,7 @@ from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.database import SqlDatabase, queued, reads
 from fornix.store.sql.inputs import InputWriter
+from fornix.store.sql.journal import adopted
 from fornix.store.sql.row_values import rows_of
 from fornix.store.sql.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, task_row, task_rows
 from fornix.values import wire
@@ -207,15 +210,24 @@ class SqlLanes(SqlDatabase):
         # fmt: on
 
     @queued
-    def retry_run(self, tx: Transaction, run: int, *, last: bool, time: int) -> int:
-        parked = tx.runs.get(run)
-        check_status(run, parked.scope, parked.status, "parked")
-        tx.runs.change_status(parked, run, "retried" if last else "waiting", time=time)
-        tx.pending_rows.flush()
-        if not last:
-            return run
-        agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
-        return InputWriter(tx, agent, parked.scope.space).take_over(run, parked.scope, time)
+    def retry_run(
+        self,
+        tx: Transaction,
+        run: int,
+        *,
+        last: bool,
+        time: int,
+        named: NamedRequest | None = None,
+    ) -> int:
+        if named is None:
+            return _retry(tx, run, last=last, time=time)[0]
+        db = tx.connection
+        done = adopted(db, named.op, request=named.request, label=named.label)
+        if done is not None:
+            return cast("int", done.result)
+        heir, scope = _retry(tx, run, last=last, time=time)
+        tx.apply(named.answered(heir, scope=scope, time=time))
+        return heir
 
     # --- outputs ------------------------------------------------------------------------------
 
@@ -295,6 +307,19 @@ def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
         StoredOutput(position, run, number, step & ORDINALS, key, restored(event), time)
         for position, run, number, step, key, event, time in rows
     ]
+
+
+def _retry(tx: Transaction, run: int, *, last: bool, time: int) -> tuple[int, Scope]:
+    """Let a parked run wait again, or another one take it over; return which, and of which key."""
+    parked = tx.runs.get(run)
+    check_status(run, parked.scope, parked.status, "parked")
+    tx.runs.change_status(parked, run, "retried" if last else "waiting", time=time)
+    tx.pending_rows.flush()
+    if not last:
+        return run, parked.scope
+    agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
+    lane = InputWriter(tx, agent, parked.scope.space)
+    return lane.take_over(run, parked.scope, time), parked.scope
 
 
 def _run(row: Row) -> Run:
