@@ -65,7 +65,7 @@ def _trips(memory: Memory) -> None:
 
 def remember(path: Path, *, items: int) -> None:
     """Fill a file with a memory, of which one set has so many items."""
-    with Memory.open(path, embedder="words", durability="normal") as memory:
+    with Memory.open(path, embedder="static", durability="normal") as memory:
         _values(memory)
         _notes(memory, items)
         _talk(memory)
@@ -145,7 +145,7 @@ class Inspected:
         self.file = file
         command = [
             sys.executable, "-m", "fornix", "ui", "--json", "--db", str(file), "--port", "0",
-            "--embedder", "words", *map(str, words),
+            "--embedder", "static", *map(str, words),
         ]  # fmt: skip
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

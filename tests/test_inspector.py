@@ -25,10 +25,16 @@ def small(tmp_path_factory):
 # --- what it asks of the server -------------------------------------------------------------------
 
 
+class ServedWithMeaning(ServedHere):
+    """It finds by meaning."""
+
+    embedder = "static"
+
+
 @pytest.fixture
 def served(tmp_path, small):
     shutil.copytree(small.parent, tmp_path / "copy")
-    made = ServedHere(tmp_path / "copy", writes=True)
+    made = ServedWithMeaning(tmp_path / "copy", writes=True)
     yield made
     made.stop()
 
@@ -43,7 +49,7 @@ def test_every_commit_says_what_it_changed(served):
     while page["next"] is not None:
         page = client.ask("GET", "/v1/journal", limit=50, before=page["next"])[1]
         found += page["commits"]
-    with Memory.open(served.file, embedder="words") as memory:
+    with Memory.open(served.file, embedder="static") as memory:
         last = memory.stats().store.commits
     numbers = [done["number"] for done in found]
     assert numbers == [*range(last - 1, 0, -1)]
@@ -111,6 +117,33 @@ def test_growth_lineage_compactions_and_quarantine_are_told(served):
     item = client.ask("GET", "/v1/item", key="ada", set="diary", id=released["id"])[1]
     assert item["text"] == held["item"]["text"]
     assert client.ask("POST", "/v1/quarantine/discard", {}, key="ada", id=held["id"])[0] == 404
+
+
+def test_items_are_told_as_points_of_a_map(served):
+    """Columns of one length: of a set, of all sets of a key, of knowledge; some of very many."""
+    client = served.client()
+    told = client.ask("GET", "/v1/map", key="ada", sets="notes")[1]
+    assert len(told["ids"]) == 200
+    assert {len(told[name]) for name in ("x", "y", "times", "set", "speaker")} == {200}
+    assert told["speakers"][told["speaker"][0]] == "Grace"
+    assert (told["sets"], told["unplaced"], told["left_out"]) == (["notes"], 0, 0)
+    assert max(map(abs, told["x"] + told["y"])) == 1.0
+    assert client.ask("GET", "/v1/map", key="ada", limit=50)[1]["left_out"] > 100
+    assert client.ask("GET", "/v1/map", key="ada")[1]["sets"] == ["diary", "notes", "support"]
+    assert client.ask("GET", "/v1/map")[1]["speaker"] == [-1]
+    ids = [told["ids"][0], "nothing", told["ids"][1]]
+    found = client.ask("POST", "/v1/items/get", {"ids": ids}, key="ada", set="notes")[1]["items"]
+    assert [item and item["id"] for item in found] == [ids[0], None, ids[2]]
+    assert found[0]["accessed"] is None
+
+
+def test_what_has_no_meaning_has_no_map(tmp_path):
+    made = ServedHere(tmp_path)
+    try:
+        status, told = made.ask("GET", "/v1/map", key="ada")
+        assert (status, told["error"]["type"]) == (400, "InvalidInput")
+    finally:
+        made.stop()
 
 
 def test_an_empty_memory_has_no_growth(tmp_path):

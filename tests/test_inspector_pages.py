@@ -56,6 +56,7 @@ PAGES = {
     "search": (at("search", q="window seat on the train", key="ada"), "words 1.000"),
     "item": (at("item", key="ada", set="diary", id="day-2"), "3 versions"),
     "hostile": (at("item", key=EVE, set=HOSTILE_SET, id="hostile-0"), MARKUP),
+    "map": (at("map", key="ada"), "more are left out"),
     "prompt": (at("prompt", q="Which seat do I like?", key="ada", budget=400), "Left out"),
     "compactions": (at("compactions", key="ada", set="diary"), "Walked by the river."),
     "runs": (at("runs"), "Booker · linus"),
@@ -260,13 +261,87 @@ def test_versions_lineage_and_times_of_an_item(inspected, visit):
     read(page, re.compile("Compacted|Deleted"))
 
 
+def test_a_box_on_the_map_selects_and_lists(inspected, visit):
+    """By pointer and by keys; what is listed leads to its page, and so does one point."""
+    page = visit(inspected.url)
+    shown(page, at("map", key="ada", set="notes"), "100,000 items")
+    area = page.locator(".map")
+    box = area.bounding_box()
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 2, steps=5)
+    page.mouse.up()
+    read(page, re.compile(r"\d+,\d+ of 100,000 items selected"))
+    rows = page.locator(".virtual-rows > li")
+    rows.first.wait_for()
+    assert rows.count() < 60
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("button", name="Show all").click()
+    read(page, "100,000 items;")
+    area.press("ArrowRight")
+    read(page, re.compile(r"of 100,000 items selected"))
+    before = page.locator(".map-box").bounding_box()
+    area.press("Shift+ArrowRight")
+    page.wait_for_function(
+        "wide => document.querySelector('.map-box').getBoundingClientRect().width > wide + 5",
+        arg=before["width"],
+    )
+    area.press("Escape")
+    read(page, "100,000 items;")
+    page.get_by_label("Colour by").select_option("speaker")
+    page.locator(".map-legend").get_by_text("Barbara").wait_for()
+    assert "by=speaker" in page.url
+
+
+def test_a_point_says_what_it_is(written, visit):
+    """Under the pointer; pressed, it alone is selected. New commits wait until one asks."""
+    page = visit(written.url)
+    shown(page, at("map", key=EVE, by="speaker"), "3 items")
+    assert page.locator(".map-legend").inner_text().startswith("<u>Eve</u> 3")
+    place = page.evaluate(
+        """async () => {
+            const canvas = document.querySelector(".map canvas");
+            await new Promise(requestAnimationFrame);
+            const { width, height } = canvas, ratio = width / canvas.clientWidth;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            const at = data.findIndex((value, i) => i % 4 === 3 && value > 0) >> 2;
+            const { left, top } = canvas.getBoundingClientRect();
+            return [left + (at % width) / ratio + 2, top + Math.floor(at / width) / ratio + 2];
+        }"""
+    )
+    page.mouse.move(*place)
+    page.locator(".near").get_by_text("<u>Eve</u>").wait_for()
+    page.mouse.click(*place)
+    read(page, "1 of 3 items selected")
+    assert page.locator("main").locator("script, img, iframe, u, b b").count() == 0
+    page.locator(".virtual-rows a").first.wait_for()
+    with Memory.open(written.file, embedder="static") as memory:
+        memory.key(EVE).set(HOSTILE_SET).add("Another.", speaker="Eve")
+    page.get_by_role("button", name="Draw again").click()
+    read(page, "4 items;")
+    page.locator(".map").focus()
+    for press in ("ArrowUp", "Enter", "Backspace"):
+        page.keyboard.press(press)
+    read(page, "4 items;")
+
+
+def test_what_cannot_be_mapped_says_why(visit, tmp_path):
+    """An embedder without vectors is named."""
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        memory.key("ada").add("Keeps bees.")
+    with inspecting(tmp_path / "memory.db", "--embedder", "words") as made:
+        page = visit(made.url, ignored="400")
+        shown(page, at("map", key="ada"), "There is no map of it.")
+        page.close()
+
+
 def test_commits_of_other_processes_appear_by_themselves(written, visit):
     """The first page and a search change while one looks at them."""
     page = visit(written.url)
     read(page, "All is well")
     page.locator(".live[data-on='true']").wait_for()
     before = int(page.locator(".figure b").nth(2).inner_text())
-    with Memory.open(written.file, embedder="words") as memory:
+    with Memory.open(written.file, embedder="static") as memory:
         memory.key("grace").add("Keeps bees.")
     page.wait_for_function(
         "before => Number(document.querySelectorAll('.figure b')[2].textContent) > before",
@@ -322,7 +397,7 @@ def test_without_write_nothing_is_offered(inspected, visit):
 
 def test_empty_pages_teach(visit, tmp_path):
     """Each says what will be there, and how."""
-    with Memory.open(tmp_path / "memory.db", embedder="words"):
+    with Memory.open(tmp_path / "memory.db", embedder="static"):
         pass
     with inspecting(tmp_path / "memory.db") as made:
         page = visit(made.url)
@@ -331,6 +406,7 @@ def test_empty_pages_teach(visit, tmp_path):
             (at("keys"), "No keys yet."),
             (at("search"), "Ask in your own words."),
             (at("prompt"), "Ask as a user would."),
+            (at("map"), "No points yet."),
             (at("audit"), "No commits yet."),
             (at("audit", tab="receipts"), "Nothing was forgotten."),
             (at("audit", tab="quarantine"), "Nothing is held back."),

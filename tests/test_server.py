@@ -128,12 +128,14 @@ def serving(folder, *words):
 class ServedHere(Asked):
     """A server in a thread of this process: what a test asks of it is measured."""
 
+    embedder = "words"
+
     def __init__(self, folder, *, tokens=None, limits=ServerLimits(), writes=False, telemetry=None):  # noqa: B008 - frozen
         super().__init__()
         self.file = folder / "memory.db"
 
         def open_space(space):
-            return Memory.open(self.file, space=space, embedder="words", telemetry=telemetry)
+            return Memory.open(self.file, space=space, embedder=self.embedder, telemetry=telemetry)
 
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port = self._door.getsockname()[1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from fornix.errors import NotFound
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet, run_of
+from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet, run_of, sends
 from fornix.server.run_traces import Trace
 from fornix.store.as_of import FOREVER
 from fornix.store.scope import Scope, SetRef
@@ -24,6 +25,12 @@ MOST_COMMITS = 50
 
 MOST_SHOWN = 200
 """Items of either side of a compaction that one answer tells of."""
+
+MOST_POINTS = 100_000
+"""Points of a map that one answer tells of; of more items some are left out, from everywhere."""
+
+MAP_DIGITS = 4
+"""Of the places of points, between -1 and 1: a screen shows no more."""
 
 MOST_MOMENTS = 2_000
 """Commits of an exact tree that one answer names: the last ones."""
@@ -98,6 +105,48 @@ def changes_of_tree(
     at.open("read")
     memory = at.caller.memories.of(at.space)
     return forms.difference_fields(memory.diff(at.key, since, until, sets=[]))
+
+
+@router.get("/map", tags=["search"], responses=sends("application/json"))
+def map_of_items(
+    at: InOwner,
+    sets: Annotated[list[str] | None, Query(description="Their names; none: all.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = MOST_POINTS,
+) -> Response:
+    """Tell where items are that mean nearly the same: columns of one length.
+
+    `set` and `speaker` are places in `sets` and `speakers`, -1: nobody; `times` are seconds.
+    """
+    points = at.open("read").points(sets=sets, limit=limit)
+    set_names = sorted({*points.sets})
+    speakers = sorted({name for name in points.speakers if name is not None})
+    of_set = {name: place for place, name in enumerate(set_names)}
+    of_speaker: dict[str | None, int] = {name: place for place, name in enumerate(speakers)}
+    told: Document = {
+        "ids": [*points.ids],
+        "x": points.x.round(MAP_DIGITS).tolist(),
+        "y": points.y.round(MAP_DIGITS).tolist(),
+        "times": points.times.astype("datetime64[s]").astype("int64").tolist(),
+        "sets": set_names,
+        "set": [of_set[name] for name in points.sets],
+        "speakers": speakers,
+        "speaker": [of_speaker.get(name, -1) for name in points.speakers],
+        **forms.attributes(points, "share unplaced left_out"),
+    }
+    # Columns of a hundred thousand plain values: FastAPI would look at each of them.
+    return Response(json.dumps(told, separators=(",", ":")), media_type="application/json")
+
+
+@router.post("/items/get", tags=["items"])
+def read_items(at: InSet, body: asked.ItemIds) -> Document:
+    """Read items by their ids, in that order, null for those that are not there.
+
+    It does not count as a read of them: nobody but a person has seen them.
+    """
+    of = at.open("read")
+    last = at.owner.caller.memories.of(at.owner.space).store.commit_at(FOREVER)
+    found = of.get(body.ids, as_of=last)
+    return {"items": [None if item is None else forms.item_fields(item) for item in found]}
 
 
 @router.get("/item/lineage", tags=["history"])

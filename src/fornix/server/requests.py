@@ -168,6 +168,12 @@ class ForgetBody(_Body):
     dry_run: bool = False
 
 
+class ItemIds(_Body):
+    """Items of a set by their names."""
+
+    ids: list[str] = Field(max_length=1_000)
+
+
 class LearnBody(_Body):
     """Texts that facts are learnt from, or a conversation of the key."""
 

@@ -18,7 +18,8 @@ function headers(more = {}) {
 function place(path, query = {}) {
   const url = new URL(path, BASE);
   for (const [name, value] of Object.entries({ space, ...query })) {
-    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+    if (value === null || value === undefined || value === "") continue;
+    for (const each of [value].flat()) url.searchParams.append(name, each);
   }
   return url;
 }

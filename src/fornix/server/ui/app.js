@@ -6,6 +6,7 @@ import { auditPage } from "./audit.js";
 import { compactionsPage } from "./compactions.js";
 import { itemPage } from "./item.js";
 import { keyPage, keysPage } from "./key.js";
+import { mapPage } from "./map.js";
 import { overviewPage } from "./overview.js";
 import { promptPage } from "./prompt.js";
 import { runPage, runsPage } from "./runs.js";
@@ -15,6 +16,7 @@ const PAGES = {
   "": { title: "Overview", show: overviewPage, press: "o" },
   keys: { title: "Keys", show: keysPage, press: "k" },
   search: { title: "Search", show: searchPage, press: "s" },
+  map: { title: "Map", show: mapPage, press: "m" },
   prompt: { title: "Prompt", show: promptPage, press: "p" },
   runs: { title: "Runs", show: runsPage, press: "r" },
   run: { title: "Run", show: runPage, under: "runs" },

@@ -43,6 +43,9 @@ export function address(page, query = {}) {
   return `#/${page}${text ? `?${text}` : ""}`;
 }
 
+// Names of sets as somebody wrote them; one that a link gave may hold commas itself.
+export const setNames = (text, given) => (text === given ? [text] : text.split(",").map((name) => name.trim())).filter(Boolean);
+
 // --- what is shown
 
 const LONG = 4_000;

@@ -44,7 +44,7 @@ export async function keyPage({ query, signal, onCommit }) {
   return [
     el("p", { class: "crumbs" }, link("keys", {}, "Keys"), set && " / ", set && link("key", { key }, el("bdi", {}, oneLine(key ?? "Knowledge")))),
     head(set ?? key ?? "Knowledge", el("span", { class: "row small" },
-      link("search", { key, set }, "Search here"), key && set && link("compactions", { key, set }, "Compactions"), key && link("prompt", { key }, "Make a prompt"))),
+      link("search", { key, set }, "Search here"), link("map", { key, set }, "Map"), key && set && link("compactions", { key, set }, "Compactions"), key && link("prompt", { key }, "Make a prompt"))),
     parts,
   ];
 }
@@ -141,7 +141,7 @@ async function setView(key, set, query, signal) {
     view === "list" && tab(oldest ? "Show the newest first" : "Show the oldest first", { order: oldest ? "newest" : "oldest" }, false)), shown);
 }
 
-const itemRow = (item, place) => el("a", { href: address("item", { ...place, id: item.id }) },
+export const itemRow = (item, place) => el("a", { href: address("item", { ...place, id: item.id }) },
   el("span", { class: "cut" }, oneLine(said(item), 200) || "(no text)"), el("span", { class: "soft small when" }, time(item.time)));
 
 async function chat(place, signal, nothing) {

@@ -1,7 +1,7 @@
 // Search: hits while one types, each with the parts that its score is the sum of.
 
 import { get, post } from "./api.js";
-import { address, bar, card, el, empty, field, head, legend, oneLine, plural, said, time } from "./dom.js";
+import { address, bar, card, el, empty, field, head, legend, oneLine, plural, said, setNames, time } from "./dom.js";
 
 export async function searchPage({ query, signal, onCommit }) {
   const { keys } = await get("keys", { limit: 200 }, signal);
@@ -27,7 +27,7 @@ export async function searchPage({ query, signal, onCommit }) {
     }
     try {
       const found = await post("search", place, {
-        query: text.value, limit: Number(limit.value) || 10, sets: sets.value ? sets.value.split(",").map((name) => name.trim()) : null,
+        query: text.value, limit: Number(limit.value) || 10, sets: sets.value ? setNames(sets.value, query.set) : null,
         where: where.value ? JSON.parse(where.value) : null, as_of: asOf.value ? new Date(asOf.value).toISOString() : null,
       }, own.signal);
       out.replaceChildren(results(found, key.value));
