@@ -8,6 +8,7 @@ BIN := .venv/bin
 BENCH_BIN := .venv-bench/bin
 FLINK_BIN := .venv-flink/bin
 INTEGRATIONS_BIN := .venv-integrations/bin
+INTEGRATIONS := agentscope_middleware google_adk llama_index
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Hundreds of tests start a process: it should find what was compiled before.
@@ -48,7 +49,7 @@ test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills
 	@$(MAKE) --no-print-directory flink
 
 test-integrations: .venv/.dev .venv-integrations/.peers  ## Frameworks and clients of others that need an environment of their own
-	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python src/fornix/integrations/google_adk.py src/fornix/integrations/llama_index.py
+	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python $(INTEGRATIONS:%=src/fornix/integrations/%.py)
 	$(INTEGRATIONS_BIN)/python -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers" tests/integrations
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
@@ -135,7 +136,7 @@ endef
 .venv-integrations/.peers: .venv-integrations/.made pyproject.toml constraints-integrations.txt
 	@echo "Installing fornix and the frameworks of its integrations into .venv-integrations …"
 	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt 'pip>=25.1'
-	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt --group integrations -e '.[google-adk,llama-index,server]'
+	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt --group integrations -e '.[agentscope,google-adk,llama-index,server]'
 	@touch $@
 
 .venv/.browser: .venv/.dev

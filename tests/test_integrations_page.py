@@ -18,6 +18,7 @@ ROW = re.compile(
 )
 NAMED = re.compile(r"([a-z][a-z-]+) (\d+(?:\.\d+)+)")
 PACKAGES = {
+    "AgentScope": "agentscope",
     "Google ADK": "google-adk",
     "LangGraph": "langgraph",
     "LlamaIndex": "llama-index-core",

@@ -24,6 +24,7 @@ class Vectors:
         ids: What is between "test_" and "_" in the name of a vector's test.
         about: What the page says of them.
         renamed: Letters of tests that are others in ids.
+        more: Files of tests that need the system's own package.
     """
 
     system: str
@@ -32,6 +33,7 @@ class Vectors:
     ids: str
     about: str
     renamed: tuple[str, str] = ("", "")
+    more: tuple[str, ...] = ()
 
     def page(self) -> str:
         """Return the page as it should be."""
@@ -41,7 +43,7 @@ class Vectors:
 <!-- Written by tools/make_vectors.py from {self.tests}. Change it there: `make docs`. -->
 
 {self.about}
-Each is a test by its id in `{self.tests}`; a test sees to it that none is missing.
+Each is a test by its id in {" or ".join(f"`{name}`" for name in (self.tests, *self.more))}; a test sees to it that none is missing.
 *Kept* means that fornix does what {self.system} does, *mended* that it does something else, and the row says what.
 
 | Vector | Case | | In {self.system} | In fornix |
@@ -50,15 +52,16 @@ Each is a test by its id in `{self.tests}`; a test sees to it that none is missi
 """
 
     def _rows(self) -> Iterator[str]:
-        tree = ast.parse((ROOT / self.tests).read_text(encoding="utf-8"))
-        for node in tree.body:
+        files = [(ROOT / name).read_text(encoding="utf-8") for name in (self.tests, *self.more)]
+        nodes = [node for text in files for node in ast.parse(text).body]
+        for node in nodes:
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
             found = re.match(rf"test_({self.ids})_(\w+)", node.name)
             if found is not None:
                 vector, case = found[1].upper().replace(*self.renamed), found[2].replace("_", " ")
                 yield f"| {vector} | {case} | {self._said(node)} |"
-        for node in tree.body:
+        for node in nodes:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LATER":
                 for vector, said in ast.literal_eval(node.value).items():
                     yield f"| {vector} | | later | {said} | Not here yet. |"
@@ -104,6 +107,7 @@ AGENTSCOPE = Vectors(
     title="AgentScope's vectors",
     tests="tests/test_agentscope_vectors.py",
     ids=r"a\d+",
+    more=("tests/integrations/test_agentscope_middleware.py",),
     about="""\
 What a program of AgentScope sees of its messages and their memory, as 105 small cases; those of a later part of fornix come last.
 They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A83 of 1.0, the others of all.""",

@@ -19,10 +19,9 @@ from agent_framework import (
     SupportsAgentRun,
 )
 
-from fornix.integrations.opened import OpenedMemory
+from fornix.integrations.opened import OpenedMemory, quoted
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
-from fornix.text.budget import Budget
 
 NO_SESSION = "default"
 """The session of an agent that is run without one."""
@@ -139,17 +138,13 @@ class FornixContextProvider(ContextProvider):
                 context.extend_messages(self, [Message(role="user", contents=[told])])
 
     def _told(self, query: str, session_id: str | None) -> str:
-        """Return what a prompt quotes for a query; nothing: ""."""
-        budget = Budget()
-        prompt = self._key.context(
+        sets = [name for name in self._key.sets() if name != _set_of(session_id)]
+        return quoted(
+            self._key,
             query,
-            budget_tokens=self._budget_tokens + budget.count(query) + budget.message_tokens,
-            messages=None,
-            sets=[name for name in self._key.sets() if name != _set_of(session_id)],
-            **self._options,
+            budget_tokens=self._budget_tokens,
+            options={"sets": sets, **self._options},
         )
-        first = prompt.messages[0]
-        return first["content"] if first["role"] == "system" else ""
 
     def close(self) -> None:
         """Close the memory, if the provider opened it. Later calls raise `StoreClosed`."""

@@ -17,11 +17,10 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from fornix.errors import InvalidInput, StaleItem
-from fornix.integrations.opened import OpenedMemory
+from fornix.integrations.opened import OpenedMemory, quoted
 from fornix.memory.keys import KeyBatch, KeyMemory
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
-from fornix.text.budget import Budget
 
 SHOWN, ARCHIVED = "llama_index.", "llama_index_archive."
 """What the names of sets begin with; the id of the chat follows."""
@@ -259,16 +258,13 @@ class FornixMemoryBlock(BaseMemoryBlock[str]):
             self._key.set(ARCHIVED + session_id).add_many(items)
 
     def _told(self, query: str, session_id: str) -> str:
-        budget = Budget()
-        prompt = self._key.context(
+        sets = [name for name in self._key.sets() if name != SHOWN + session_id]
+        return quoted(
+            self._key,
             query,
-            budget_tokens=self._budget_tokens + budget.count(query) + budget.message_tokens,
-            messages=None,
-            sets=[name for name in self._key.sets() if name != SHOWN + session_id],
-            **self._options,
+            budget_tokens=self._budget_tokens,
+            options={"sets": sets, **self._options},
         )
-        first = prompt.messages[0]
-        return first["content"] if first["role"] == "system" else ""
 
     def close(self) -> None:
         """Close the memory, if the block opened it. Later calls raise `StoreClosed`."""

@@ -1,14 +1,16 @@
-"""What all integrations have in common: a memory, who closes it, and calls that are awaited."""
+"""What integrations have in common: a memory, who closes it, calls that are awaited, quotations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from fornix.memory.async_calls import CallExecutor
+from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
+from fornix.text.budget import Budget
 
 Result = TypeVar("Result")
 
@@ -56,3 +58,20 @@ class OpenedMemory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def quoted(key: KeyMemory, query: str, *, budget_tokens: int, options: Mapping[str, Any]) -> str:
+    """Return what a prompt quotes of a key's memory for a query, within a budget; nothing: "".
+
+    Args:
+        options: Of `KeyMemory.context`.
+    """
+    budget = Budget()
+    prompt = key.context(
+        query,
+        budget_tokens=budget_tokens + budget.count(query) + budget.message_tokens,
+        messages=None,
+        **options,
+    )
+    first = prompt.messages[0]
+    return first["content"] if first["role"] == "system" else ""
