@@ -362,7 +362,7 @@ def test_the_door_is_light():
     program = (
         "import sys, fornix; assert not {'numpy', 'apsw', 'asyncio', 'click'} & set(sys.modules);"
         "fornix.Memory; assert 'apsw' in sys.modules; assert not {'asyncio', 'ssl', 'email',"
-        "'fornix.sets.admission.injection', 'fornix.store.sqlite', 'fornix.display',"
+        "'fornix.sets.admission.injection', 'fornix.store.sqlite', 'fornix.display.html',"
         "'fornix.conversation.conversation_memory',"
         "'fornix.memory.prompt.assembly', 'fornix.llm.openai_chat'} & set(sys.modules)"
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 
+from fornix.display import Html
 from fornix.errors import FornixError
 
 COLOURS = ("#2b7a8c", "#c77f1b", "#7a5bb0", "#4b8b45", "#c0567b")
@@ -51,12 +52,6 @@ _MARKS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-
-
-class Html(str):
-    """Markup; any other str is escaped before it becomes part of one."""
-
-    __slots__ = ()
 
 
 def visible(text: str) -> str:

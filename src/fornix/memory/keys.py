@@ -6,11 +6,12 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
+from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 from fornix import conversation as conversations
 from fornix import facts as fact_rooms
 from fornix.compaction import Given
+from fornix.display import Html
 from fornix.errors import (
     DuplicateItem,
     InvalidInput,
@@ -50,9 +51,6 @@ from fornix.store.scope import set_name
 from fornix.values import wire
 from fornix.values.keywords import check_keywords, delegated, hint_positionals, suggest_names_in
 from fornix.values.storable import Value, checked_prefix
-
-if TYPE_CHECKING:
-    from fornix.display.html import Html
 
 Result = TypeVar("Result")
 

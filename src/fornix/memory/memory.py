@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fornix.compaction import Compacted, Compactions, CompactionTools
+from fornix.display import Html
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import InvalidInput, Unsupported
 from fornix.errors.short_repr import short_repr
@@ -66,7 +67,6 @@ from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix
 
 if TYPE_CHECKING:
-    from fornix.display.html import Html
     from fornix.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024

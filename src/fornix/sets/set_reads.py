@@ -6,8 +6,9 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
+from fornix.display import Html
 from fornix.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
 from fornix.search.projection import MapPoints
@@ -28,9 +29,6 @@ from fornix.store.items import Hits, Item, item_html
 from fornix.store.records import item_of, position_of
 from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import checked_name, counted
-
-if TYPE_CHECKING:
-    from fornix.display.html import Html
 
 PAGE = 256
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.display import Html
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
-
-if TYPE_CHECKING:
-    from fornix.display.html import Html
 
 
 @suggest_names_in

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from fornix.display import Html
 from fornix.store.items import search_notes
 from fornix.values.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from fornix.display.html import Html
 
 Part: TypeAlias = Literal[
     "system", "recent", "blocks", "profile", "exact", "knowledge", "items", "query"
