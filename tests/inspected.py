@@ -46,6 +46,7 @@ class Booker(Agent):
         """Choose a seat by a call that is made once, and keep it."""
         seat = ctx.durable(free_seat, event.input)
         ctx.short_term_memory.set("seat", seat)
+        ctx.long_term_memory.set("trips").search(f"a trip to {event.input}")
         if event.input == "Atlantis":
             raise ValueError("no train goes to Atlantis")
         ctx.send_event(OutputEvent({"seat": seat}))
@@ -57,6 +58,7 @@ def free_seat(place):
 
 
 def _trips(memory: Memory) -> None:
+    memory.key("linus").set("trips").add("Was in Porto once, by train.", id="porto")
     with LocalRunner(Booker, memory) as runner:
         runner.handle("linus", "Porto")
         with suppress(RunFailed):

@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from fornix import Memory
+from fornix.server import item_traces
+from fornix.store.items import Item
 from inspected import inspecting, remember
 from test_server import Client, ServedHere
 
@@ -105,6 +107,12 @@ def test_growth_lineage_compactions_and_quarantine_are_told(served):
     told = client.ask("GET", "/v1/item/lineage", key="ada", set="diary", id=week)[1]
     assert [node["id"] for node in told["nodes"]] == [week, "day-0", "day-1"]
     assert told["edges"] == [[0, 1], [0, 2]]
+    told = client.ask("GET", "/v1/item/relatives", key="ada", set="diary", id="day-0")[1]
+    assert [(node["id"], node["depth"]) for node in told["nodes"]] == [("day-0", 0), (week, -1)]
+    assert (told["edges"], told["cut"], told["foreign"]) == ([[1, 0]], False, 0)
+    told = client.ask("GET", "/v1/item/relatives", key="ada", set="diary", id=week)[1]
+    assert [node["depth"] for node in told["nodes"]] == [0, 1, 1]
+    assert client.ask("GET", "/v1/item/relatives", key="ada", set="diary", id="none")[0] == 404
     (done,) = client.ask("GET", "/v1/compactions", key="ada", set="diary")[1]["compactions"]
     place = {"key": "ada", "set": "diary", "id": done["id"]}
     sides = client.ask("GET", "/v1/compaction", **place)[1]
@@ -144,6 +152,38 @@ def test_what_has_no_meaning_has_no_map(tmp_path):
         assert (status, told["error"]["type"]) == (400, "InvalidInput")
     finally:
         made.stop()
+
+
+def test_relatives_go_as_far_as_the_key_does(served, monkeypatch):
+    """Of knowledge, what was made of it for keys is counted, not named; far ones are left out."""
+    with Memory.open(served.file, embedder="static") as memory:
+        book = memory.knowledge.set("handbook")
+        book.add("Returns within 30 days.", id="rule")
+        notes, before = memory.key("ada").set("chain"), "rule"
+        for n in range(6):
+            notes.add(Item(f"Step {n}.", id=f"n{n}", sources=(before,)))
+            before = f"n{n}"
+        notes.forget(["n5"])
+    client = served.client()
+    told = client.ask("GET", "/v1/item/relatives", set="handbook", id="rule")[1]
+    assert (len(told["nodes"]), told["foreign"]) == (1, 5)
+    told = client.ask("GET", "/v1/item/relatives", key="ada", set="chain", id="n1")[1]
+    depths = {node["id"]: node["depth"] for node in told["nodes"]}
+    assert depths == {"n1": 0, "n0": 1, "rule": 2, "n2": -1, "n3": -2, "n4": -3}
+    assert [node["knowledge"] for node in told["nodes"]][2] is True
+    monkeypatch.setattr(item_traces, "MOST_RELATIVES", 2)
+    told = client.ask("GET", "/v1/item/relatives", key="ada", set="chain", id="n1")[1]
+    assert told["cut"]
+    assert {*depths} > {node["id"] for node in told["nodes"]}
+
+
+def test_an_item_says_which_runs_looked_it_up(served):
+    """By which question, in which action; knowledge is read by runs of all keys, and says none."""
+    client = served.client()
+    place = {"key": "linus", "set": "trips", "id": "porto"}
+    (told,) = client.ask("GET", "/v1/item/readings", **place)[1]["readings"]
+    assert (told["run"], told["action"], told["queries"]) == (1, "book", ["a trip to Porto"])
+    assert client.ask("GET", "/v1/item/readings", set="opening hours", id="x")[1]["readings"] == []
 
 
 def test_an_empty_memory_has_no_growth(tmp_path):

@@ -54,6 +54,11 @@ PAGES = {
     "set": (at("key", key="ada", set="notes"), "entry 99,999."),
     "conversation": (at("key", key="ada", set="support"), "That is kind".lower()),
     "search": (at("search", q="window seat on the train", key="ada"), "words 1.000"),
+    "compared": (
+        at("search", q="window seat on the train", key="ada", q2="lentil soup", key2="ada"),
+        "only here",
+    ),
+    "summary": (at("item", key="ada", set="diary", id="day-0"), "As a list"),
     "item": (at("item", key="ada", set="diary", id="day-2"), "3 versions"),
     "hostile": (at("item", key=EVE, set=HOSTILE_SET, id="hostile-0"), MARKUP),
     "map": (at("map", key="ada"), "more are left out"),
@@ -256,9 +261,52 @@ def test_versions_lineage_and_times_of_an_item(inspected, visit):
     read(page, "Mar 3, 2026, 9:00 AM")
     shown(page, at("key", key="ada", set="diary"), "A quiet start")
     page.get_by_role("link", name=re.compile("A quiet start")).click()
-    read(page, "Walked by the river.")
-    page.locator(".lineage a").first.click()
-    read(page, re.compile("Compacted|Deleted"))
+    graph = page.get_by_role("region", name="Graph")
+    graph.locator("text").get_by_text("Walked by the river.").wait_for()
+    graph.get_by_role("link").first.focus()
+    page.keyboard.press("Enter")
+    read(page, "Replaced by a summary")
+    graph.get_by_role("link").last.click()
+    read(page, "It stands for 2 items since")
+
+
+def test_a_reading_leads_to_its_run(inspected, visit):
+    """Which question found it, and what the run did with it."""
+    page = visit(inspected.url)
+    shown(page, at("item", key="linus", set="trips", id="porto"), "a trip to Porto")
+    page.get_by_role("link", name="Run 1").click()
+    read(page, "“a trip to Porto” found 1 item")
+
+
+def test_two_searches_stand_side_by_side(inspected, visit):
+    """A second one begins as the first; each hit says where the other has it."""
+    page = visit(inspected.url)
+    shown(page, at("search", q="lentil soup", key="ada", limit=3), "3 hits")
+    page.get_by_role("button", name="Compare with another").click()
+    first, second = (page.get_by_role("region", name=f"{n} search") for n in ("First", "Second"))
+    second.get_by_text("the same place there").nth(2).wait_for()
+    second.get_by_label("Sets, with commas").fill("diary")
+    second.get_by_text("only here").first.wait_for()
+    first.get_by_text("only here").first.wait_for()
+    assert "set2=diary" in page.url
+    page.reload()
+    second.get_by_text("only here").first.wait_for()
+    page.get_by_role("button", name="Only the first").click()
+    second.wait_for(state="hidden")
+    assert "2=" not in page.url.split("?")[1]
+
+
+def test_versions_and_summaries_are_undone_where_one_sees_them(written, visit):
+    """An older version becomes a new one; a summary gives its sources back."""
+    page = visit(written.url)
+    shown(page, at("item", key="ada", set="diary", id="day-2"), "3 versions")
+    page.get_by_role("button", name="Bring back version 1").click()
+    read(page, "4 versions")
+    page.locator("main .text").first.get_by_text("Met Grace.", exact=True).wait_for()
+    shown(page, at("key", key="ada", set="diary"), "A quiet start")
+    page.get_by_role("link", name=re.compile("A quiet start")).click()
+    page.get_by_role("button", name="Undo the compaction").click()
+    shown(page, at("key", key="ada", set="diary"), "Walked by the river.")
 
 
 def test_a_box_on_the_map_selects_and_lists(inspected, visit):

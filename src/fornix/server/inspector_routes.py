@@ -8,9 +8,21 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from fornix.errors import NotFound
+from fornix.memory.memory import Memory
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.routes import RESPONSES, Asking, Document, InKey, InOwner, InSet, run_of, sends
+from fornix.server.item_traces import readings, relatives
+from fornix.server.routes import (
+    RESPONSES,
+    Asking,
+    Document,
+    InKey,
+    InOwner,
+    InSet,
+    SetPlace,
+    run_of,
+    sends,
+)
 from fornix.server.run_traces import Trace
 from fornix.store.as_of import FOREVER
 from fornix.store.scope import Scope, SetRef
@@ -155,17 +167,36 @@ def lineage(at: InSet, id: asked.ItemId) -> Document:
     return forms.lineage_fields(at.open("read").lineage(id))
 
 
+@router.get("/item/relatives", tags=["history"])
+def list_relatives(at: InSet, id: asked.ItemId) -> Document:
+    """Tell what an item was made of, and what was made of it: nodes, and pairs of places."""
+    return relatives(*_within(at), id)
+
+
+@router.get("/item/readings", tags=["history"])
+def list_readings(at: InSet, id: asked.ItemId) -> Document:
+    """Tell which of the last runs of its key looked an item up, and by which questions."""
+    memory, ref = _within(at)
+    return {"readings": [] if ref.scope.key is None else readings(memory.store, ref, id)}
+
+
+def _within(at: SetPlace) -> tuple[Memory, SetRef]:
+    """Return the memory, and what its store calls the set, for whoever may read it."""
+    at.open("read")
+    memory, key = at.owner.caller.memories.of(at.owner.space), at.owner.key
+    scope = Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
+    return memory, SetRef(scope, at.name)
+
+
 @router.get("/compaction", tags=["history"])
 def read_compaction(
     at: InSet, id: Annotated[int, Query(description="The id of a compaction.", ge=1, lt=1 << 62)]
 ) -> Document:
     """Tell which items a compaction retired, and which stand for them, `MOST_SHOWN` of each."""
-    at.open("read")
-    memory, key = at.owner.caller.memories.of(at.owner.space), at.owner.key
-    scope = Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
+    memory, ref = _within(at)
     store = memory.store
     done = store.compaction(id)
-    if done is None or done.set != SetRef(scope, at.name):
+    if done is None or done.set != ref:
         raise NotFound(f"set {at.name!r} has no compaction {id}")
     before, after = (
         [

@@ -24,8 +24,8 @@ function place(path, query = {}) {
   return url;
 }
 
-async function ask(method, path, query, body, signal) {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body), headers: headers({ "Content-Type": "application/json" }) };
+async function ask(method, path, query, body, signal, more = {}) {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body), headers: headers({ "Content-Type": "application/json", ...more }) };
   let answer;
   try {
     answer = await fetch(place(path, query), { method, headers: headers(), signal, ...sent });
@@ -40,6 +40,9 @@ async function ask(method, path, query, body, signal) {
 
 export const get = (path, query = {}, signal = undefined) => ask("GET", path, query, undefined, signal);
 export const post = (path, query, body = {}, signal = undefined) => ask("POST", path, query, body, signal);
+
+// Change something, unless another version is there by now than the one that was seen.
+export const patch = (path, query, body, version) => ask("PATCH", path, query, body, undefined, { "If-Match": `"${version}"` });
 
 export async function settings() {
   const told = await (await fetch(new URL("settings", import.meta.url))).json();

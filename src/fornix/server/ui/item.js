@@ -1,6 +1,7 @@
 // Item: what it says, every version against the one before, what it was made of, and forgetting it.
 
-import { get, post } from "./api.js";
+import { get, patch, post } from "./api.js";
+import { lineageGraph } from "./lineage.js";
 import { card, count, el, empty, facts, head, inline, link, longText, oneLine, plural, said, time, visible } from "./dom.js";
 
 export async function itemPage({ query, config, signal, onCommit }) {
@@ -18,13 +19,15 @@ export async function itemPage({ query, config, signal, onCommit }) {
 async function content(place, config, signal) {
   const { versions } = await get("item/history", place, signal);
   if (!versions.length) return [card(null, empty("There is no such item.", "It was forgotten, or never was."))];
-  const item = versions.at(-1), lineage = await get("item/lineage", place, signal);
+  const item = versions.at(-1);
+  const [lineage, read, compacted] = await Promise.all([get("item/relatives", place, signal), get("item/readings", place, signal), compactionOf(item, place, config, signal)]);
   return [
-    card(null, item.retired ? el("p", {}, el("span", { class: "chip bad" }, item.compacted ? "Compacted" : "Deleted"), " Kept for history, found by no search.") : "",
-      longText(said(item))),
-    el("div", { class: "grid" }, card("What is known of it", details(item)),
-      card("Made from", lineage.nodes.length > 1 ? tree(lineage, 0, place.key, new Set()) : empty("Nothing else.", "It was added as it is; a summary shows here what it sums up."))),
-    card(plural(versions.length, "version"), versions.map((version, at) => versionView(version, versions[at - 1])).reverse()),
+    card(null, item.retired ? el("p", {}, el("span", { class: "chip bad" }, lineage.nodes.some((node) => node.depth === -1 && node.compacted && !node.retired) ? "Replaced by a summary" : "Deleted"), " Kept for history, found by no search.") : "",
+      longText(said(item)), compacted),
+    card("Lineage", lineage.nodes.length > 1 || lineage.foreign ? lineageGraph(lineage, place)
+      : empty("It stands alone.", "A summary shows here what it sums up, and an item what was made of it.")),
+    el("div", { class: "grid" }, card("What is known of it", details(item)), card("Where it was read", readings(read.readings))),
+    card(plural(versions.length, "version"), versions.map((version, at) => versionView(version, versions[at - 1], version !== item && !item.retired && config.writes && (() => bringBack(place, version, item)))).reverse()),
     forgetting(place, config),
   ];
 }
@@ -39,11 +42,25 @@ const details = (item) => facts([
 
 // --- versions
 
-function versionView(version, before) {
-  const title = el("h3", {}, `Version ${version.version}, `, time(version.updated ?? version.created));
+function versionView(version, before, back) {
+  const out = el("span", { role: "status" });
+  const press = async () => {
+    try { await back(); } catch (error) { out.replaceChildren(el("span", { class: "fault" }, error.message)); }
+  };
+  const title = el("h3", {}, `Version ${version.version}, `, time(version.updated ?? version.created), " ",
+    back && el("button", { type: "button", onclick: press, "aria-label": `Bring back version ${version.version}` }, "Bring back"), out);
   if (!before) return el("div", {}, title, longText(said(version)));
   return el("div", {}, title, el("p", { class: "text diff" }, ...difference(said(before), said(version))));
 }
+
+// The older version becomes a new one; nothing is lost by it, and it can be undone the same way.
+function bringBack(place, version, now) {
+  const names = ["value", "metadata", "importance", "speaker", "role", "session", "time", "expire_at", "valid_from", "valid_to"];
+  const texts = version.text?.split(SEVERAL), text = texts?.length > 1 ? { texts } : version.text === version.value ? {} : { text: version.text };
+  return patch("item", place, { ...Object.fromEntries(names.map((name) => [name, version[name]])), ...text }, now.version);
+}
+
+const SEVERAL = "\u001e\n";
 
 const MOST_WORDS = 600;
 
@@ -66,16 +83,25 @@ function difference(before, after) {
   return out.map(({ kind, text }) => el(kind, {}, visible(text)));
 }
 
-// --- lineage
+// --- who read it, and what a compaction made of it
 
-function tree(lineage, at, key, drawn) {
-  const node = lineage.nodes[at], again = drawn.has(at);
-  drawn.add(at);
-  const says = node.erased ? el("span", { class: "soft" }, "(forgotten)")
-    : at === 0 ? el("b", {}, "This item") : link("item", { key, set: node.set, id: node.id }, oneLine(node.text ?? "(no text)", 160));
-  const below = again ? [] : lineage.edges.filter(([derived]) => derived === at).map(([, source]) => source);
-  return el("ul", { class: "lineage" }, el("li", {}, says, node.retired && at ? el("span", { class: "chip" }, "retired") : "",
-    ...below.map((source) => tree(lineage, source, key, drawn)), lineage.cut && at === 0 ? el("p", { class: "soft" }, "… and more") : ""));
+const readings = (found) => found.length ? el("ul", { class: "plain" }, found.map((each) => el("li", { class: "hit" },
+  link("run", { run: each.run }, `Run ${count(each.run)}`), " · ", el("bdi", {}, oneLine(`${each.agent}, ${each.action}`, 120)), " · ", el("span", { class: "soft" }, time(each.time)),
+  each.queries.map((query) => el("div", { class: "small soft" }, "found by “", el("bdi", {}, oneLine(query, 120)), "”")))))
+  : empty("No run looked it up.", "Searches of agents that found it are listed here, of the last runs of its key.");
+
+async function compactionOf(item, { key, set }, { writes }, signal) {
+  if (!key || !(item.compacted || item.retired)) return "";
+  const { compactions } = await get("compactions", { key, set, limit: 100 }, signal);
+  const done = compactions.find((each) => each.added.includes(item.id) && each.undone === null);
+  const all = link("compactions", { key, set }, "Compactions of this set");
+  if (!done) return el("p", { class: "small" }, all);
+  const out = el("div", { role: "status" });
+  const undo = async () => {
+    try { await post("compactions/undo", { key, set, id: done.id }); out.replaceChildren("Undone: what it stood for is back."); }
+    catch (error) { out.replaceChildren(el("div", { class: "fault", role: "alert" }, error.message)); }
+  };
+  return el("div", {}, el("p", {}, `It stands for ${plural(done.retired, "item")} since `, time(done.time), ". ", all), writes ? el("button", { type: "button", onclick: undo }, "Undo the compaction") : "", out);
 }
 
 // --- forgetting
