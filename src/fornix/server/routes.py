@@ -6,17 +6,15 @@ Names are parameters, not parts of an address: a key, an id or a path may hold a
 from __future__ import annotations
 
 import hashlib
-from asyncio import sleep
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleRun, StoreClosed
+from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleRun
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
@@ -29,7 +27,7 @@ from fornix.sets.commits import answer_once
 from fornix.state.memory_object import MemoryObject
 from fornix.store import NamedRequest, Run, RunStatus, Scope
 from fornix.store.items import Item
-from fornix.transfer.export import LAST, Selection, export_lines
+from fornix.transfer.export import Selection, export_lines
 from fornix.values import wire
 from fornix.values.storable import Value
 
@@ -37,13 +35,7 @@ Document = dict[str, Any]
 
 R = TypeVar("R")
 
-JSON_LINES, EVENTS = "application/jsonl", "text/event-stream"
-
-FOLLOW_S = 0.25
-"""How often is looked for commits of others."""
-
-ALIVE_S = 15.0
-"""How long nothing may come from a stream whose server is still there."""
+JSON_LINES = "application/jsonl"
 
 FAULTS: dict[int | str, str] = {
     400: "Something that was asked for cannot be used.",
@@ -654,32 +646,6 @@ def export(
     memory = caller.memory(space, "admin")
     chosen = Selection(keys=None if key is None else [key], knowledge=knowledge and key is None)
     return StreamingResponse(_lines(export_lines(memory, chosen)), media_type=JSON_LINES)
-
-
-@router.get("/commits", tags=["maintenance"], responses=sends(EVENTS))
-def follow_commits(
-    caller: Asking, request: Request, space: asked.Space = asked.DEFAULT
-) -> Response:
-    """Follow the commits of all processes, as server-sent events: each says the number by then."""
-    memory = caller.memory(space, "read")
-    return StreamingResponse(_commits(memory, request), media_type=EVENTS)
-
-
-async def _commits(memory: Memory, request: Request) -> AsyncGenerator[str]:
-    seen, told = -1, 0.0
-    while not (request.app.state.ends.is_set() or await request.is_disconnected()):
-        try:
-            number = await run_in_threadpool(memory.store.commit_at, LAST)
-        except StoreClosed:
-            return
-        if number != seen:
-            seen = number
-            yield f"event: commit\nid: {number}\ndata: {number}\n\n"
-        told += FOLLOW_S
-        if told > ALIVE_S:
-            told = 0.0
-            yield ": still here\n\n"  # who has gone is noticed by writing to him
-        await sleep(FOLLOW_S)
 
 
 def _lines(lines: Iterator[str]) -> Iterator[str]:

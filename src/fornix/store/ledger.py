@@ -174,6 +174,13 @@ class Ledger(Protocol):
         """Return what commit *number* changed; None if there is no such commit."""
         ...
 
+    def scopes_of_commits(self, after: int, *, limit: int = 1000) -> list[tuple[int, Scope]]:
+        """Return the numbers of the commits past *after*, and whose they are, in order.
+
+        Of a key that was forgotten since, that is nobody whose name is known.
+        """
+        ...
+
     def commit_at(self, time: int) -> int:
         """Return the number of the last commit at or before *time*; 0: none.
 

@@ -30,6 +30,7 @@ from fornix.store import (
     Definition,
     Delete,
     Effects,
+    Erasure,
     Limits,
     Node,
     Put,
@@ -408,6 +409,20 @@ def effects_of(store: Store, *changes: AnyChange) -> Effects:
 
 class EffectsLaws(Laws):
     """What `effects` and `commit_at` say."""
+
+    def test_commits_say_whose_they_are(self, store: Store) -> None:
+        """In order, past any of them, so many at a time."""
+        scopes = [ADA, HANDBOOK, BOB, ADA]
+        for scope in scopes:
+            write(store, add(f"{store.stats().commits}", to=SetRef(scope, "set")), scope=scope)
+        told = [*enumerate(scopes, 1)]
+        assert store.scopes_of_commits(0) == told
+        assert store.scopes_of_commits(1, limit=2) == told[1:3]
+        assert store.scopes_of_commits(len(told)) == []
+        store.erase(Erasure(BOB, NOW, "one", whole_key=True))
+        found = store.scopes_of_commits(2)
+        assert BOB not in [scope for _, scope in found]
+        assert [number for number, _ in found] == [3, 4, 5]
 
     def test_there_are_no_effects_of_what_never_was(self, store: Store) -> None:
         """None, for 0, for negative numbers and for the future."""

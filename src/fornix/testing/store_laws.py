@@ -66,6 +66,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "names_in_range": lambda s: s.names_in_range(ADA, (), NameRange(), at=None, now=NOW),
     "effects": lambda s: s.effects(1),
     "commit_at": lambda s: s.commit_at(NOW),
+    "scopes": lambda s: s.scopes_of_commits(0),
     "set_info": lambda s: s.set_info(NOTES),
     "glance": lambda s: s.seq_and_sets([NOTES]),
     "glance at a scope": lambda s: s.seq_and_sets(ADA),

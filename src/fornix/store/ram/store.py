@@ -270,6 +270,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         )
 
     @locked
+    def scopes_of_commits(self, after: int, *, limit: int = 1000) -> list[tuple[int, Scope]]:
+        numbers = range(after + 1, min(after + limit, len(self._journal)) + 1)
+        scopes = {number: self._journal[number - 1].scope for number in numbers}
+        return [(number, self._hidden.get(scope, scope)) for number, scope in scopes.items()]
+
+    @locked
     def commit_at(self, time: int) -> int:
         times = self._journal.times
         if not self._journal.has_setback:

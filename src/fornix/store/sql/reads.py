@@ -171,6 +171,16 @@ class SqlReads(WholeSets, SqlDatabase):
         )
 
     @reads
+    def scopes_of_commits(
+        self, db: Connection, after: int, *, limit: int = 1000
+    ) -> list[tuple[int, Scope]]:
+        sql = (
+            "SELECT n, space, key FROM journal JOIN scope ON scope.id = scope "
+            "WHERE n > ? ORDER BY n LIMIT ?"
+        )
+        return [(n, Scope(space, key or None)) for n, space, key in query(db, sql, after, limit)]
+
+    @reads
     def commit_at(self, db: Connection, time: int) -> int:
         return journal.commit_at(db, time)
 

@@ -1,0 +1,164 @@
+"""What is committed, as server-sent events: whichever process commits it.
+
+The id of an event is the number of a commit. A client that sends the last one back, as
+`EventSource` does by itself, misses nothing and gets nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from asyncio import sleep
+from collections.abc import AsyncGenerator
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from fornix.errors import StoreClosed
+from fornix.memory.memory import Memory
+from fornix.server import json_forms as forms
+from fornix.server import requests as asked
+from fornix.server.routes import RESPONSES, Asking, sends
+from fornix.store import Scope
+from fornix.store.as_of import FOREVER
+
+EVENTS = "text/event-stream"
+
+FOLLOW_S = 0.25
+"""How often is looked for commits of others."""
+
+ALIVE_S = 15.0
+"""How long nothing may come from a stream whose server is still there."""
+
+MOST_LOOKED_AT = 200
+"""Commits of the store that are looked at in one step of a stream."""
+
+router = APIRouter(prefix="/v1", responses=RESPONSES)
+
+Position = Annotated[int | None, Query(ge=0, lt=1 << 62, description="The number of a commit.")]
+LastEventId = Annotated[
+    int | None,
+    Header(ge=0, lt=1 << 62, description="The id of the last event that came; as `after`."),
+]
+
+
+class _FollowedKeys(NamedTuple):
+    """Whose commits a stream tells: of one key, or of all that begin so, with knowledge or not."""
+
+    memory: Memory
+    key: str | None
+    prefix: str
+    knowledge: bool
+
+    def takes(self, scope: Scope) -> bool:
+        """Return whether a commit is told."""
+        if scope.key is None:
+            return self.knowledge and scope.space == self.memory.knowledge.name
+        if scope.space != self.memory.space:
+            return False
+        return scope.key.startswith(self.prefix) if self.key is None else scope.key == self.key
+
+    def events(self, after: int) -> tuple[list[str], int, bool]:
+        """Return events of commits past *after*, up to which one, and whether it was the last."""
+        store = self.memory.store
+        looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
+        told = [
+            _event(number, json.dumps(forms.commit_fields(done)))
+            for number, scope in looked_at
+            if self.takes(scope) and (done := store.effects(number)) is not None
+        ]
+        upto = looked_at[-1][0] if looked_at else after
+        return told, upto, len(looked_at) < MOST_LOOKED_AT
+
+
+def _followed(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    key: asked.OptionalKey = None,
+    prefix: str = "",
+) -> _FollowedKeys:
+    memory, own = caller.memory(space, "read"), caller.token.keys
+    if key is not None:
+        caller.token.check_key(key)
+    elif not own.startswith(prefix):
+        caller.token.check_key(prefix)
+    reach = max(prefix, own, key=len)
+    return _FollowedKeys(memory, key, reach, knowledge=key is None and not prefix)
+
+
+def _position(after: Position = None, last_event_id: LastEventId = None) -> int | None:
+    return after if last_event_id is None else last_event_id
+
+
+@router.get("/events", tags=["events"], responses=sends(EVENTS))
+def follow_events(
+    request: Request,
+    followed: Annotated[_FollowedKeys, Depends(_followed)],
+    begin: Annotated[int | None, Depends(_position)],
+) -> Response:
+    """Follow what changes, of a key, of keys that begin so, or of all of a space.
+
+    Each event is a commit, and says what it changed; without a position, those from now on.
+    What was forgotten since is left out.
+    """
+    return StreamingResponse(_events(followed, request, begin), media_type=EVENTS)
+
+
+@router.get("/commits", tags=["events"], responses=sends(EVENTS))
+def follow_commits(
+    caller: Asking, request: Request, space: asked.Space = asked.DEFAULT
+) -> Response:
+    """Follow the number of the last commit of the store, as server-sent events."""
+    memory = caller.memory(space, "read")
+    return StreamingResponse(_numbers(memory, request), media_type=EVENTS)
+
+
+async def _events(
+    followed: _FollowedKeys, request: Request, begin: int | None
+) -> AsyncGenerator[str]:
+    try:
+        seen = await run_in_threadpool(_last, followed.memory) if begin is None else begin
+        yield f"id: {seen}\n\n"  # no event, but from now on there is a position to return to
+        quiet_s = 0.0
+        while not await _is_over(request):
+            told, seen, is_all = await run_in_threadpool(followed.events, seen)
+            for event in told:
+                yield event
+            quiet_s = 0.0 if told else quiet_s + FOLLOW_S
+            if quiet_s > ALIVE_S:
+                quiet_s = 0.0
+                yield f"id: {seen}\n\n"  # who has gone is noticed by writing to him
+            if is_all:
+                await sleep(FOLLOW_S)
+    except StoreClosed:
+        return
+
+
+async def _numbers(memory: Memory, request: Request) -> AsyncGenerator[str]:
+    seen, quiet_s = -1, 0.0
+    while not await _is_over(request):
+        try:
+            number = await run_in_threadpool(_last, memory)
+        except StoreClosed:
+            return
+        quiet_s += FOLLOW_S
+        if number != seen:
+            seen = number
+            yield _event(number, str(number))
+        if quiet_s > ALIVE_S:
+            quiet_s = 0.0
+            yield ": still here\n\n"  # who has gone is noticed by writing to him
+        await sleep(FOLLOW_S)
+
+
+def _last(memory: Memory) -> int:
+    return memory.store.commit_at(FOREVER)
+
+
+async def _is_over(request: Request) -> bool:
+    return request.app.state.ends.is_set() or await request.is_disconnected()
+
+
+def _event(number: int, data: str) -> str:
+    return f"event: commit\nid: {number}\ndata: {data}\n\n"
