@@ -141,12 +141,18 @@ class Session:
     def ask(
         self, question: Callable[[Memory], T], waits: Callable[[T], bool], knowledge: str | None
     ) -> T:
-        """Ask a memory; where vectors are missing, wait for them and ask again, if that may be."""
+        """Ask a memory; where vectors are missing, wait for them and ask again, if that may be.
+
+        So it is where a large set has no index file: a memory that may write makes it, and the
+        next command is faster.
+        """
         with self.open(knowledge=knowledge, mode="ro") as memory:
             found = question(memory)
-        if waits(found) and self._may_write():
+            missing, unsealed = waits(found), memory.stats().unsealed_sets
+        if (missing or unsealed) and self._may_write():
             with self.open(knowledge=knowledge) as memory:
-                self.settle(memory)
+                if missing:
+                    self.settle(memory)
                 return question(memory)
         return found
 

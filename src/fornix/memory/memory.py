@@ -85,6 +85,8 @@ class MemoryStats:
         queue_age_s: How long the oldest of them has waited.
         leases: Who may run which key now.
         cache_bytes: What the index keeps in RAM.
+        unsealed_sets: Large sets that were searched and have no index file, so that every process
+            builds their index anew; a search of a memory that may write makes it.
         failure: What the embedder in the background stumbled over last, if it did.
     """
 
@@ -98,6 +100,7 @@ class MemoryStats:
     wal_bytes: int
     leases: tuple[Lease, ...]
     cache_bytes: int
+    unsealed_sets: int
     failure: str | None
 
 
@@ -494,7 +497,7 @@ class Memory(Maintenance):
         engine = self._engine
         store = engine.store.stats()
         oldest = store.oldest_pending
-        failure = engine.worker.failure
+        failure, index = engine.worker.failure, self._index.stats()
         return MemoryStats(
             location=engine.store.location,
             space=self._space,
@@ -505,7 +508,8 @@ class Memory(Maintenance):
             queue_age_s=0.0 if oldest is None else max(0, engine.clock() - oldest) / 1e6,
             wal_bytes=store.wal_bytes,
             leases=tuple(store.leases),
-            cache_bytes=self._index.stats().bytes,
+            cache_bytes=index.bytes,
+            unsealed_sets=index.unsealed,
             failure=None if failure is None else str(failure),
         )
 

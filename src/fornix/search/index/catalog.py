@@ -45,12 +45,14 @@ class IndexStats:
         sets: Loaded ones.
         segments: Sealed files.
         segment_bytes: What they take on disk.
+        unsealed: Loaded sets that are large and have none: each process builds them anew.
     """
 
     bytes: int
     sets: int
     segments: int
     segment_bytes: int
+    unsealed: int
 
 
 @dataclass(slots=True)
@@ -242,7 +244,8 @@ class Index:
             entries = list(self._entries.values())
         files = self._sealed.files()
         nbytes = sum(entry.nbytes + LINE_BYTES * len(entry.waiting) for entry in entries)
-        return IndexStats(nbytes, len(entries), len(files), sum(files.values()))
+        unsealed = sum(self._sealed.should_have_file(entry.index) for entry in entries)
+        return IndexStats(nbytes, len(entries), len(files), sum(files.values()), unsealed)
 
     # --- one use --------------------------------------------------------------------------------
 

@@ -213,6 +213,12 @@ class SealedSets:
         if changes is None:
             raise Damaged(self._path(number), "the change log no longer goes back that far")
 
+    def should_have_file(self, index: SetIndex | None) -> bool:
+        """Return whether a set is large, and in RAM all the same."""
+        if index is None or self._folder is None:
+            return False
+        return not index.sealed and index.live >= LARGE
+
     def change_share(self, index: SetIndex) -> float:
         """Return how much of the set is not as it is in its file; 1.0: it should have one."""
         if not index.sealed:
