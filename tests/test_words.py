@@ -2,6 +2,8 @@
 
 import threading
 from datetime import UTC, datetime, timedelta, timezone
+from hashlib import blake2b
+from random import Random
 
 import numpy as np
 import pytest
@@ -234,3 +236,38 @@ def test_different_words_are_different_terms() -> None:
     every = ["नदी", "नाम", "काम", "كتب", "مكتب", "هي", "ان", "שלום", "weiss", "weis"]
     assert len({tuple(words.terms(word)) for word in every}) == len(every)
     assert words.terms("tea \U0001f375\ufe0f") == words.terms("tea \U0001f375")
+
+
+_PIECES = (
+    "Ada", "moved", "to", "Paris", "yesterday", "2023", "2023-12-29", "29.12.2023", "walking",
+    "the", "caf\xe9", "\u5317\u4eac\u5927\u5b66", "\u3053\u3093\u306b\u3061\u306f",
+    "\ud55c\uad6d\uc5b4", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+    "\u0627\u0644\u0643\u062a\u0627\u0628", "\u0932\u0921\u093c\u0915\u093f\u092f\u094b\u0902",
+    "\U0001f600", "\ufe0f", "\x00", "\x1e", "\ud800", "?", "\uff1f", "x" * 70, "stra\xdfe",
+    "always",
+)  # fmt: skip
+"""Words of many scripts, dates, signs that are no words, and half a surrogate pair."""
+
+
+def _random_item(random: Random) -> tuple[str, datetime | None, str | None, str | list[str] | None]:
+    text = random.choice((" ", "", ", ")).join(random.choices(_PIECES, k=random.choice((0, 3, 20))))
+    if random.random() < 0.05:
+        text = " ".join(random.choices(_PIECES, k=300))
+    zone = random.choice((None, UTC, timezone(timedelta(hours=5, minutes=30))))
+    time = datetime(
+        random.choice((1999, 2024)), random.randint(1, 12), random.randint(1, 28),
+        random.randrange(24), random.choice((0, 7)), random.choice((0, 59)), tzinfo=zone,
+    )  # fmt: skip
+    speaker = random.choice((None, "", "user", "Ada L\u00f6velace", "\u674e\u96f7", "s " * 40))
+    caption = random.choice((None, "a cat", ["a dog", "\u732b"]))
+    return text, random.choice((None, time)), speaker, caption
+
+
+def test_terms_stay_what_they_are():
+    """Stores hold terms: those of a text are the same in each version, in any order of texts."""
+    random = Random(18)
+    items = [_random_item(random) for _ in range(3_000)]
+    forward = [words.analyse(*item) for item in items]
+    backward = [words.analyse(*item) for item in reversed(items)]
+    assert backward[::-1] == forward
+    assert blake2b(repr(forward).encode(), digest_size=8).hexdigest() == "31f57782b39f0791"

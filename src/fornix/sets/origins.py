@@ -40,6 +40,8 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
         NotFound: There is no such source.
         InvalidInput: An item names itself, or an id that several sets have.
     """
+    if all(isinstance(change, Add) and not change.record.sources for change in changes):
+        return list(changes)
     new_ids, done, sources_by_id = (
         set[str](),
         list[ItemChange](),

@@ -119,6 +119,8 @@ def with_one_text(item: Item) -> Item:
 
 def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
     """Return `until`, `expires`, `valid_from` and `valid_to` of a record."""
+    if item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
+        return None, None, None, None
     until, expires, since, to = (
         None if moment is None else microseconds(moment, name)
         for name, moment in (

@@ -268,7 +268,8 @@ class Changes:
         self._sets_added_to[number] = add.set
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
-        self._link(row, sources)
+        if sources:
+            self._link(row, sources)
         if add.accessed is not None:
             self._gathered.access_times.append((row, add.accessed))
         return row
