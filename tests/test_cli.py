@@ -26,6 +26,7 @@ from fornix.cli.commands import BY_NAME
 from fornix.cli.commands import COMMANDS as LISTED
 from fornix.cli.output import bar, plain, size
 from fornix.cli.session import default_file
+from fornix.search.index import set_loader
 from fornix.store.clocks import TIMELINE
 from hardship import DROP_RIGHTS, closed_folder, shut
 from waiting import LIMIT_S, wait_until
@@ -102,6 +103,28 @@ def run(*words, db=None, stdin=b"", env=None):
 
 
 # --- what works --------------------------------------------------------------------------------
+
+
+def test_a_search_makes_the_index_file_of_a_large_set(tmp_path, monkeypatch):
+    """So only the first command reads all of it; where nothing may be written, none is made."""
+    monkeypatch.setattr(set_loader, "LARGE", 20)
+    path, index = tmp_path / "app.db", tmp_path / "app.db.fornix" / "index"
+    with Memory.open(path, embedder="static") as memory:
+        memory.key("ada").add_many([f"item {n}" for n in range(30)])
+    shell = Shell(path)
+    with Memory.open(path, mode="ro") as memory:
+        assert memory.stats().unsealed_sets == 0, "nothing was searched yet"
+        assert memory.key("ada").search("item 7")
+        assert memory.stats().unsealed_sets == 1
+    assert not index.exists()
+    found = shell("search", "item 7", "-k", "ada", "-n", "1").stdout
+    (file,) = index.glob("*.seg")
+    made = file.stat()
+    assert shell("search", "item 7", "-k", "ada", "-n", "1").stdout == found
+    assert file.stat().st_ino == made.st_ino
+    with Memory.open(path, mode="ro") as memory:
+        assert memory.key("ada").search("item 7")
+        assert memory.stats().unsealed_sets == 0
 
 
 def test_items_are_added_and_found(filled):

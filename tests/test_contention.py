@@ -6,19 +6,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 from doors import Letters
-from fornix import Memory
+from fornix import Limits, Memory
 from fornix.errors import DuplicateItem, FornixError, StaleRun
 from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
-from fornix.store.sql.group_commit import CommitTicket
+from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import play_threads, replay
 from fornix.testing.batches import ADA, NOTES, add, batch, record
@@ -33,7 +34,7 @@ OTHER = SetRef(ADA, "other")
 
 WRITER = """
 import os, sys, threading
-from fornix import Memory
+from fornix import Limits, Memory
 path, what, name, enough, wait_s = *sys.argv[1:4], *map(int, sys.argv[4:])
 with Memory.open(path, embedder="words", wait_s=wait_s) as memory:
     os.write(1, b"ready\\n")
@@ -136,21 +137,23 @@ def test_two_processes_increment_one_counter(path: Path, writers: Writers) -> No
 
 
 def test_threads_share_their_fsyncs(path: Path) -> None:
-    """Sixteen add at once: everything acknowledged is there, and the first adds in two commits."""
-    with Memory.open(path, embedder="words") as memory:
-        done: list[list[str]] = [[] for _ in range(16)]
+    """Sixteen add at once: everything acknowledged is there, and the first adds in two groups."""
+    with Memory.open(path, embedder="static") as memory:
+        done: list[list[str]] = [[memory.key(f"k{n}").add("first")] for n in range(3)]
+        done += [[] for _ in range(16 - len(done))]
         store = memory.store
         assert isinstance(store, SqliteStore)
+        queue = memory._engine.joint_adds._queue
         groups: list[int] = []
-        together_first = store.commit_queue.commit_group
+        together_first = queue.commit_group
 
         def counted(group) -> None:
             groups.append(len(group))
             if len(groups) == 1:
-                wait_until(lambda: len(group) + len(store.commit_queue._waiting) == 16)
+                wait_until(lambda: len(group) + len(queue._waiting) == 16)
             together_first(group)
 
-        store.commit_queue.commit_group = counted
+        queue.commit_group = counted
 
         def work(number: int) -> None:
             for _ in rounds(COUNTS.contention_s):
@@ -159,16 +162,72 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         together(16, work)
         total = sum(map(len, done))
         assert all(done)
-        assert memory.stats().store.commits == total == sum(groups)
+        assert memory.stats().store.commits == total == 3 + sum(groups)
         assert sum(groups[:2]) >= 16, "who comes during a commit shares the next one"
         found = {item.id for n in range(3) for item in memory.key(f"k{n}").list()}
         assert found == {item_id for ids in done for item_id in ids}
         assert store.problems() == []
 
 
+def test_what_one_of_many_adds_cannot_do_concerns_it_alone(path: Path) -> None:
+    """Texts that cannot be stored, ids that are taken, keys that are full: all others go on."""
+    with Memory.open(path, embedder="static", limits=Limits(items=15)) as memory:
+        for n in range(4):
+            memory.key(f"k{n}").add("first", id="taken")
+        answers: list[list[str]] = [[] for _ in range(16)]
+
+        def tried(number: int, n: int) -> str:
+            bad = ("half a pair: \ud800", None), ("again", "taken")
+            text, item_id = dict(enumerate(bad)).get((number + n) % 4, (f"item {number} {n}", None))
+            try:
+                memory.key(f"k{number % 4}").add(text, id=item_id)
+            except FornixError as error:
+                return type(error).__name__
+            return "added"
+
+        def work(number: int) -> None:
+            answers[number] += [tried(number, n) for n in range(10)]
+
+        together(16, work)
+        wanted = {0: {"InvalidValue"}, 1: {"DuplicateItem"}}
+        for number, told in enumerate(answers):
+            for n, answer in enumerate(told):
+                assert answer in wanted.get((number + n) % 4, {"added", "KeyFull"})
+        for n in range(4):
+            found = {item.value for item in memory.key(f"k{n}").list()}
+            assert len(found) == 1 + sum(told.count("added") for told in answers[n::4]) == 15
+
+
+def test_an_embedder_may_add(path: Path) -> None:
+    """What is embedded for an add may itself be noted by an add: nobody waits for himself."""
+
+    class Noting:
+        name, dimensions, instant = "noting", 2, True
+        memory: Memory | None = None
+
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            if self.memory is not None and "seen" not in texts[0]:
+                self.memory.key("log").add(f"seen {len(texts)}")
+            return np.tile(np.array([[1.0, 0.0]], np.float32), (len(texts), 1))
+
+    embedder = Noting()
+    with Memory.open(path, embedder=embedder) as memory:
+        memory.key("log").add("seen nothing yet")
+        memory.key("ada").add("first")
+        embedder.memory = memory
+        memory.key("ada").add("second")
+
+        def work(number: int) -> None:
+            memory.key("ada").add_many([f"{number} {i}" for i in range(5)])
+
+        together(8, work)
+        assert len(memory.key("ada").list()) == 42
+        assert len(memory.key("log").list()) > 2
+
+
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
-    group = [CommitTicket(lambda tx, b=b: [tx.apply(b)], [b]) for b in batches]
+    group = [StoreTicket(lambda tx, b=b: [tx.apply(b)], [b]) for b in batches]
     store._commit_group(group)
     return [ticket.error or cast("list[Commit]", ticket.answer)[0] for ticket in group]
 

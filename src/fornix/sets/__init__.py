@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fornix.sets.add_call import OnExisting
 from fornix.sets.set_compaction import SetTidying
 from fornix.sets.set_options import Execution, clearing, definition, refuse_upkeep, search_options
-from fornix.sets.set_writes import OnExisting
 from fornix.sets.validity import Superseding
 
 __all__ = [

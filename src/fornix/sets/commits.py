@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from fornix.errors import DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
+from fornix.sets.add_call import AddCall
 from fornix.sets.batch import Draft
 from fornix.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from fornix.state.committed_tree import Backoff
@@ -96,16 +97,12 @@ class CommitWriter(Writer):
             earlier = engine.store.commit_of_op(op, request=request, label=idempotency_key)
             if earlier is not None:
                 return earlier.result
-        empty = Batch(
-            scope=self._scope,
-            time=0,
-            op=op,
-            request=request,
-            label=idempotency_key or "",
-            limits=engine.limits,
-        )
-        source = _CallSource(engine, empty, call)
-        commit = commit_with_retries(engine, self._scope, source)
+        source = _CallSource(engine, self._scope, call, op, request, idempotency_key or "")
+        commit = engine.joint_adds.commit(source) if source.may_join() else None
+        if commit is not None:
+            engine.written(source.planned.items, commit)
+        else:
+            commit = commit_with_retries(engine, self._scope, source)
         return commit.result if commit is not None and commit.adopted else source.planned.result
 
 
@@ -137,25 +134,57 @@ class _CallSource(BatchSource):
 
     planned: PlannedWrite
 
-    def __init__(self, engine: Engine, empty: Batch, call: WriteCall) -> None:
-        self._engine, self._empty, self._call = engine, empty, call
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        call: WriteCall,
+        op: bytes | None,
+        request: bytes | None,
+        label: str,
+    ) -> None:
+        self._engine, self._scope, self._call = engine, scope, call
+        self._op, self._request, self._label = op, request, label
+
+    def may_join(self) -> bool:
+        """Return whether others may plan it: it only adds, and nobody is asked about that."""
+        engine = self._engine
+        return (
+            self._op is None
+            and isinstance(self._call, AddCall)
+            and engine.telemetry is None
+            and self._call.is_simple()
+        )
+
+    def texts(self) -> list[str]:
+        """See `JointAdd.texts`."""
+        return cast("AddCall", self._call).texts()
+
+    def batch_with(self, vectors: Mapping[str, bytes]) -> Batch | None:
+        """See `JointAdd.batch_with`."""
+        cast("AddCall", self._call).vectors.update(vectors)
+        return self.batch()
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
-        engine, op = self._engine, self._empty.op
+        engine, op = self._engine, self._op
         planned = self.planned = self._call.plan(new_id if op is None else derived_ids(op))
         if not (planned.items or planned.define or op):
             return None
         engine.compactions.relieve(planned.items)
         now = engine.clock()
-        return replace(
-            self._empty,
+        return Batch(
+            scope=self._scope,
             time=now,
             corroborated=engine.clock.corroborated(now),
+            op=op,
+            request=self._request,
+            label=self._label,
             expects=engine.expects if planned.items else (),
             define=planned.define,
             items=planned.items,
             admission_checks=planned.admission_checks if planned.items else (),
+            limits=engine.limits,
             result=planned.result if op is not None else None,
         )
 

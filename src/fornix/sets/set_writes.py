@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import timedelta
-from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeAlias, Unpack, cast
+from typing import Any, Unpack, cast
 
 from fornix.errors import HistoryPruned, InvalidInput, StaleItem
+from fornix.sets.add_call import AddCall, OnExisting, check_adding
 from fornix.sets.admission.barrier import (
-    Adding,
     Barrier,
     OnRejected,
     added,
     check_on_rejected,
     check_update,
-    judge_by_current_rules,
 )
 from fornix.sets.admission.quarantine import Quarantine
 from fornix.sets.admission.verdicts import ACCEPT, Added, Verdict
 from fornix.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
-from fornix.sets.origins import check_sources, linked
 from fornix.sets.set_editor import SetEditor
 from fornix.sets.set_options import (
     ItemChanges,
@@ -37,17 +34,12 @@ from fornix.sets.set_options import (
     stored_options,
 )
 from fornix.sets.set_reads import SetReads
-from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, SetRules, Where
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Where
 from fornix.state import ttl_us
 from fornix.store import (
-    Add,
-    AdmissionCheck,
     Define,
     Definition,
-    ItemChange,
-    ItemRecord,
     Replace,
-    StoredItem,
 )
 from fornix.store.filters import Filter
 from fornix.store.items import Item
@@ -55,9 +47,6 @@ from fornix.store.records import item_of, request_json, with_one_text
 from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, counted
-
-OnExisting: TypeAlias = Literal["error", "keep", "update"]
-"""What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
 
 
 @suggest_names_in
@@ -134,7 +123,7 @@ class SetWrites(SetReads):
         checked: bool = True,
     ) -> Added:
         check_on_rejected(on_rejected)
-        _check_adding(items, on_existing)
+        check_adding(items, on_existing)
         editor = SetEditor(self._writer, self._ref)
         call = AddCall(
             editor, items, on_existing, on_rejected, self._definitions, checked, self._life
@@ -348,119 +337,6 @@ class SetWrites(SetReads):
         return self.definition
 
 
-def _lasting(item: Item, life: timedelta | None) -> Item:
-    """Return an item that lives so long, unless it says how long."""
-    if life is None or not item.ttl is item.expire_at is None:
-        return item
-    return replace(item, ttl=life)
-
-
-@dataclass(frozen=True, slots=True)
-class AddCall:
-    """Adds items to a set.
-
-    Attributes:
-        definitions: Returns what the set is defined as with its next add.
-        judged: Whether the rules of the set are asked; not about what was in the set before.
-        life: How long an item lives that does not say; it is no part of the request.
-    """
-
-    editor: SetEditor
-    items: Sequence[Item]
-    on_existing: OnExisting
-    on_rejected: OnRejected
-    definitions: Callable[[], Sequence[Define]]
-    judged: bool
-    life: timedelta | None
-
-    name = "add"
-
-    def arguments(self) -> Value:
-        """See `WriteCall.arguments`."""
-        skips: list[Value] = [] if self.on_rejected == "error" else [self.on_rejected]
-        items: list[Value] = [request_json(item) for item in self.items]
-        return [self.editor.ref.name, self.on_existing, items, *skips]
-
-    def plan(self, new_id: NewId) -> PlannedWrite:
-        """See `WriteCall.plan`."""
-        writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
-        pairs = [
-            (new_id() if item.id is None else item.id, _lasting(item, self.life))
-            for item in self.items
-        ]
-        definition = define[0].definition if define else None
-        if not self.judged:
-            rules = writer.rules(ref, definition)
-            checks = [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
-            return self._unjudged(pairs, define, checks)
-        judge = partial(self._judged, pairs=pairs, define=define, new_id=new_id)
-        judged = judge_by_current_rules(writer, ref, definition, judge)
-        return self._unjudged(pairs, define, []) if judged is None else judged
-
-    def _unjudged(
-        self,
-        pairs: Sequence[tuple[str, Item]],
-        define: Sequence[Define],
-        checks: Sequence[AdmissionCheck],
-    ) -> PlannedWrite:
-        """Return the changes that add the items as they are."""
-        writer, ref = self.editor.writer, self.editor.ref
-        records = writer.records(pairs)
-        if self.on_existing == "error":
-            added: list[ItemChange] = [
-                Add(ref, record, fresh=item.id is None)
-                for record, item in zip(records, self.items, strict=True)
-            ]
-        else:
-            added = self._merged(records)
-        return PlannedWrite(
-            linked(writer, ref, added) if self.judged else added,  # who brings it back links it
-            [item_id for item_id, _ in pairs],
-            define,
-            retry=self.on_existing != "error",
-            admission_checks=checks,
-        )
-
-    def _judged(
-        self,
-        rules: SetRules,
-        pairs: Sequence[tuple[str, Item]],
-        define: Sequence[Define],
-        new_id: NewId,
-    ) -> PlannedWrite | None:
-        """Return what the rules of the set make of the items; see `Adding`."""
-        existing = self.on_existing != "error"
-        adding = Adding(
-            writer=self.editor.writer,
-            ref=self.editor.ref,
-            rules=rules,
-            pairs=pairs,
-            live=self._live([item_id for item_id, _ in pairs]) if existing else {},
-            existing=self.on_existing,
-            on_rejected=self.on_rejected,
-            new_id=new_id,
-        )
-        return adding.change(define, retry=existing)
-
-    def _live(self, ids: Sequence[str]) -> dict[str, StoredItem]:
-        """Return the items that have one of *ids*, by id."""
-        if len(set(ids)) != len(ids):
-            raise InvalidInput("one call names an id twice; merge those items first")
-        return {stored.record.id: stored for stored in self.editor.get(ids)}
-
-    def _merged(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
-        """Return changes that add what is new, and keep or replace what is there."""
-        ref, live = self.editor.ref, self._live([record.id for record in records])
-        changes: list[ItemChange] = []
-        for record in records:
-            stored = live.get(record.id)
-            if stored is None:
-                changes.append(Add(ref, record, existing=self.on_existing))
-            elif self.on_existing == "update":
-                changes.append(Replace(ref, stored.version, record, upsert=True))
-        return changes
-
-
 @dataclass(frozen=True, slots=True)
 class UpdateCall:
     """Changes an item.
@@ -566,12 +442,3 @@ class PopCall:
         self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
         result: list[Value] = [[s.record.id, s.version] for s in items]
         return PlannedWrite(self.editor.retired(items), result, retry=True)
-
-
-def _check_adding(items: Sequence[Item], on_existing: object) -> None:
-    if on_existing not in ("error", "keep", "update"):
-        raise InvalidInput(f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}")
-    for item in items:
-        if item.id is not None:
-            checked_name(item.id, "an item's id")
-        check_sources(item.sources)

@@ -19,6 +19,7 @@ from fornix.search.item_cache import RecentHits
 from fornix.search.near_duplicates import Alike, Probe
 from fornix.search.projection import MapPoints
 from fornix.search.query import Searcher, SearchOptions
+from fornix.sets.joint_adds import JointAdds
 from fornix.sets.key_locks import KeyLocks
 from fornix.state.committed_tree import RENEWAL_PARTS
 from fornix.store import (
@@ -45,7 +46,7 @@ from fornix.store.clocks import DisciplinedClock
 from fornix.store.definition import Plan, SetRules
 from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item
-from fornix.store.records import RecordMaker, position_of
+from fornix.store.records import NONE_KNOWN, RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -136,6 +137,7 @@ class Engine:
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
         telemetry: Tells of runs; None: nobody asked for it.
+        joint_adds: Where the adds of many threads meet.
     """
 
     store: Store
@@ -158,6 +160,11 @@ class Engine:
     )
     recent_hits: RecentHits = field(default_factory=RecentHits)
     telemetry: MemoryTelemetry | None = None
+    joint_adds: JointAdds = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have adds meet."""
+        object.__setattr__(self, "joint_adds", JointAdds(self.store, self.recorder))
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
@@ -217,9 +224,15 @@ class SetReader:
             return False
         return expired(stored.record, self.now() if at is None else at.time)
 
-    def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
-        """Return what a store keeps of items."""
-        return self._engine.recorder.records(items, now=self._engine.clock())
+    def records(
+        self, items: Sequence[tuple[str, Item]], vectors: Mapping[str, bytes] = NONE_KNOWN
+    ) -> list[ItemRecord]:
+        """Return what a store keeps of items.
+
+        Args:
+            vectors: Of texts, as far as they are known already.
+        """
+        return self._engine.recorder.records(items, now=self._engine.clock(), vectors=vectors)
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """Return live versions that have not expired, in the order asked."""

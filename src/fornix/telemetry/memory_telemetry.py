@@ -28,7 +28,7 @@ from fornix.store import (
 )
 from fornix.store.items import Hits
 from fornix.store.sql.database import SqlDatabase
-from fornix.store.sql.group_commit import CommitTicket
+from fornix.store.sql.group_commit import StoreTicket
 from fornix.telemetry import catalogue
 from fornix.telemetry.catalogue import ERROR, OPERATION, SYSTEM, Facts
 from fornix.telemetry.open_telemetry import (
@@ -238,7 +238,7 @@ class StoreCalls:
                 self._memory.count(catalogue.COMPACTION_RETIRED, len(item.retired))
                 self._memory.count(catalogue.COMPACTION_ADDED, len(item.added))
 
-    def commit_group(self, group: list[CommitTicket]) -> None:
+    def commit_group(self, group: list[StoreTicket]) -> None:
         """Commit what threads wait for; where several do, in a span that theirs are linked to."""
         callers = [t.caller for t in group if isinstance(t.caller, TelemetrySpan)]
         committing = [span for span in callers if span.name in ("fornix.commit", "fornix.accept")]

@@ -18,7 +18,7 @@ import re
 import struct
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -343,18 +343,25 @@ def pack(terms: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
     The bytes are n unsigned 32-bit little-endian numbers in rising order, marks first, then their
     n counts of a byte each; so n is a fifth of their length.
     """
-    occurrences = dict.fromkeys(sorted(terms), 0)
-    if len(occurrences) == len(terms):
-        counts = b"\x01" * len(terms)
+    ordered = sorted(terms)
+    distinct: Collection[int] = set(ordered)
+    if len(distinct) == len(ordered):
+        distinct, counts = ordered, b"\x01" * len(ordered)
     else:
-        for term in terms:
+        distinct = occurrences = dict.fromkeys(ordered, 0)
+        for term in ordered:
             occurrences[term] += 1
         try:
             counts = bytes(occurrences.values())
         except ValueError:  # more than a byte holds
             counts = bytes([min(n, MAX_COUNT) for n in occurrences.values()])
-    numbers = struct.pack(f"<{len(marks) + len(occurrences)}I", *marks, *occurrences)
-    return numbers + b"\x01" * len(marks) + counts, len(terms)
+    numbers = _uint32s(len(marks) + len(distinct)).pack(*marks, *distinct)
+    return numbers + b"\x01" * len(marks) + counts, len(ordered)
+
+
+@lru_cache(maxsize=256)
+def _uint32s(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
 
 
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:

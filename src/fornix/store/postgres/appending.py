@@ -32,7 +32,7 @@ from fornix.store.sql.batched_inserts import (
     LOG_ADDED,
 )
 from fornix.store.sql.connection import Row
-from fornix.store.sql.group_commit import CommitTicket
+from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sql.items import LAST_VERSION, TAKEN_IDS
 from fornix.store.sql.journal import BY_OP
 from fornix.store.sql.scope_rows import WriterCache
@@ -204,7 +204,7 @@ class AppendDraft(NamedTuple):
         ]
 
 
-def draft_of(group: Sequence[CommitTicket], cache: WriterCache) -> AppendDraft | None:
+def draft_of(group: Sequence[StoreTicket], cache: WriterCache) -> AppendDraft | None:
     """Return a group as an append; None: it has to be done under the lock.
 
     Args:
@@ -230,7 +230,7 @@ def draft_of(group: Sequence[CommitTicket], cache: WriterCache) -> AppendDraft |
     return AppendDraft(cache.number, answers, earliest, drafted.corroborated, db.statements)
 
 
-def _only_adds(ticket: CommitTicket) -> bool:
+def _only_adds(ticket: StoreTicket) -> bool:
     return bool(ticket.batches) and all(
         batch.items
         and batch.base is None

@@ -57,7 +57,7 @@ from fornix.store.postgres.schema import SCHEMA, check_least
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection, first
 from fornix.store.sql.database import TRIES, SqlDatabase, explaining
-from fornix.store.sql.group_commit import CommitTicket, answers_of
+from fornix.store.sql.group_commit import StoreTicket, answers_of
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.values.forks import HandleLock
 
@@ -336,7 +336,7 @@ class PostgresDatabase(SqlDatabase):
         return Transaction(db, self._cache if cache is None else cache, self._owners)
 
     @explaining
-    def _commit_group(self, group: list[CommitTicket]) -> None:
+    def _commit_group(self, group: list[StoreTicket]) -> None:
         for _ in range(TRIES - 1):
             try:
                 self._commit_once(group)
@@ -346,7 +346,7 @@ class PostgresDatabase(SqlDatabase):
                 return
         self._commit_once(group)
 
-    def _commit_once(self, group: list[CommitTicket]) -> None:
+    def _commit_once(self, group: list[StoreTicket]) -> None:
         if self._append_group(group):
             return
         try:
@@ -354,7 +354,7 @@ class PostgresDatabase(SqlDatabase):
         except errors.UniqueViolation:  # nothing was committed; this finds out who is refused
             self._try_group(group, together=False)
 
-    def _try_group(self, group: list[CommitTicket], *, together: bool) -> None:
+    def _try_group(self, group: list[StoreTicket], *, together: bool) -> None:
         """Do the work of a group.
 
         Args:
@@ -370,7 +370,7 @@ class PostgresDatabase(SqlDatabase):
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
 
-    def _append_group(self, group: list[CommitTicket]) -> bool:
+    def _append_group(self, group: list[StoreTicket]) -> bool:
         """Commit a group that only adds, in one round trip; False: nothing was done.
 
         Raises:

@@ -22,7 +22,7 @@ from fornix.errors import FornixError, StoreDamaged
 from fornix.store import Scope, SetInfo, SetRef
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection
-from fornix.store.sql.group_commit import CommitQueue, CommitTicket
+from fornix.store.sql.group_commit import StoreQueue, StoreTicket
 from fornix.store.sql.scope_rows import WriterCache
 
 TRIES = 4
@@ -61,7 +61,7 @@ class SqlDatabase(ABC):
         self._snapshots: dict[object, SetSnapshot] = {}
         self._touch_times: dict[int, int] = {}
         self._salt: bytes | None = None
-        self.commit_queue = CommitQueue(self._commit_group)
+        self.commit_queue = StoreQueue(self._commit_group)
 
     @property
     @abstractmethod
@@ -86,7 +86,7 @@ class SqlDatabase(ABC):
         """Give a connection inside a transaction, which commits unless the block raises."""
 
     @abstractmethod
-    def _commit_group(self, group: list[CommitTicket]) -> None:
+    def _commit_group(self, group: list[StoreTicket]) -> None:
         """Do the work of a group of tickets in one transaction, and settle each."""
 
     @abstractmethod

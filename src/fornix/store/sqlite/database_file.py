@@ -28,7 +28,7 @@ from fornix.store.sql import sweeping
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.database import SqlDatabase, explaining
-from fornix.store.sql.group_commit import CommitTicket, answers_of
+from fornix.store.sql.group_commit import StoreTicket, answers_of
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sqlite import checking, checksums, connection, free_pages, guards
 from fornix.store.sqlite.connection import (
@@ -312,7 +312,7 @@ class SqliteFile(SqlDatabase):
         return Transaction(db, self._cache if cache is None else cache, self._owners)
 
     @explaining
-    def _commit_group(self, group: list[CommitTicket]) -> None:
+    def _commit_group(self, group: list[StoreTicket]) -> None:
         with self.writing() as db:
             touched = self._flush_touches(db)
             answers = answers_of(self._transaction(db), group)

@@ -1,0 +1,132 @@
+"""Group commit: what many threads write shares one transaction and one fsync.
+
+Whoever finds nobody leading becomes the leader: it takes all that wait, does it in one
+transaction (each with an answer of its own; if one is refused, each in a savepoint) and hands over
+to one who waits. With one thread that is a commit like any other; with many, what arrives during
+an fsync shares the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from fornix.errors import FornixError, Unavailable
+from fornix.store.changes import Batch
+from fornix.values.forks import HandleLock
+
+MOST = 256
+"""Pieces of work in one transaction, so that nobody waits long for the first of them."""
+
+W = TypeVar("W")
+
+
+class CommitTicket(Generic[W]):
+    """A piece of work that waits, and what became of it.
+
+    Attributes:
+        batches: The work is to apply these, and answers with a list; none: it is something else.
+        caller: What `CommitQueue.caller` returned where it was passed in.
+    """
+
+    __slots__ = ("answer", "batches", "caller", "error", "leads", "ready", "settled", "work")
+
+    def __init__(self, work: W, batches: Sequence[Batch]) -> None:
+        self.work, self.batches = work, batches
+        self.answer: object = None
+        self.caller: object = None
+        self.error: FornixError | None = None
+        self.settled = False
+        self.leads = False
+        self.ready = threading.Lock()
+        self.ready.acquire()
+
+    def settle(self, answer: object) -> None:
+        """Give the answer, or the error that refuses the work."""
+        if isinstance(answer, FornixError):
+            self.error = answer
+        else:
+            self.answer = answer
+        self.settled = True
+
+
+class CommitQueue(Generic[W]):
+    """Gathers work into groups; *commit_group* settles every ticket of a group.
+
+    Attributes:
+        caller: Tells who passes work in; None: nobody asks.
+    """
+
+    def __init__(self, commit_group: Callable[[list[CommitTicket[W]]], None]) -> None:
+        self.commit_group = commit_group
+        self.caller: Callable[[], object] | None = None
+        self._mutex = HandleLock()
+        self._waiting: deque[CommitTicket[W]] = deque()
+        self._led = False
+
+    def pass_in(self, work: W, batches: Sequence[Batch] = ()) -> object:
+        """Return what *work* was answered once it is durable, or raise what refused it.
+
+        Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
+
+        Args:
+            batches: See `CommitTicket`: with those of other threads they take fewer statements.
+        """
+        ticket = CommitTicket(work, batches)
+        if self.caller is not None:
+            ticket.caller = self.caller()
+        with self._mutex:
+            self._waiting.append(ticket)
+            leads, self._led = not self._led, True
+        if not leads:
+            self._wait(ticket)
+        if not ticket.settled:
+            self._lead()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer
+
+    def _wait(self, ticket: CommitTicket[W]) -> None:
+        """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
+        try:
+            ticket.ready.acquire()
+        except BaseException:
+            with self._mutex:
+                waiting = ticket in self._waiting
+                if waiting:
+                    self._waiting.remove(ticket)
+            if waiting and ticket.leads:
+                self._hand_over()
+            raise
+
+    def _lead(self) -> None:
+        with self._mutex:
+            group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+        try:
+            self.commit_group(group)
+        except FornixError as error:
+            _settle(group, error)
+        except BaseException as error:
+            lost = f"the thread that committed for this one stopped ({type(error).__name__})"
+            _settle(group, Unavailable(f"{lost}; look whether it is there, or use a key"))
+            raise
+        finally:
+            self._hand_over()
+            for ticket in group:
+                ticket.ready.release()
+
+    def _hand_over(self) -> None:
+        with self._mutex:
+            if self._waiting:
+                self._waiting[0].leads = True
+                self._waiting[0].ready.release()
+            else:
+                self._led = False
+
+
+def _settle(group: list[CommitTicket[W]], error: FornixError) -> None:
+    for ticket in group:
+        if not ticket.settled:
+            ticket.settle(error)
