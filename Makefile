@@ -9,6 +9,9 @@ BENCH_BIN := .venv-bench/bin
 FLINK_BIN := .venv-flink/bin
 INTEGRATIONS_BIN := .venv-integrations/bin
 INTEGRATIONS := agentscope_middleware google_adk llama_index
+OLDER_BIN := .venv-integrations-older/bin
+OLDER := agentscope_memory crewai
+TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Hundreds of tests start a process: it should find what was compiled before.
@@ -48,9 +51,11 @@ test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory flink
 
-test-integrations: .venv/.dev .venv-integrations/.peers  ## Frameworks and clients of others that need an environment of their own
+test-integrations: .venv/.dev .venv-integrations/.peers .venv-integrations-older/.peers  ## Frameworks and clients of others that need environments of their own
 	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python $(INTEGRATIONS:%=src/fornix/integrations/%.py)
-	$(INTEGRATIONS_BIN)/python -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers" tests/integrations
+	$(BIN)/pyright --pythonpath $(OLDER_BIN)/python $(OLDER:%=src/fornix/integrations/%.py)
+	$(INTEGRATIONS_BIN)/python $(TEST_INTEGRATIONS) tests/integrations
+	$(OLDER_BIN)/python $(TEST_INTEGRATIONS) tests/integrations_older
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
 	$(BIN)/python -m pytest -q -m browser
@@ -137,6 +142,19 @@ endef
 	@echo "Installing fornix and the frameworks of its integrations into .venv-integrations …"
 	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt 'pip>=25.1'
 	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt --group integrations -e '.[agentscope,google-adk,llama-index,server]'
+	@touch $@
+
+.venv-integrations-older/.made:
+	$(call environment,.venv-integrations-older)
+	@$(OLDER_BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { \
+	  echo "CrewAI needs Python 3.11 to 3.13: make PYTHON=python3.13 $(MAKECMDGOALS)" >&2; exit 1; }
+	@touch $@
+
+# CrewAI holds pydantic, openai, mcp and others to versions that the other frameworks are past.
+.venv-integrations-older/.peers: .venv-integrations-older/.made pyproject.toml constraints-integrations-older.txt
+	@echo "Installing fornix and frameworks with older needs into .venv-integrations-older (large: some minutes) …"
+	@$(OLDER_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations-older.txt 'pip>=25.1'
+	@$(OLDER_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations-older.txt --group integrations-older -e '.[crewai]'
 	@touch $@
 
 .venv/.browser: .venv/.dev

@@ -19,6 +19,8 @@ ROW = re.compile(
 NAMED = re.compile(r"([a-z][a-z-]+) (\d+(?:\.\d+)+)")
 PACKAGES = {
     "AgentScope": "agentscope",
+    "AgentScope 1": "agentscope",
+    "CrewAI": "crewai",
     "Google ADK": "google-adk",
     "LangGraph": "langgraph",
     "LlamaIndex": "llama-index-core",
@@ -29,8 +31,14 @@ PACKAGES = {
 }
 
 
-def pins():
-    files = [ROOT / "constraints-integrations.txt", ROOT / "constraints.txt"]
+OLDER = {"AgentScope 1", "CrewAI"}
+
+
+def pins(framework):
+    names = ["constraints-integrations.txt", "constraints.txt"]
+    files = [ROOT / name for name in names]
+    if framework in OLDER:
+        files = [ROOT / "constraints-integrations-older.txt"]
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     return dict(line.split("==") for line in lines if "==" in line)
 
@@ -56,7 +64,7 @@ def test_a_row_names_the_versions_that_are_tested(row):
     named = [(PACKAGES[row["framework"]], row["version"])]
     named += NAMED.findall(row["more"]) + NAMED.findall(row["says"])
     for package, version in named:
-        pin = pins()[package]
+        pin = pins(row["framework"])[package]
         assert is_of(version, pin), f"the page says {package} {version}, constraints.txt {pin}"
 
 

@@ -107,7 +107,10 @@ AGENTSCOPE = Vectors(
     title="AgentScope's vectors",
     tests="tests/test_agentscope_vectors.py",
     ids=r"a\d+",
-    more=("tests/integrations/test_agentscope_middleware.py",),
+    more=(
+        "tests/integrations/test_agentscope_middleware.py",
+        "tests/integrations_older/test_agentscope_memory.py",
+    ),
     about="""\
 What a program of AgentScope sees of its messages and their memory, as 105 small cases; those of a later part of fornix come last.
 They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A83 of 1.0, the others of all.""",
