@@ -65,9 +65,9 @@ def _trips(memory: Memory) -> None:
             runner.handle("linus", "Atlantis")
 
 
-def remember(path: Path, *, items: int) -> None:
+def remember(path: Path, *, items: int, embedder: str = "static") -> None:
     """Fill a file with a memory, of which one set has so many items."""
-    with Memory.open(path, embedder="static", durability="normal") as memory:
+    with Memory.open(path, embedder=embedder, durability="normal") as memory:
         _values(memory)
         _notes(memory, items)
         _talk(memory)

@@ -18,7 +18,7 @@ from scale import COUNTS
 from test_server import Client, Served, ServedHere, log_size
 from waiting import wait_until
 
-READS = {"/v1/search", "/v1/context"}
+READS = {"/v1/search", "/v1/context", "/v1/items/get"}
 """Addresses that are asked by POST because of what a question holds."""
 
 LEARN = {"texts": ["I live in Lisbon.", "My sister Grace lives in Porto."]}
@@ -28,7 +28,7 @@ LEARN = {"texts": ["I live in Lisbon.", "My sister Grace lives in Porto."]}
 def filled(tmp_path_factory):
     """A file with a parked run, a compaction, and something that is held back."""
     path = tmp_path_factory.mktemp("filled") / "memory.db"
-    remember(path, items=2)
+    remember(path, items=2, embedder="words")
     return path
 
 

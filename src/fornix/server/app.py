@@ -78,6 +78,7 @@ def create_app(
         version=__version__,
         summary="Memory for AI agents: exact and vague, changed together, exactly once.",
         lifespan=life,
+        generate_unique_id_function=lambda route: route.name,
         redoc_url=None,
         docs_url=None,  # its page loads scripts of others
     )
@@ -168,14 +169,14 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
         return response
 
     @app.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
-    def measured(request: Request) -> Response:
+    def read_metrics(request: Request) -> Response:
         """Read counters of requests, as Prometheus reads them."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
         caller.check("admin")
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     assert callable(watched)  # noqa: S101 - they are used by name
-    assert callable(measured)  # noqa: S101 - the same
+    assert callable(read_metrics)  # noqa: S101 - the same
 
 
 def _is_own(request: Request) -> bool:
@@ -202,16 +203,16 @@ def _client_of(request: Request, tokens: TokenFile | None) -> str:
 
 def _add_health(app: FastAPI, memories: Memories) -> None:
     @app.get("/health", tags=["health"], responses=RESPONSES)
-    def health() -> dict[str, str]:
+    def read_health() -> dict[str, str]:
         """Say that the process is there."""
         return {"status": "ok", "version": __version__}
 
     @app.get("/ready", tags=["health"], responses=RESPONSES)
-    def ready(request: Request) -> dict[str, str]:
+    def read_readiness(request: Request) -> dict[str, str]:
         """Say whether the store answers, for whoever has a token for its space."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
         memories.of(caller.token.space or "default").store.run(0)
         return {"status": "ready"}
 
-    assert callable(health)  # noqa: S101 - they are used by name
-    assert callable(ready)  # noqa: S101 - the same
+    assert callable(read_health)  # noqa: S101 - they are used by name
+    assert callable(read_readiness)  # noqa: S101 - the same

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from fornix.errors import NotFound
 from fornix.memory.memory import Memory
+from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
 from fornix.server.item_traces import readings, relatives
@@ -78,7 +79,7 @@ def list_commits(
 
 
 @router.get("/growth", tags=["history"])
-def growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
+def read_growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     """Tell how many commits the store had at moments from its first commit to its last one."""
     store = caller.memory(space, "admin").store
     last = store.commit_at(FOREVER)
@@ -162,7 +163,7 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
 
 
 @router.get("/item/lineage", tags=["history"])
-def lineage(at: InSet, id: asked.ItemId) -> Document:
+def read_lineage(at: InSet, id: asked.ItemId) -> Document:
     """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
     return forms.lineage_fields(at.open("read").lineage(id))
 
@@ -218,21 +219,25 @@ def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAUL
     return {**told, **Trace(memory, row).document()}
 
 
-@router.get("/quarantine", tags=["quarantine"])
+@router.get("/quarantine", tags=["quarantine"], **schemas.answers(schemas.HeldList))
 def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
     """List what rules of admission hold back of a key, or of knowledge."""
     found = at.open("read").quarantine.list(limit=limit)
     return {"held": [*map(forms.held_fields, found)]}
 
 
-@router.post("/quarantine/release", tags=["quarantine"])
-def release(at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None) -> Document:
+@router.post("/quarantine/release", tags=["quarantine"], **schemas.answers(schemas.HeldId))
+def release_held(
+    at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None
+) -> Document:
     """Move an item from quarantine into its set."""
     return {"id": at.open("write").quarantine.release(id, idempotency_key=idempotency_key)}
 
 
-@router.post("/quarantine/discard", tags=["quarantine"])
-def discard(at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None) -> Document:
+@router.post("/quarantine/discard", tags=["quarantine"], **schemas.answers(schemas.HeldId))
+def discard_held(
+    at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None
+) -> Document:
     """Discard an item in quarantine."""
     at.open("write").quarantine.discard(id, idempotency_key=idempotency_key)
     return {"id": id}

@@ -18,6 +18,7 @@ from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleRun
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
+from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
 from fornix.server.callers import Caller, caller_of
@@ -150,7 +151,7 @@ InPage = Annotated[Page, Depends(_page)]
 # --- keys and sets ----------------------------------------------------------------------------
 
 
-@router.get("/keys", tags=["keys"])
+@router.get("/keys", tags=["keys"], **schemas.answers(schemas.KeyPage))
 def list_keys(
     caller: Asking,
     space: asked.Space = asked.DEFAULT,
@@ -167,7 +168,7 @@ def list_keys(
     return {"keys": found[:limit], "more": len(found) > limit}
 
 
-@router.get("/sets", tags=["keys"])
+@router.get("/sets", tags=["keys"], **schemas.answers(schemas.SetList))
 def list_sets(
     at: InOwner,
 ) -> Document:
@@ -179,7 +180,7 @@ def list_sets(
 # --- exact memory -----------------------------------------------------------------------------
 
 
-@router.get("/exact", tags=["exact memory"])
+@router.get("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
 def read_value(
     at: InKey,
     response: Response,
@@ -194,7 +195,7 @@ def read_value(
     return {"path": path, "value": forms.wired(value)}
 
 
-@router.put("/exact", tags=["exact memory"])
+@router.put("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
 def write_value(
     at: InKey,
     response: Response,
@@ -216,7 +217,7 @@ def write_value(
     return {"path": path, "value": forms.wired(value)}
 
 
-@router.delete("/exact", tags=["exact memory"])
+@router.delete("/exact", tags=["exact memory"], **schemas.answers(schemas.Removed))
 def remove_value(
     at: InKey,
     path: asked.ExactPath,
@@ -281,7 +282,7 @@ def _etag(value: Any) -> str:  # noqa: ANN401 - any value
 # --- items ------------------------------------------------------------------------------------
 
 
-@router.get("/items", tags=["items"])
+@router.get("/items", tags=["items"], **schemas.answers(schemas.ItemPage))
 def list_items(
     at: InSet,
     page: InPage,
@@ -302,7 +303,7 @@ def list_items(
     return {"items": items, "more": len(found) > page.limit}
 
 
-@router.post("/items", tags=["items"], status_code=201)
+@router.post("/items", tags=["items"], **schemas.answers(schemas.AddedIds, status=201))
 def add_items(
     at: InSet,
     body: asked.NewItems,
@@ -315,7 +316,7 @@ def add_items(
     return {"ids": list(ids)}
 
 
-@router.get("/item", tags=["items"])
+@router.get("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
 def read_item(
     at: InSet,
     response: Response,
@@ -330,7 +331,7 @@ def read_item(
     return _item_answer(item, response)
 
 
-@router.patch("/item", tags=["items"])
+@router.patch("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
 def change_item(
     at: InSet,
     response: Response,
@@ -352,7 +353,7 @@ def change_item(
     return _item_answer(item, response)
 
 
-@router.delete("/item", tags=["items"])
+@router.delete("/item", tags=["items"], **schemas.answers(schemas.DeletedCount))
 def delete_item(
     at: InSet,
     id: asked.ItemId,
@@ -365,8 +366,8 @@ def delete_item(
     return {"deleted": deleted}
 
 
-@router.get("/item/history", tags=["items"])
-def item_history(
+@router.get("/item/history", tags=["items"], **schemas.answers(schemas.ItemVersions))
+def list_versions(
     at: InSet,
     id: asked.ItemId,
 ) -> Document:
@@ -390,7 +391,7 @@ def _version(etag: str) -> int:
 # --- search and prompts -----------------------------------------------------------------------
 
 
-@router.post("/search", tags=["search"])
+@router.post("/search", tags=["search"], **schemas.answers(schemas.SearchAnswer))
 def search(
     at: InOwner,
     body: asked.SearchBody,
@@ -406,8 +407,8 @@ def search(
     return forms.hits_fields(hits)
 
 
-@router.post("/context", tags=["search"])
-def context(
+@router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
+def make_context(
     at: InKey,
     body: asked.ContextBody,
 ) -> Document:
@@ -432,7 +433,7 @@ def context(
 # --- facts ------------------------------------------------------------------------------------
 
 
-@router.get("/facts", tags=["facts"])
+@router.get("/facts", tags=["facts"], **schemas.answers(schemas.FactList))
 def list_facts(
     at: InKey,
     subject: str | None = None,
@@ -445,8 +446,8 @@ def list_facts(
     return {"facts": [forms.wired(fact.to_json()) for fact in found]}
 
 
-@router.get("/about", tags=["facts"])
-def about(
+@router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
+def read_entity(
     at: InKey,
     name: str,
 ) -> Document:
@@ -455,8 +456,8 @@ def about(
     return cast("Document", forms.wired(page.to_json()))
 
 
-@router.get("/profile", tags=["facts"])
-def profile(
+@router.get("/profile", tags=["facts"], **schemas.answers(schemas.ProfileAnswer))
+def read_profile(
     at: InKey,
     name: str | None = None,
     budget: asked.Count = 300,
@@ -466,7 +467,7 @@ def profile(
     return cast("Document", forms.wired(found.to_json()))
 
 
-@router.post("/learn", tags=["facts"])
+@router.post("/learn", tags=["facts"], **schemas.answers(schemas.LearnAnswer))
 def learn(
     at: InKey,
     request: Request,
@@ -494,7 +495,7 @@ def learn(
 # --- compaction, forgetting -------------------------------------------------------------------
 
 
-@router.get("/compactions", tags=["maintenance"])
+@router.get("/compactions", tags=["maintenance"], **schemas.answers(schemas.CompactionList))
 def list_compactions(
     at: InKey,
     set_name: asked.SetName = "default",
@@ -505,7 +506,7 @@ def list_compactions(
     return {"compactions": [*map(forms.compaction_fields, found)]}
 
 
-@router.post("/compactions/undo", tags=["maintenance"])
+@router.post("/compactions/undo", tags=["maintenance"], **schemas.answers(schemas.UndoneAnswer))
 def undo_compaction(
     at: InKey,
     id: int,
@@ -517,7 +518,7 @@ def undo_compaction(
     return forms.attributes(done, "restored missing removed erased")
 
 
-@router.post("/forget", tags=["maintenance"])
+@router.post("/forget", tags=["maintenance"], **schemas.answers(schemas.ReceiptAnswer))
 def forget(
     at: InKey,
     body: asked.ForgetBody,
@@ -539,7 +540,7 @@ def forget(
     return forms.receipt_fields(receipt)
 
 
-@router.get("/receipts", tags=["maintenance"])
+@router.get("/receipts", tags=["maintenance"], **schemas.answers(schemas.ReceiptList))
 def list_receipts(
     caller: Asking, space: asked.Space = asked.DEFAULT, limit: asked.Count = 100
 ) -> Document:
@@ -551,7 +552,7 @@ def list_receipts(
 # --- runs -------------------------------------------------------------------------------------
 
 
-@router.get("/runs", tags=["runs"])
+@router.get("/runs", tags=["runs"], **schemas.answers(schemas.RunList))
 def list_runs(
     caller: Asking,
     space: asked.Space = asked.DEFAULT,
@@ -569,7 +570,7 @@ def list_runs(
     return {"runs": [*map(forms.run_fields, found)]}
 
 
-@router.post("/runs/retry", tags=["runs"])
+@router.post("/runs/retry", tags=["runs"], **schemas.answers(schemas.RunChosen))
 def retry_run(
     caller: Asking,
     run: asked.RunId,
@@ -586,7 +587,7 @@ def retry_run(
     return {"run": memory.store.retry_run(row.id, last=last, time=now, named=named)}
 
 
-@router.post("/runs/discard", tags=["runs"])
+@router.post("/runs/discard", tags=["runs"], **schemas.answers(schemas.RunChosen))
 def discard_run(
     caller: Asking,
     run: asked.RunId,
@@ -625,8 +626,8 @@ def run_of(memory: Memory, number: int) -> Run:
 # --- the whole space --------------------------------------------------------------------------
 
 
-@router.get("/stats", tags=["maintenance"])
-def stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
+@router.get("/stats", tags=["maintenance"], **schemas.answers(schemas.StatsAnswer))
+def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     """Read how large the memory is, and what waits."""
     found = caller.memory(space, "admin").stats()
     counts = "commits keys sets items pending file_bytes wal_bytes runs_waiting runs_parked"
@@ -636,7 +637,7 @@ def stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
 
 
 @router.get("/export", tags=["maintenance"], responses=sends(JSON_LINES))
-def export(
+def export_space(
     caller: Asking,
     space: asked.Space = asked.DEFAULT,
     key: asked.OptionalKey = None,
