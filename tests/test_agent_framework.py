@@ -18,6 +18,7 @@ from agent_framework import (
 from fornix import Memory
 from fornix.errors import StoreClosed
 from fornix.integrations.agent_framework import FornixContextProvider, FornixHistoryProvider
+from frameworks_tried import counted
 
 
 class Scripted(BaseChatClient):
@@ -87,6 +88,7 @@ def test_messages_come_back_as_they_were(tmp_path):
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         ours = asyncio.run(kept_by(FornixHistoryProvider(memory, key="ada"), None))
         assert ours == asyncio.run(kept_by(InMemoryHistoryProvider(), {}))
+        counted("Microsoft Agent Framework", messages=len(ours))
         (found, *_) = memory.key("ada").search("weather")
         assert found.item.value["role"] == "user"
 

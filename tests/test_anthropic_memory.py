@@ -20,6 +20,7 @@ from anthropic.tools import BetaLocalFilesystemMemoryTool, ToolError
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.anthropic_memory import FornixAsyncMemoryTool, FornixMemoryTool
+from frameworks_tried import counted
 from waiting import LIMIT_S
 
 SEAT = {"command": "create", "path": "/memories/seat.md", "file_text": "Sits by the glass.\n"}
@@ -194,6 +195,7 @@ def test_it_answers_as_the_tool_on_a_file_system(tmp_path):
         root = tmp_path / "files" / "memories"
         kept = {f"/memories/{p.relative_to(root)}": p.read_bytes().decode() for p in files_in(root)}
         assert {item.id: item.value for item in memory.key("ada").set("memories").list()} == kept
+        counted("Anthropic's SDK", commands=len(answers))
 
 
 def files_in(root):

@@ -24,6 +24,7 @@ from doors import Clock, Letters
 from fornix import Memory
 from fornix.errors import InvalidFilter, InvalidInput, StoreClosed
 from fornix.integrations.langgraph import FornixSaver, FornixStore
+from frameworks_tried import counted
 from postgres_server import url_for
 
 WORKER = Path(__file__).parent / "langgraph_worker.py"
@@ -33,8 +34,8 @@ CONFIG: RunnableConfig = {"configurable": {"thread_id": "ada"}}
 # --- the checkpointer -------------------------------------------------------------------------
 
 
-def conforms(place: str) -> int:
-    """Run LangGraph's conformance tests, all capabilities; return how many passed."""
+def conforms(place: str) -> None:
+    """Run LangGraph's conformance tests, all capabilities; none fails, and none is left out."""
 
     @checkpointer_test(name="FornixSaver")
     async def saver():
@@ -44,17 +45,20 @@ def conforms(place: str) -> int:
     report = asyncio.run(validate(saver))
     for name, result in report.results.items():
         assert result.passed, (name, result.failures)
-    return sum(result.tests_passed for result in report.results.values())
+    results = report.results.values()
+    passed = sum(result.tests_passed for result in results)
+    others = sum(result.tests_failed + result.tests_skipped for result in results)
+    counted("LangGraph", passed=passed, tests=passed + others)
 
 
 @pytest.mark.parametrize("place", ["ram", "file"])
 def test_langgraphs_own_conformance_tests_pass(place, tmp_path):
-    assert conforms(":memory:" if place == "ram" else str(tmp_path / "app.db")) >= 81
+    conforms(":memory:" if place == "ram" else str(tmp_path / "app.db"))
 
 
 @pytest.mark.server
 def test_langgraphs_own_conformance_tests_pass_on_a_server(tmp_path):
-    assert conforms(url_for(tmp_path / "memory")) >= 81
+    conforms(url_for(tmp_path / "memory"))
 
 
 class Count(TypedDict):

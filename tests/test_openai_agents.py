@@ -27,6 +27,7 @@ from openai.types.responses import (
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.openai_agents import FornixSession
+from frameworks_tried import counted
 
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -110,6 +111,7 @@ def test_random_calls_answer_as_the_sdks_own_session_does():
                     answers.append(await session.get_items(limit))
                 half = len(answers) // 2
                 assert answers[half:] == answers[:half]
+            counted("OpenAI Agents SDK", calls=step + 1)
         theirs.close()
 
     asyncio.run(work())

@@ -22,6 +22,7 @@ from pydantic_ai.models.test import TestModel
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.pydantic_ai import FornixConversationStore
+from frameworks_tried import counted
 
 
 async def loaded(store, conversation_id):
@@ -163,6 +164,7 @@ def test_it_answers_as_the_store_in_ram(tmp_path, deleting):
                 )
         for one in entry_ids:
             await both(ours, theirs, lambda store, one=one: store.read_entry(one))
+        counted("PydanticAI", calls=number + 1)
 
     with Memory.open(tmp_path / "a.db", embedder="words", durability="normal") as memory:
         store = FornixConversationStore(memory, deleting=deleting)

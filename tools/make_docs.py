@@ -1,6 +1,6 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
-their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, the tables of
-docs/metrics.md, and docs/contract.md.
+their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, that of frameworks
+in docs/integrations.md, the tables of docs/metrics.md, and docs/contract.md.
 
     python tools/make_docs.py [--check]
 
@@ -21,6 +21,7 @@ import click
 from fornix.cli import fornix
 from make_contract import contract_page
 from make_forks import safety_page
+from make_integrations import integrations_page
 from make_layers import layers_page
 from make_metrics import metrics_page
 from make_vectors import AGENTSCOPE, DBGPT, THINKER
@@ -133,6 +134,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "agentscope-vectors.md": lambda _: AGENTSCOPE.page(),
     "cli.md": lambda _: page(),
     "dbgpt-vectors.md": lambda _: DBGPT.page(),
+    "integrations.md": integrations_page,
     "layers.md": layers_page,
     "metrics.md": metrics_page,
     "safety.md": safety_page,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from agentscope.tool import Toolkit
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.agentscope_middleware import FornixMiddleware
+from frameworks_tried import counted
 
 
 class Scripted(ChatModelBase):
@@ -216,3 +218,8 @@ def test_whose_memory_it_is_has_to_be_said(memory):
     for wrong in ({"user_id": " "}, {"user_id": "ada", "mode": "soon"}):
         with pytest.raises(InvalidInput):
             FornixMiddleware(memory, **cast("Any", wrong))
+
+
+def test_its_vectors_are_counted():
+    """As the page says how many there are; each is a test of this file."""
+    counted("AgentScope", vectors=sum(bool(re.match(r"test_a\d+_", test)) for test in globals()))

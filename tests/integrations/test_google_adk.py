@@ -21,6 +21,7 @@ from google.genai import types
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.google_adk import FornixMemoryService
+from frameworks_tried import counted
 
 ADA: Any = {"app_name": "guide", "user_id": "ada"}
 
@@ -116,6 +117,7 @@ def test_random_calls_find_what_the_kits_own_service_finds():
             for number in range(25):
                 found = await both[0].search_memory(**ADA, query=f"word{number}")
                 assert bool(found.memories) == (f"word{number}" in kept)
+            counted("Google ADK", calls=step + 1)
 
     asyncio.run(work())
 

@@ -28,6 +28,7 @@ from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.llama_index import FornixChatStore, FornixMemoryBlock
+from frameworks_tried import counted
 from scale import COUNTS
 from waiting import LIMIT_S
 
@@ -152,6 +153,7 @@ def test_random_calls_answer_as_its_own_store_does():
                     assert await ours.count_messages(chat, status) == len(kept)
                 assert await ours.get_keys() == sorted(await theirs.get_keys())
             await engine_of(theirs).dispose()
+            counted("LlamaIndex", calls=number + 1)
 
     asyncio.run(work())
 

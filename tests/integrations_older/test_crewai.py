@@ -21,6 +21,7 @@ from crewai.memory.unified_memory import Memory as CrewMemory
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.crewai import FornixStorage
+from frameworks_tried import counted
 from scale import COUNTS
 from waiting import LIMIT_S
 
@@ -124,6 +125,7 @@ def test_random_calls_answer_as_its_own_storage_does(tmp_path, storage):
         scope, (vector,) = dice.choice(SCOPES), storage.embedder([f"word{number}"])
         theirs, ours = (seen(one, scope, vector, f"r{number}") for one in both)
         assert theirs == ours, (number, name)
+    counted("CrewAI", calls=number + 1)
 
 
 def seen(store, scope, vector, record_id):
