@@ -38,6 +38,14 @@ MATTERS = (
 )
 
 
+SAID = [
+    "My name is Margaret Hamilton.",
+    "I live in Lisbon with my sister Radia.",
+    "I work at Acme and I play the piano.",
+    "My favourite colour is green.",
+]
+
+
 class Booker(Agent):
     """Books a seat, unless it is told to fail."""
 
@@ -74,6 +82,7 @@ def remember(path: Path, *, items: int, embedder: str = "static") -> None:
         _diary(memory)
         _hostile(memory)
         _trips(memory)
+        memory.key("margaret").learn(SAID, model=None)
         memory.knowledge.set("opening hours").add("The library is open until eight on Thursdays.")
 
 

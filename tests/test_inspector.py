@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fornix import Memory
-from fornix.server import item_traces
+from fornix.server import inspector_routes, item_traces
 from fornix.store.items import Item
 from inspected import inspecting, remember
 from test_server import Client, ServedHere
@@ -101,7 +101,10 @@ def test_growth_lineage_compactions_and_quarantine_are_told(served):
     client = served.client()
     points = client.ask("GET", "/v1/growth")[1]["points"]
     assert [point["commits"] for point in points] == sorted(point["commits"] for point in points)
+    assert [point["items"] for point in points] == sorted(point["items"] for point in points)
+    assert points[-1]["items"] > 200
     assert client.ask("GET", "/v1/growth", space="empty")[0] == 200
+    assert client.ask("GET", "/v1/spaces")[1]["spaces"] == ["default"]
     diary = client.ask("GET", "/v1/items", key="ada", set="diary")[1]["items"]
     week = next(item["id"] for item in diary if item["sources"])
     told = client.ask("GET", "/v1/item/lineage", key="ada", set="diary", id=week)[1]
@@ -184,6 +187,28 @@ def test_an_item_says_which_runs_looked_it_up(served):
     (told,) = client.ask("GET", "/v1/item/readings", **place)[1]["readings"]
     assert (told["run"], told["action"], told["queries"]) == (1, "book", ["a trip to Porto"])
     assert client.ask("GET", "/v1/item/readings", set="opening hours", id="x")[1]["readings"] == []
+
+
+def test_runs_and_what_is_held_back_are_told_in_pages(served, monkeypatch):
+    """The next page begins where the last one ended, and the last one says so."""
+    client = served.client()
+    first = client.ask("GET", "/v1/runs", limit=1)[1]
+    assert ([run["run"] for run in first["runs"]], first["more"]) == ([2], True)
+    last = client.ask("GET", "/v1/runs", limit=1, before=2)[1]
+    assert ([run["run"] for run in last["runs"]], last["more"]) == ([1], False)
+    monkeypatch.setattr(inspector_routes, "KEYS_LOOKED_THROUGH", 2)
+    page, keys = client.ask("GET", "/v1/quarantine/all")[1], []
+    while page["next"] is not None:
+        keys += [each["key"] for each in page["held"]]
+        page = client.ask("GET", "/v1/quarantine/all", after=page["next"])[1]
+    assert keys == ["ada"]
+
+
+def test_people_and_things_of_a_key_are_listed(served):
+    client = served.client()
+    found = client.ask("GET", "/v1/entities", key="margaret")[1]["entities"]
+    assert {"Lisbon", "Radia"} < {*found}
+    assert client.ask("GET", "/v1/entities", key="ada")[1]["entities"] == {}
 
 
 def test_an_empty_memory_has_no_growth(tmp_path):

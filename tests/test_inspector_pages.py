@@ -51,6 +51,7 @@ PAGES = {
     "overview": (at(""), "All is well"),
     "keys": (at("keys"), "ada"),
     "key": (at("key", key="ada"), "What this commit changed"),
+    "learnt": (at("key", key="margaret"), "People, places and things"),
     "set": (at("key", key="ada", set="notes"), "entry 99,999."),
     "conversation": (at("key", key="ada", set="support"), "That is kind".lower()),
     "search": (at("search", q="window seat on the train", key="ada"), "words 1.000"),
@@ -381,6 +382,26 @@ def test_what_cannot_be_mapped_says_why(visit, tmp_path):
         page = visit(made.url, ignored="400")
         shown(page, at("map", key="ada"), "There is no map of it.")
         page.close()
+
+
+def test_what_was_learnt_is_told_by_person_and_thing(inspected, visit):
+    page = visit(inspected.url)
+    shown(page, at("key", key="margaret"), "People, places and things")
+    page.get_by_role("button", name=re.compile("^Radia")).click()
+    page.get_by_role("heading", name="Radia").wait_for()
+    page.locator("[role=status] li").get_by_text("sister Radia").first.wait_for()
+
+
+def test_another_space_is_chosen_on_the_first_page(written, visit):
+    """It stays chosen in this tab, and everything is then of it."""
+    with Memory.open(written.file, space="other", embedder="static") as memory:
+        memory.key("hal").add("Knows no contractions.")
+    page = visit(written.url)
+    page.get_by_label("Space").select_option("other")
+    read(page, "hal")
+    page.reload()
+    shown(page, at("keys"), "hal")
+    assert page.locator("main").get_by_text("ada").count() == 0
 
 
 def test_commits_of_other_processes_appear_by_themselves(written, visit):

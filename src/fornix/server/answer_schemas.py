@@ -321,6 +321,7 @@ class RunList(BaseModel):
     """Runs, the latest first."""
 
     runs: list[RunAnswer]
+    more: bool
 
 
 class RunChosen(BaseModel):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
+from itertools import accumulate, islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -38,6 +40,9 @@ MOST_COMMITS = 50
 
 MOST_SHOWN = 200
 """Items of either side of a compaction that one answer tells of."""
+
+KEYS_LOOKED_THROUGH = 500
+"""Keys whose quarantine one answer tells of."""
 
 MOST_POINTS = 100_000
 """Points of a map that one answer tells of; of more items some are left out, from everywhere."""
@@ -80,19 +85,37 @@ def list_commits(
 
 @router.get("/growth", tags=["history"])
 def read_growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
-    """Tell how many commits the store had at moments from its first commit to its last one."""
+    """Tell how the store grew, at moments from its first commit to its last one.
+
+    `commits` are those there were, `items` those of the items that are there now.
+    """
     store = caller.memory(space, "admin").store
     last = store.commit_at(FOREVER)
     if last == 0:
         return {"points": []}
     first, end = store.time_of_commit(1) or store.time_of_commit(last), store.time_of_commit(last)
     times = [first + (end - first) * part // GROWTH_POINTS for part in range(GROWTH_POINTS + 1)]
-    return {
-        "points": [
-            {"time": format_time(moment(time)), "commits": store.commit_at(time)}
-            for time in sorted(set(times))
-        ]
-    }
+    added = store.live_items_by_commit()
+    numbers, sums = [number for number, _ in added], [0, *accumulate(items for _, items in added)]
+    points: list[Document] = []
+    for time in sorted(set(times)):
+        commits = store.commit_at(time)
+        items = sums[bisect_right(numbers, commits)]
+        points.append({"time": format_time(moment(time)), "commits": commits, "items": items})
+    return {"points": points}
+
+
+@router.get("/spaces", tags=["keys"])
+def list_spaces(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
+    """List the spaces of the store that whoever asks may see."""
+    found = {*caller.memory(space, "admin").store.spaces(), space}
+    return {"spaces": sorted(found if caller.token.space is None else {caller.token.space})}
+
+
+@router.get("/entities", tags=["facts"])
+def list_entities(at: InKey) -> Document:
+    """List the people, places and things that a key knows facts of, with how many name each."""
+    return {"entities": at.open("read").facts.entities()}
 
 
 @router.get("/exact/commits", tags=["history"])
@@ -224,6 +247,25 @@ def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
     """List what rules of admission hold back of a key, or of knowledge."""
     found = at.open("read").quarantine.list(limit=limit)
     return {"held": [*map(forms.held_fields, found)]}
+
+
+@router.get("/quarantine/all", tags=["quarantine"])
+def list_all_quarantine(
+    caller: Asking, space: asked.Space = asked.DEFAULT, after: str | None = None
+) -> Document:
+    """List what is held back of all keys, and of knowledge, so many keys at a time.
+
+    Go on with `after`, the `next` of it.
+    """
+    memory = caller.memory(space, "admin")
+    keys = list(islice(memory.keys(after=after), KEYS_LOOKED_THROUGH))
+    owners = [*([None] if after is None else []), *keys]
+    held = [
+        forms.held_fields(each) | {"key": key}
+        for key in owners
+        for each in (memory.knowledge if key is None else memory.key(key)).quarantine.list()
+    ]
+    return {"held": held, "next": keys[-1] if len(keys) == KEYS_LOOKED_THROUGH else None}
 
 
 @router.post("/quarantine/release", tags=["quarantine"], **schemas.answers(schemas.HeldId))

@@ -27,6 +27,7 @@ OptionalKey: TypeAlias = Annotated[
 ]
 SetName: TypeAlias = Annotated[str, Query(alias="set", min_length=1, description="The set.")]
 ItemId: TypeAlias = Annotated[str, Query(min_length=1, description="The id of an item.")]
+OptionalRunId: TypeAlias = Annotated[int | None, Query(ge=1, lt=1 << 62)]
 RunId: TypeAlias = Annotated[int, Query(description="The id of a run.", ge=1, lt=1 << 62)]
 ExactPath: TypeAlias = Annotated[
     str, Query(description="Names with dots between, or a JSON list of names; empty: the root.")

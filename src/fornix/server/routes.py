@@ -554,20 +554,22 @@ def list_receipts(
 
 @router.get("/runs", tags=["runs"], **schemas.answers(schemas.RunList))
 def list_runs(
-    caller: Asking,
-    space: asked.Space = asked.DEFAULT,
-    key: asked.OptionalKey = None,
+    of: InOwner,
     agent: str | None = None,
     status: RunStatus | None = None,
+    before: asked.OptionalRunId = None,
     limit: asked.Count = 100,
 ) -> Document:
-    """List runs of agents, the latest first."""
-    memory = caller.memory(space, "admin") if key is None else None
-    if memory is None:
-        caller.key(space, key or "", "read")
-        memory = caller.memories.of(space)
-    found = memory.store.runs(space, key=key, agent=agent, status=status, limit=limit)
-    return {"runs": [*map(forms.run_fields, found)]}
+    """List runs of agents, the latest first; go on before the last one with `before`."""
+    if of.key is None:
+        memory = of.caller.memory(of.space, "admin")
+    else:
+        of.open("read")
+        memory = of.caller.memories.of(of.space)
+    found = memory.store.runs(
+        of.space, key=of.key, agent=agent, status=status, before=before, limit=limit + 1
+    )
+    return {"runs": [*map(forms.run_fields, found[:limit])], "more": len(found) > limit}
 
 
 @router.post("/runs/retry", tags=["runs"], **schemas.answers(schemas.RunChosen))

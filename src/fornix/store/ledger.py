@@ -193,6 +193,13 @@ class Ledger(Protocol):
         """Return the time of commit *number*, or of the last one before it; 0: there is none."""
         ...
 
+    def live_items_by_commit(self) -> list[tuple[int, int]]:
+        """Return how many live items of the store each commit added, as (commit, items), rising.
+
+        Costs time in proportion to the items.
+        """
+        ...
+
     def history_start(self, scope: Scope) -> tuple[int, int]:
         """Return the commit and the time from which on the past of the tree of *scope* is whole.
 

@@ -525,6 +525,16 @@ class ClockStepLaws(Laws):
             last = max((n + 1 for n, time in enumerate(times) if time <= moment), default=0)
             assert store.commit_at(moment) == last
 
+    def test_live_items_are_told_by_the_commits_that_added_them(self, store: Store) -> None:
+        """An update moves no item; what ended is not told, and commits without items are not."""
+        write(store, add("a"), add("b"), time=NOW)
+        write(store, add("c"), time=NOW + 1)
+        write(store, Put(("a",), 1), time=NOW + 1)
+        write(store, Replace(NOTES, 1, record("a", "A")), time=NOW + 2)
+        assert store.live_items_by_commit() == [(1, 2), (2, 1)]
+        write(store, Retire(NOTES, "c", 1), time=NOW + 3)
+        assert store.live_items_by_commit() == [(1, 2)]
+
     # --- floors
 
     def test_the_last_ops_are_never_forgotten(self, store: Store) -> None:

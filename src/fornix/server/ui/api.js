@@ -1,13 +1,15 @@
 // What the pages ask of the server: the same addresses that programs ask.
 
 const BASE = new URL("../v1/", import.meta.url);
-const TOKEN = "fornix-token";
+const TOKEN = "fornix-token", SPACE = "fornix-space";
 let space;
 
 export class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
+// Of this tab alone, until it is closed.
+export const setSpace = (name) => sessionStorage.setItem(SPACE, name);
 export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
 
 function headers(more = {}) {
@@ -46,8 +48,8 @@ export const patch = (path, query, body, version) => ask("PATCH", path, query, b
 
 export async function settings() {
   const told = await (await fetch(new URL("settings", import.meta.url))).json();
-  space = told.space;
-  return told;
+  space = sessionStorage.getItem(SPACE) ?? told.space;
+  return { ...told, space };
 }
 
 // Call *told* with the number of each commit, of whatever process; *state* whether it is followed.

@@ -65,12 +65,21 @@ async function receiptsTab(_query, _config, signal) {
 }
 
 async function quarantineTab(query, { writes }, signal) {
-  const { keys } = await get("keys", { limit: 200 }, signal);
-  const owners = [...keys, null];
-  const found = await Promise.all(owners.map(async (key) => ({ key, held: (await get("quarantine", { key }, signal)).held })));
-  const rows = found.flatMap(({ key, held }) => held.map((each) => ({ key, ...each })));
-  if (!rows.length) return card(null, empty("Nothing is held back.", "Rules of admission may hold back what looks dangerous, until somebody decides."));
-  return el("div", {}, rows.map((row) => heldView(row, writes)));
+  const rows = el("div", {}), more = el("button", { type: "button" }, "Look through more keys");
+  let after = null;
+  const load = async () => {
+    do {
+      const found = await get("quarantine/all", { after }, signal);
+      rows.append(...found.held.map((each) => heldView(each, writes)));
+      after = found.next;
+      if (found.held.length) break;
+    } while (after !== null);
+    more.hidden = after === null;
+  };
+  more.addEventListener("click", load);
+  await load();
+  if (!rows.children.length) return card(null, empty("Nothing is held back.", "Rules of admission may hold back what looks dangerous, until somebody decides."));
+  return el("div", {}, rows, more);
 }
 
 function heldView({ key, id, set, rule, reason, since, item }, writes) {

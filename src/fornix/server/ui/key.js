@@ -119,8 +119,27 @@ function branch(value, path, changed) {
 async function learnt(key, signal) {
   const { facts } = await get("facts", { key, limit: 50 }, signal);
   if (!facts.length) return "";
-  return card("Facts that were learnt", el("ul", { class: "plain" }, facts.map((fact) =>
-    el("li", { class: "change" }, el("bdi", { class: "soft small" }, fact.subject ?? ""), el("bdi", {}, oneLine(fact.text ?? inline(fact)))))));
+  const [profile, { entities }] = await Promise.all([get("profile", { key }, signal), get("entities", { key }, signal)]);
+  const names = Object.entries(entities).sort((a, b) => b[1] - a[1]).slice(0, 100), page = el("div", { role: "status" });
+  const about = (name) => async () => {
+    try { page.replaceChildren(entityView(await get("about", { key, name }, signal))); }
+    catch (error) { page.replaceChildren(el("div", { class: "fault", role: "alert" }, error.message)); }
+  };
+  return el("div", {}, el("div", { class: "grid" },
+    card("Profile", profile.facts.length ? el("ul", { class: "sentences" }, profile.facts.map((fact) => el("li", {}, el("bdi", {}, oneLine(fact.text)))))
+      : empty("Nothing is always told.", "Facts that matter whatever is asked about are listed here.")),
+    card("People, places and things", el("div", { class: "row" }, names.map(([name, facts_]) =>
+      el("button", { type: "button", class: "small", onclick: about(name) }, el("bdi", {}, oneLine(name, 60)), ` ${count(facts_)}`))), page)),
+  card("Facts that were learnt", el("ul", { class: "plain" }, facts.map(factLine))));
+}
+
+const factLine = (fact) => el("li", { class: "change" }, el("bdi", { class: "soft small" }, oneLine(fact.subject ?? "", 60)), el("bdi", {}, oneLine(fact.text ?? inline(fact))));
+
+function entityView(page) {
+  const parts = [["Facts", page.facts], ["Relations", page.relations], ["Mentions", page.mentions], ["What took place", page.timeline], ["No longer so", page.history]];
+  return el("div", {}, el("h3", {}, el("bdi", {}, page.names.map((name) => oneLine(name, 60)).join(", "))),
+    parts.filter(([, found]) => found.length).map(([title, found]) => el("div", {}, el("div", { class: "small soft" }, title),
+      el("ul", { class: "sentences" }, found.map((fact) => el("li", {}, el("bdi", {}, oneLine(fact.text))))))));
 }
 
 // --- a set

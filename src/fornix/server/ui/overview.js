@@ -1,22 +1,38 @@
 // Overview: how much is remembered, how it grew, what waits, and whether all is well.
 
-import { get, Refused } from "./api.js";
+import { get, Refused, setSpace } from "./api.js";
 import { address, bytes, card, count, el, empty, facts, head, link, oneLine, plural, svg, time } from "./dom.js";
 import { changesOf } from "./audit.js";
 
 export async function overviewPage({ onCommit, signal, config }) {
-  const body = el("div", {});
-  const fill = async () => body.replaceChildren(...await content(signal, config));
+  const body = el("div", {}), grown = {};
+  const fill = async () => body.replaceChildren(...await content(signal, config, grown));
   await fill();
   onCommit(fill);
-  return [head("Overview", el("p", { class: "soft" }, `Space ${config.space}`)), body];
+  return [head("Overview", await spaces(config, signal)), body];
 }
 
-async function content(signal, config) {
+async function spaces({ space }, signal) {
+  const found = await get("spaces", {}, signal).catch(() => ({ spaces: [] }));
+  if (found.spaces.length < 2) return el("p", { class: "soft" }, "Space ", el("bdi", {}, oneLine(space, 60)));
+  const choose = el("select", { name: "space" }, found.spaces.map((name) => el("option", { value: name, selected: name === space }, oneLine(name, 60))));
+  choose.addEventListener("change", () => { setSpace(choose.value); location.reload(); });
+  return el("label", { class: "beside" }, "Space ", choose);
+}
+
+const OFTEN_MS = 10_000;
+
+async function growthOf(grown, signal) {
+  // It is read from every item, so not anew with each commit of a busy store.
+  if (!grown.points || performance.now() - grown.read > OFTEN_MS) Object.assign(grown, await get("growth", {}, signal), { read: performance.now() });
+  return grown;
+}
+
+async function content(signal, config, grown) {
   let asked;
   try {
     asked = await Promise.all([
-      get("stats", {}, signal), get("growth", {}, signal), get("journal", { limit: 8 }, signal),
+      get("stats", {}, signal), growthOf(grown, signal), get("journal", { limit: 8 }, signal),
       get("keys", { limit: 12 }, signal), get("sets", {}, signal),
     ]);
   } catch (error) {
@@ -37,7 +53,7 @@ async function content(signal, config) {
       [bytes(store.file_bytes + store.wal_bytes), "on disk"],
     ].map(([figure, of]) => el("div", { class: "figure" }, el("b", {}, figure), el("span", {}, of)))),
     el("div", { class: "grid" },
-      card("Growth, in commits", chart(growth.points)),
+      card("Growth", chart(growth.points, "items", "item"), chart(growth.points, "commits", "commit")),
       card("Health", health(stats))),
     el("div", { class: "grid" },
       card("Keys", keyLinks(keys)),
@@ -68,17 +84,18 @@ function health(stats) {
   ]);
 }
 
-function chart(points) {
-  if (points.length < 2) return empty("One moment so far.", "A curve appears with the next commits.");
+function chart(points, name, one) {
+  const most = points.at(-1)?.[name] ?? 0, title = el("div", { class: "small soft" }, `${plural(most, one)}${name === "items" ? ", by when they were added" : ""}`);
+  if (points.length < 2 || !most) return name === "items" ? "" : empty("One moment so far.", "A curve appears with the next commits.");
   const times = points.map((point) => Date.parse(point.time));
   const x = (i) => (1000 * (times[i] - times[0])) / (times.at(-1) - times[0]);
-  const y = (point) => 138 - (130 * point.commits) / points.at(-1).commits;
+  const y = (point) => 98 - (94 * point[name]) / most;
   const line = points.map((point, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(point).toFixed(1)}`).join("");
-  const says = `Commits over time: ${count(points[0].commits)} at first, ${count(points.at(-1).commits)} now`;
-  return el("div", {},
-    svg("svg", { class: "growth", viewBox: "0 0 1000 140", preserveAspectRatio: "none", role: "img", "aria-label": says },
-      svg("path", { class: "area", d: `${line}L1000 140L0 140Z` }), svg("path", { class: "line", d: line })),
-    el("div", { class: "axis" }, time(points[0].time), time(points.at(-1).time)));
+  const says = `${name === "items" ? "Items" : "Commits"} over time: ${count(points[0][name])} at first, ${count(most)} now`;
+  return el("div", { class: "chart" }, title,
+    svg("svg", { class: `growth ${name}`, viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img", "aria-label": says },
+      svg("path", { class: "area", d: `${line}L1000 100L0 100Z` }), svg("path", { class: "line", d: line })),
+    name === "items" ? "" : el("div", { class: "axis" }, time(points[0].time), time(points.at(-1).time)));
 }
 
 export function keyLinks({ keys, more }) {

@@ -9,9 +9,18 @@ const chip = (status) => el("span", { class: `chip ${{ done: "good", parked: "ba
 export async function runsPage({ query, signal, onCommit }) {
   const body = el("div", {}), { status } = query;
   const fill = async () => {
-    const { runs } = await get("runs", { status, limit: 200 }, signal);
-    body.replaceChildren(card(null, runs.length ? table(runs) : empty(status ? "No run is like that." : "No runs yet.",
-      "A run is the work of an agent on one input. Failed ones wait here for a decision.")));
+    const list = el("ul", { class: "plain" }), more = el("button", { type: "button" }, "Earlier runs");
+    let before = null;
+    const load = async () => {
+      const found = await get("runs", { status, before, limit: 100 }, signal);
+      list.append(...found.runs.map(row));
+      before = found.runs.at(-1)?.run;
+      more.hidden = !found.more;
+    };
+    more.addEventListener("click", load);
+    await load();
+    body.replaceChildren(card(null, list.children.length ? list : empty(status ? "No run is like that." : "No runs yet.",
+      "A run is the work of an agent on one input. Failed ones wait here for a decision."), more));
   };
   await fill();
   onCommit(fill);
@@ -20,10 +29,10 @@ export async function runsPage({ query, signal, onCommit }) {
     tab("Waiting", "waiting"), tab("Done", "done")), body];
 }
 
-const table = (runs) => el("ul", { class: "plain" }, runs.map((run) => el("li", { class: "hit" },
+const row = (run) => el("li", { class: "hit" },
   el("div", { class: "hit-line" }, el("span", {}, link("run", { run: run.run }, `Run ${count(run.run)}`), " ", chip(run.status), " ",
     el("bdi", {}, oneLine(`${run.agent} · ${run.key}`))), el("span", { class: "small soft" }, time(run.accepted))),
-  run.error && el("div", { class: "small soft" }, oneLine(`${run.error.action}: ${run.error.type}: ${run.error.message}`)))));
+  run.error && el("div", { class: "small soft" }, oneLine(`${run.error.action}: ${run.error.type}: ${run.error.message}`)));
 
 export async function runPage({ query, config, signal, onCommit }) {
   const body = el("div", {});

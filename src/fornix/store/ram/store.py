@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -286,6 +287,11 @@ class RamStore(RamLanes, RamFinder, RamErasing):
     def time_of_commit(self, number: int) -> int:
         last = min(number, len(self._journal))
         return self._journal[last - 1].commit.time if last > 0 else 0
+
+    @locked
+    def live_items_by_commit(self) -> list[tuple[int, int]]:
+        firsts = (first for rows in self._sets.all_sets() for first in rows.live)
+        return sorted(Counter(first >> ROW_BITS for first in firsts).items())
 
     @locked
     def history_start(self, scope: Scope) -> tuple[int, int]:

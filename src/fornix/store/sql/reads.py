@@ -22,7 +22,7 @@ from fornix.store import (
     StoredReceipt,
     WholeSets,
 )
-from fornix.store.checks import PLACEHOLDER_EXPIRY
+from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.store.name_ranges import NameRange
 from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, journal, row_values, staged_vectors
@@ -188,6 +188,11 @@ class SqlReads(WholeSets, SqlDatabase):
     def time_of_commit(self, db: Connection, number: int) -> int:
         sql = "SELECT time FROM journal AS every_commit WHERE n <= ? ORDER BY n DESC LIMIT 1"
         return first(db, sql, number) or 0
+
+    @reads
+    def live_items_by_commit(self, db: Connection) -> list[tuple[int, int]]:
+        live = "SELECT first >> ?, count(*) FROM item WHERE ended IS NULL GROUP BY 1 ORDER BY 1"
+        return [(number, items) for number, items in query(db, live, ROW_BITS)]
 
     @reads
     def note(self, db: Connection, name: str) -> str | None:
