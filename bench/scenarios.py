@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import measure
 from bench.corpus import DIMENSIONS, KINDS, Corpus, CorpusEmbedder, Rows
+from bench.floor import floor_of
 from bench.measure import Figure, Result, timed
 from bench.peers import EVERYWHERE, Peer, offline, peer
 from bench.peers.ours import Fornix
@@ -26,6 +27,8 @@ LIMIT = 10
 THREADS = 16
 FRESH = 12_000
 """Items made for the adds that follow the filling."""
+FLOOR = 300
+"""Adds that are done once more by apsw alone."""
 MANY = 100_000
 """Past so many items an exact search takes half a minute, and few are asked."""
 
@@ -255,6 +258,16 @@ class Scenario:
             "sync of 4 KB", figure=baseline, note="append and fdatasync, just before the adds"
         )
         yield self._result("add", figure=figure, note=f"survives {self._peer.durable}")
+        if isinstance(self._peer, Fornix) and self._peer.durability == "full":
+            number = self._take_fresh(FLOOR)
+            rows = [self._fresh.part(number + i, number + i + 1) for i in range(FLOOR)]
+
+            def again(i: int) -> None:
+                self._peer.add_one(rows[i], self._scope((number + i) * 7919))
+
+            floor = floor_of(self._peer.memory, again, FLOOR, self._folder)
+            times = f"fornix: {figure.p50 / floor.p50:.2f} times, CPU {figure.cpu / floor.cpu:.2f}"
+            yield self._result("floor of an add", figure=floor, note=f"apsw alone; {times}")
 
     def _batch(self) -> Iterator[Result]:
         """One call with 100, then 1000 items of one scope."""

@@ -198,6 +198,32 @@ def test_what_one_of_many_adds_cannot_do_concerns_it_alone(path: Path) -> None:
             assert len(found) == 1 + sum(told.count("added") for told in answers[n::4]) == 15
 
 
+def test_an_add_that_breaks_breaks_alone(path: Path) -> None:
+    """What is passed may raise when it is read: whoever passed it is told, and nobody else."""
+
+    class Broken(dict[str, object]):
+        def items(self) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]: on purpose
+            raise LookupError("broken")
+
+        __iter__ = keys = items  # pyright: ignore[reportAssignmentType]: on purpose
+
+    with Memory.open(path, embedder="static") as memory:
+        memory.key("ada").add("first")
+        broken = [0] * 8
+
+        def work(number: int) -> None:
+            for n in range(10):
+                metadata = Broken(a=1) if (number + n) % 2 else {"a": n}
+                try:
+                    memory.key("ada").add(f"{number} {n}", metadata=metadata)
+                except LookupError:
+                    broken[number] += 1
+
+        together(8, work)
+        assert sum(broken) == 40
+        assert len(memory.key("ada").list()) == 41
+
+
 def test_an_embedder_may_add(path: Path) -> None:
     """What is embedded for an add may itself be noted by an add: nobody waits for himself."""
 

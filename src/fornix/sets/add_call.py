@@ -24,7 +24,7 @@ from fornix.store import (
 )
 from fornix.store.definition import SetRules
 from fornix.store.items import Item
-from fornix.store.records import request_json
+from fornix.store.records import CAPTION, request_json
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name
 
@@ -86,7 +86,8 @@ class AddCall:
             text
             for item in self.items
             if type(text := item.value if item.text is None else item.text) is str
-            and not (item.metadata or item.texts)
+            and item.texts is None
+            and CAPTION not in item.metadata
             and text.strip()
         ]
 

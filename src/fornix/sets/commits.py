@@ -133,6 +133,7 @@ class _CallSource(BatchSource):
     """Plans one call, from a fresh read each time."""
 
     planned: PlannedWrite
+    texts: Sequence[str] = ()
 
     def __init__(
         self,
@@ -148,17 +149,16 @@ class _CallSource(BatchSource):
 
     def may_join(self) -> bool:
         """Return whether others may plan it: it only adds, and nobody is asked about that."""
-        engine = self._engine
-        return (
+        call = self._call
+        joins = (
             self._op is None
-            and isinstance(self._call, AddCall)
-            and engine.telemetry is None
-            and self._call.is_simple()
+            and isinstance(call, AddCall)
+            and self._engine.telemetry is None
+            and call.is_simple()
         )
-
-    def texts(self) -> list[str]:
-        """See `JointAdd.texts`."""
-        return cast("AddCall", self._call).texts()
+        if joins:
+            self.texts = cast("AddCall", call).texts()
+        return joins
 
     def batch_with(self, vectors: Mapping[str, bytes]) -> Batch | None:
         """See `JointAdd.batch_with`."""

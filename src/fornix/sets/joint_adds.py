@@ -7,7 +7,7 @@ by whoever leads. With one thread, an add is planned and committed as any other 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import get_ident
 from typing import Protocol, cast
 
@@ -20,8 +20,9 @@ from fornix.store.records import RecordMaker
 class JointAdd(Protocol):
     """An add that others may plan."""
 
-    def texts(self) -> list[str]:
-        """Return what has to be embedded, as far as that is told at a glance."""
+    @property
+    def texts(self) -> Sequence[str]:
+        """What has to be embedded, as far as that is told at a glance."""
         ...
 
     def batch_with(self, vectors: Mapping[str, bytes]) -> Batch | None:
@@ -55,24 +56,39 @@ class JointAdds:
     def _commit_group(self, group: list[CommitTicket[JointAdd]]) -> None:
         self._leader = get_ident()
         try:
-            vectors: Mapping[str, bytes] = {}
-            if len(group) > 1:
-                texts = [text for ticket in group for text in ticket.work.texts()]
-                vectors = self._recorder.vectors_of(texts)
-            planned = [(ticket, _planned(ticket.work, vectors)) for ticket in group]
-            tickets = [ticket for ticket, batch in planned if batch is not None]
-            answers = self._store.commit_many([batch for _, batch in planned if batch is not None])
+            batches = self._planned([ticket.work for ticket in group])
+        except BaseException:
+            _leave(group)
+            raise
         finally:
             self._leader = 0
-        for ticket, answer in zip(tickets, answers, strict=True):
-            ticket.settle(None if isinstance(answer, FornixError) else answer)
-        for ticket in group:
-            if not ticket.settled:
-                ticket.settle(None)
+        planned = [
+            (ticket, batch)
+            for ticket, batch in zip(group, batches, strict=True)
+            if isinstance(batch, Batch)
+        ]
+        answers = self._store.commit_many([batch for _, batch in planned])
+        for (ticket, _), answer in zip(planned, answers, strict=True):
+            if not isinstance(answer, FornixError):
+                ticket.settle(answer)
+        _leave(group)
+
+    def _planned(self, adds: Sequence[JointAdd]) -> list[Batch | Exception | None]:
+        vectors: Mapping[str, bytes] = {}
+        if len(adds) > 1:
+            vectors = self._recorder.vectors_of([text for add in adds for text in add.texts])
+        return [_batch_of(add, vectors) for add in adds]
 
 
-def _planned(add: JointAdd, vectors: Mapping[str, bytes]) -> Batch | None:
+def _leave(group: Sequence[CommitTicket[JointAdd]]) -> None:
+    """Leave to their own threads what was not committed."""
+    for ticket in group:
+        if not ticket.settled:
+            ticket.settle(None)
+
+
+def _batch_of(add: JointAdd, vectors: Mapping[str, bytes]) -> Batch | Exception | None:
     try:
         return add.batch_with(vectors)
-    except FornixError:  # its own thread plans it again, and raises it
-        return None
+    except Exception as error:  # noqa: BLE001 - its own thread plans it again, and raises it
+        return error
