@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations browser pictures flink .types .tests .java .chromium .axe steady bench docs release clean
+.PHONY: help demo test check test-integrations browser pictures typescript .typescript flink .types .tests .java .chromium .axe steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -49,6 +49,7 @@ test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
 	@$(MAKE) --no-print-directory test-integrations
 	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory typescript
 	@$(MAKE) --no-print-directory flink
 
 test-integrations: .venv/.dev .venv-integrations/.peers .venv-integrations-older/.peers  ## Frameworks and clients of others that need environments of their own
@@ -62,6 +63,9 @@ browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromiu
 
 pictures: .venv/.browser .chromium  ## Take the pictures of the inspector for the documentation again
 	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k pictures
+
+typescript: .typescript  ## The types of the TypeScript client, by TypeScript's own compiler
+	build/typescript/node_modules/.bin/tsc --noEmit --strict --noUncheckedIndexedAccess --target es2022 --module nodenext --lib es2023,dom,dom.iterable tests/typescript_types.mts
 
 flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose processes are killed, in an environment of its own
 	FORNIX_TEST_SCALE=full $(FLINK_BIN)/python -m pytest -q -m flink tests/test_flink_jobs.py
@@ -173,6 +177,11 @@ endef
 	@[ -f build/axe/node_modules/axe-core/axe.min.js ] || { \
 	  command -v npm >/dev/null && npm install --silent --no-save --no-audit --no-fund --prefix build/axe axe-core@4 >/dev/null; } || { \
 	  echo "The tests of the inspector need npm, to install axe-core; on Debian: apt install npm" >&2; exit 1; }
+
+.typescript:
+	@[ -x build/typescript/node_modules/.bin/tsc ] || { \
+	  command -v npm >/dev/null && npm install --silent --no-save --no-audit --no-fund --prefix build/typescript typescript@5 >/dev/null; } || { \
+	  echo "The types of the TypeScript client need npm, to install TypeScript; on Debian: apt install npm" >&2; exit 1; }
 
 .venv-bench/.made:
 	$(call environment,.venv-bench)

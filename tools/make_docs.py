@@ -1,6 +1,6 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
 their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, that of frameworks
-in docs/integrations.md, the tables of docs/metrics.md, and docs/contract.md.
+in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, and the TypeScript client.
 
     python tools/make_docs.py [--check]
 
@@ -24,6 +24,7 @@ from make_forks import safety_page
 from make_integrations import integrations_page
 from make_layers import layers_page
 from make_metrics import metrics_page
+from make_typescript import client_page, types_page
 from make_vectors import AGENTSCOPE, DBGPT, THINKER
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,7 +118,7 @@ def main() -> int:
     """Write the pages, or check them."""
     stale = 0
     for name, write in PAGES.items():
-        path = ROOT / "docs" / name
+        path = (ROOT / "docs" / name).resolve()
         there = path.read_text(encoding="utf-8") if path.exists() else ""
         fresh = write(there)
         if "--check" not in sys.argv[1:]:
@@ -139,6 +140,8 @@ PAGES: dict[str, Callable[[str], str]] = {
     "metrics.md": metrics_page,
     "safety.md": safety_page,
     "thinker-vectors.md": lambda _: THINKER.page(),
+    "../clients/typescript/index.js": lambda _: client_page(),
+    "../clients/typescript/index.d.ts": lambda _: types_page(),
 }
 """What writes each page; given what is there."""
 

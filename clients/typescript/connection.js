@@ -1,0 +1,180 @@
+// How a client asks a server: again until there is an answer, under one Idempotency-Key.
+
+const AGAIN = new Set([429, 503, 504]);
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 2_000;
+
+const etags = new WeakMap();
+
+/** The ETag of an answer, for `ifMatch`; null: it came without one. */
+export const etagOf = (answer) => etags.get(answer) ?? null;
+
+/** An answer of the server that says what is wrong. */
+export class FornixError extends Error {
+  constructor(status, fault) {
+    super(fault.message);
+    this.name = "FornixError";
+    this.status = status;
+    this.type = fault.type;
+    this.facts = fault.facts ?? {};
+  }
+}
+
+/** There was no answer for as long as the client tries. */
+export class ServerUnreachable extends Error {
+  constructor(url, cause) {
+    super(`${url} does not answer; is the server running?`, { cause });
+    this.name = "ServerUnreachable";
+  }
+}
+
+const pause = (ms, signal) =>
+  new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+
+export class Connection {
+  #url;
+  #token;
+  #fetch;
+  #timeoutMs;
+  #retryForMs;
+
+  constructor(url, { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000 } = {}) {
+    this.#url = url.replace(/\/+$/, "");
+    this.#token = token;
+    this.#fetch = fetch;
+    this.#timeoutMs = timeoutMs;
+    this.#retryForMs = retryForMs;
+  }
+
+  async _json(operation, query, body, options = {}) {
+    const response = await this.#answer(operation, query, body, options);
+    const answer = await response.json();
+    const etag = response.headers.get("ETag");
+    if (etag !== null) etags.set(answer, etag);
+    return answer;
+  }
+
+  async _text(operation, query, options = {}) {
+    return (await this.#answer(operation, query, undefined, options)).text();
+  }
+
+  /** Yield the lines of a document. It is not begun again: what was cut off raises. */
+  async *_lines(operation, query, options = {}) {
+    const response = await this.#answer(operation, query, undefined, { ...options, isStream: true });
+    for await (const line of linesOf(response)) yield JSON.parse(line);
+  }
+
+  /** Yield events for good; a stream that ends is followed again from its last event. */
+  async *_events(operation, query, options = {}) {
+    let position;
+    for (;;) {
+      try {
+        const headers = position === undefined ? {} : { "Last-Event-ID": position };
+        const asked = { ...options, headers, isStream: true };
+        const response = await this.#answer(operation, query, undefined, asked);
+        for await (const fields of blocksOf(response)) {
+          if (fields.id !== undefined) position = fields.id;
+          if (fields.data !== undefined) {
+            yield { id: Number(fields.id), event: fields.event ?? "message", data: JSON.parse(fields.data) };
+          }
+        }
+      } catch (error) {
+        options.signal?.throwIfAborted();
+        if (error instanceof FornixError || error instanceof ServerUnreachable) throw error;
+      }
+      await pause(FIRST_PAUSE_MS, options.signal);
+    }
+  }
+
+  /** Return an answer; ask again, under the same name, while there is none. */
+  async #answer([method, path, isWrite], query, body, options) {
+    const { signal, idempotencyKey, ifMatch, isStream = false } = options;
+    const headers = { ...options.headers };
+    if (this.#token !== undefined) headers.Authorization = `Bearer ${this.#token}`;
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    if (isWrite) headers["Idempotency-Key"] = idempotencyKey ?? crypto.randomUUID();
+    if (ifMatch !== undefined) headers["If-Match"] = ifMatch;
+    const url = this.#address(path, query);
+    const sent = { method, headers, body: body === undefined ? undefined : JSON.stringify(body) };
+    const ends = Date.now() + this.#retryForMs;
+    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
+      const [response, failure] = await this.#tried(url, sent, signal, isStream);
+      if (response?.ok) return response;
+      const isLate = Date.now() + pauseMs > ends;
+      if (response !== undefined && (isLate || !AGAIN.has(response.status))) throw await faultOf(response);
+      if (isLate) throw new ServerUnreachable(this.#url, failure);
+      const wantedMs = 1_000 * Number(response?.headers.get("Retry-After") ?? 0);
+      await pause(Math.max(wantedMs, pauseMs * (0.5 + Math.random() / 2)), signal);
+    }
+  }
+
+  async #tried(url, sent, signal, isStream) {
+    const stop = new AbortController();
+    const relay = () => stop.abort(signal.reason);
+    signal?.throwIfAborted();
+    signal?.addEventListener("abort", relay, { once: true });
+    const timer = setTimeout(() => stop.abort(new Error("timed out")), this.#timeoutMs);
+    try {
+      const response = await this.#fetch(url, { ...sent, signal: stop.signal });
+      // The whole of an answer has to come in time, and is asked for again where it does not.
+      return [isStream || !response.ok ? response : await whole(response), undefined];
+    } catch (error) {
+      signal?.throwIfAborted();
+      return [undefined, error];
+    } finally {
+      clearTimeout(timer);
+      if (!isStream) signal?.removeEventListener("abort", relay);
+    }
+  }
+
+  #address(path, query) {
+    const asked = new URLSearchParams();
+    for (const [name, value] of Object.entries(query ?? {})) {
+      if (value !== undefined && value !== null) asked.set(name, String(value));
+    }
+    const text = asked.toString();
+    return `${this.#url}${path}${text === "" ? "" : `?${text}`}`;
+  }
+}
+
+async function whole(response) {
+  const { status, headers } = response;
+  return new Response(await response.arrayBuffer(), { status, headers });
+}
+
+async function faultOf(response) {
+  const told = await response.json().catch(() => ({}));
+  const message = `the server answered with status ${response.status}`;
+  return new FornixError(response.status, told.error ?? { type: "HttpError", message });
+}
+
+async function* linesOf(response) {
+  let rest = "";
+  for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop();
+    yield* lines;
+  }
+}
+
+async function* blocksOf(response) {
+  let fields = {};
+  for await (const line of linesOf(response)) {
+    const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line);
+    if (line === "") {
+      yield fields;
+      fields = {};
+    } else if (name !== "") fields[name] = value;
+  }
+}

@@ -1,0 +1,105 @@
+// What the tests have the TypeScript client do: node typescript_client.mjs URL TASK [WORDS …].
+
+import assert from "node:assert/strict";
+
+import { etagOf, Fornix, FornixError, ServerUnreachable } from "../clients/typescript/index.js";
+
+const [url, task, ...words] = process.argv.slice(2);
+const ada = { key: "a/b & ä" };
+
+const refusedWith = (status, type) => (error) =>
+  error instanceof FornixError && error.status === status && error.type === type;
+
+const tasks = {
+  async calls(token) {
+    const fornix = new Fornix(`${url}/`, { token });
+    assert.equal((await fornix.readHealth()).status, "ok");
+    const items = [{ value: "Prefers window seats.", metadata: { topic: "travel" } }];
+    const once = { idempotencyKey: "order-991" };
+    const { ids } = await fornix.addItems(ada, { items }, once);
+    assert.deepEqual((await fornix.addItems(ada, { items }, once)).ids, ids);
+    const place = { ...ada, id: ids[0] };
+    const item = await fornix.readItem(place);
+    assert.deepEqual([item.text, item.version, item.metadata], [items[0].value, 1, { topic: "travel" }]);
+    const { hits } = await fornix.search(ada, { query: "which seat?", where: { topic: "travel" } });
+    assert.equal(hits[0].item.id, ids[0]);
+    assert.match((await fornix.makeContext(ada, { query: "which seat?" })).text, /window seats/);
+
+    const path = { ...ada, path: "profile.city" };
+    const first = await fornix.writeValue(path, { value: "Lisbon" });
+    await fornix.writeValue(path, { value: { $bytes: "AA==" } }, { ifMatch: etagOf(first) });
+    const late = fornix.writeValue(path, { value: "Faro" }, { ifMatch: etagOf(first) });
+    await assert.rejects(late, refusedWith(412, "CompareFailed"));
+    assert.deepEqual((await fornix.readValue(path)).value, { $bytes: "AA==" });
+    assert.equal((await fornix.removeValue(path)).removed, true);
+
+    await fornix.learn(ada, { texts: ["I live in Lisbon."] });
+    assert.match((await fornix.listFacts(ada)).facts[0].text, /Lisbon/);
+    const lines = [];
+    for await (const line of fornix.exportSpace({})) lines.push(line);
+    assert.equal(lines[0].format, 1);
+    assert.match(await fornix.readMetrics(), /fornix/);
+    assert.equal((await fornix.forget(ada, { everything: true })).state, "scrubbed");
+    assert.deepEqual(await fornix.listKeys({ prefix: "a/" }), { keys: [], more: false });
+  },
+
+  async errors(token) {
+    const fornix = new Fornix(url, { token });
+    const missing = fornix.readItem({ key: "ada", id: "nothing" });
+    await assert.rejects(missing, refusedWith(404, "NotFound"));
+    await assert.rejects(fornix.listItems({ limit: 0 }), refusedWith(400, "InvalidInput"));
+    await assert.rejects(new Fornix(url, { token: "none" }).listKeys(), refusedWith(401, "Unauthenticated"));
+    const nobody = new Fornix("http://127.0.0.1:9", { retryForMs: 200 });
+    await assert.rejects(nobody.listKeys(), (error) => error instanceof ServerUnreachable && error.cause instanceof TypeError);
+    const signal = AbortSignal.abort(new Error("enough"));
+    await assert.rejects(nobody.listKeys({}, { signal }), /enough/);
+    const hangs = (_, { signal }) => new Promise((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+    });
+    const slow = new Fornix(url, { fetch: hangs, timeoutMs: 20, retryForMs: 10 });
+    await assert.rejects(slow.listKeys(), ServerUnreachable);
+    const stopped = new Fornix(url, { fetch: hangs }).listKeys({}, { signal: AbortSignal.timeout(20) });
+    await assert.rejects(stopped, { name: "TimeoutError" });
+  },
+
+  // A server that answers late, or not at all, at first: the same name is sent each time.
+  async again() {
+    const names = [];
+    const faulty = async (address, sent) => {
+      names.push(sent.headers["Idempotency-Key"]);
+      const answer = await fetch(address, sent);
+      if (names.length === 1) throw new TypeError("the connection was lost after the answer");
+      if (names.length === 2) return new Response("{}", { status: 503, headers: { "Retry-After": "0" } });
+      return answer;
+    };
+    const fornix = new Fornix(url, { fetch: faulty });
+    await fornix.addItems({ key: "ada" }, { items: [{ value: "Tea." }] });
+    assert.equal(names.length, 3);
+    assert.equal(new Set(names).size, 1);
+    assert.equal((await new Fornix(url).listItems({ key: "ada" })).items.length, 1);
+  },
+
+  // Writes, one after the other, and tells of each that was answered.
+  async writes(count) {
+    const fornix = new Fornix(url, { retryForMs: 120_000 });
+    for (let number = 0; number < Number(count); number += 1) {
+      await fornix.addItems({ key: "ada" }, { items: [{ value: `Note ${number}.` }] });
+      console.log(number);
+    }
+  },
+
+  // Follows a key until so many events came, and tells their ids.
+  async events(count) {
+    const fornix = new Fornix(url, { retryForMs: 120_000 });
+    let left = Number(count);
+    for await (const { id, event, data } of fornix.followEvents({ key: "ada", after: 0 })) {
+      assert.equal(event, "commit");
+      assert.deepEqual([data.number, data.key], [id, "ada"]);
+      console.log(id);
+      left -= 1;
+      if (left === 0) break;
+    }
+  },
+};
+
+await tasks[task](...words);
