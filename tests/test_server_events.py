@@ -99,6 +99,7 @@ def test_events_are_those_of_a_key_or_of_a_beginning_of_keys(served, following):
         for query in ({"key": "ada-1"}, {"prefix": "ada-"}, {}, {"space": "other", "after": 0})
     ]
     for each in followers:
+        assert each.stream.headers["X-Accel-Buffering"] == "no"
         assert each.next() is None  # it follows from here on
     with Memory.open(served.file, embedder="words") as memory:
         memory.key("ada-1").add("Tea.", id="tea")

@@ -93,13 +93,13 @@ def test_facts_are_learnt_where_the_client_infers(served):
 
 def test_a_repeated_add_adds_nothing(served):
     """Also where the name of the request is repeated by whoever stands between."""
-    once = {"Idempotency-Key": "one"}
     client = served.client()
-    first, second = (
-        client.ask("POST", ADD, said("Tea.", user_id="ada", infer=False), once) for _ in range(2)
-    )
-    assert first == second
-    assert listed(served, ADA["filters"]) == ["Tea."]
+    for text, infer in (("Tea.", False), ("I live in Lisbon.", True)):
+        once, body = {"Idempotency-Key": text}, said(text, user_id="ada", infer=infer)
+        first, second = (client.ask("POST", ADD, body, once) for _ in range(2))
+        assert first == second
+        assert len(first[1]["results"]) == 1
+    assert sorted(listed(served, ADA["filters"])) == ["Tea.", "The user lives in Lisbon."]
 
 
 def test_filters_choose_keys_and_memories(served):

@@ -25,6 +25,9 @@ from fornix.store.as_of import FOREVER
 
 EVENTS = "text/event-stream"
 
+AT_ONCE = {"X-Accel-Buffering": "no"}
+"""Has nginx, and others that read it, pass events on as they come."""
+
 FOLLOW_S = 0.25
 """How often is looked for commits of others."""
 
@@ -102,7 +105,7 @@ def follow_events(
     Each event is a commit, and says what it changed; without a position, those from now on.
     What was forgotten since is left out.
     """
-    return StreamingResponse(_events(followed, request, begin), media_type=EVENTS)
+    return StreamingResponse(_events(followed, request, begin), media_type=EVENTS, headers=AT_ONCE)
 
 
 @router.get("/commits", tags=["events"], responses=sends(EVENTS))
@@ -111,7 +114,7 @@ def follow_commits(
 ) -> Response:
     """Follow the number of the last commit of the store, as server-sent events."""
     memory = caller.memory(space, "read")
-    return StreamingResponse(_numbers(memory, request), media_type=EVENTS)
+    return StreamingResponse(_numbers(memory, request), media_type=EVENTS, headers=AT_ONCE)
 
 
 async def _events(

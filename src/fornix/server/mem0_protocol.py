@@ -32,7 +32,10 @@ from fornix.server.callers import Caller
 from fornix.server.routes import Asking, Document
 from fornix.server.tokens import Access
 from fornix.sets import MemorySet
+from fornix.sets.commits import answer_once
+from fornix.store import Scope
 from fornix.store.items import Item
+from fornix.values.storable import Value
 from fornix.values.times import format_time
 
 KINDS = ("user", "agent", "app", "run")
@@ -399,7 +402,14 @@ def add(
     time = None if body.timestamp is None else _moment(body.timestamp)
     ends = _end_of(body.expiration_date)
     if body.infer:
-        return {"results": _learn(memory, request, body, metadata)}
+        results = answer_once(
+            memory.engine,
+            Scope(memory.space, memory.key),
+            lambda: cast("Value", _learn(memory, request, body, metadata)),
+            idempotency_key=idempotency_key,
+            plain=["mem0 add", body.model_dump_json()],
+        )
+        return {"results": results}
     made = [
         Item(
             said.content,
