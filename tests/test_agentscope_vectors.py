@@ -21,6 +21,7 @@ import pytest
 
 from fornix import KeyMemory, Memory
 from fornix.agents.messages import COMPRESSED, SUMMARY, ConversationMemory
+from fornix.agents.prompt_limits import HINT, ToolResults, split_texts, with_newest_pictures
 from fornix.compat.agentscope import (
     MemoryBase,
     MessageBase,
@@ -97,9 +98,6 @@ LATER = {
     "A43": "The texts of blocks are joined without a space.",
     "A46": "Deleting a place that is not there is an IndexError.",
     "A87": "A message of two blocks is split between them.",
-    "A91": "Results of tools are cut at 100 tokens; the rest goes to a file.",
-    "A92": "A result of just as many tokens is left alone.",
-    "A93": "Of six pictures the oldest becomes a hint.",
     "A101": "A file that a model chooses and nobody has is left out.",
     "A102": "Ranks of two lists are fused: 0.7 and 0.3, over 60 and the rank.",
     "A103": "What is first in both has 0.016393.",
@@ -898,6 +896,42 @@ def test_a94_more_is_kept_than_sets_it_off(talk):
     with pytest.raises(InvalidInput, match="keep_tokens is 30, more than trigger_tokens, 20"):
         talk.compress(keep_tokens=30, trigger_tokens=20)
     assert talk.summary == ""
+
+
+def test_a91_a_long_result(key):
+    """AgentScope: of 20, 20 and 100 tokens in 100, 40 of the last are in a file.
+
+    fornix: 60 of the last are shown as there, and the whole is kept in a set.
+    """
+    results = ToolResults(key)
+    texts = ["word " * size for size in (20, 20, 100)]
+    *kept, reference = results.shown_in_part(texts, 100, tool="look", counter=words().counter)
+    assert [len(text.split()) for text in kept] == [20, 20, 60]
+    assert results.read(reference[:-1].split()[-1]) == "word " * 140
+
+
+def test_a92_a_result_at_its_limit(key):
+    """Both: a result of just as many tokens is left alone."""
+    texts = ["word " * size for size in (20, 80)]
+    kept = ToolResults(key).shown_in_part(texts, 100, tool="look", counter=words().counter)
+    assert kept == texts
+    assert key.sets() == []
+    assert split_texts(["ab", "cd"], 2) == (["ab"], ["cd"])
+
+
+def test_a93_more_pictures_than_are_shown():
+    """Both: of six pictures the oldest becomes a hint, where five are shown."""
+    picture = {"type": "image", "source": {"type": "url", "url": "a.png"}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Look."}, picture, picture]},
+        {"role": "assistant", "content": "Nice."},
+        {"role": "user", "content": [picture] * 4},
+        {"role": "assistant"},
+    ]
+    shown = with_newest_pictures(messages, 5)
+    assert shown[0]["content"] == [messages[0]["content"][0], HINT, picture]
+    assert shown[1:] == messages[1:]
+    assert with_newest_pictures(messages, 6) == messages
 
 
 def failing() -> ScriptedChat:

@@ -44,12 +44,20 @@ from fornix.agents.layers import (
     steps_of,
     user_prompt,
 )
-from fornix.errors import InvalidInput
+from fornix.agents.prompt_limits import (
+    ContextLimits,
+    ResultLimits,
+    ToolOutput,
+    ToolResults,
+    preview,
+)
+from fornix.errors import InvalidInput, ModelUnavailable
+from fornix.llm import ScriptedChat
 from fornix.store.records import item_of
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "dbgpt-vectors.md"
-VECTORS = [*(f"D{n}" for n in (*range(1, 74), 81)), *(f"P{n}" for n in range(1, 6))]
+VECTORS = [*(f"D{n}" for n in range(1, 82)), *(f"P{n}" for n in range(1, 6))]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -1004,6 +1012,92 @@ def test_d73_memories_in_a_prompt():
     fornix: a line each.
     """
     assert memories_text([frag("a"), frag("b")]) == "a\nb"
+
+
+def test_d74_how_full_a_prompt_is():
+    """Both: of 1,000 tokens, a warning from 700 on, an error from 900, critical from 950 on."""
+    limits = ContextLimits(1_000, reserved_tokens=0)
+    found = [limits.fill(used) for used in (699, 700, 899, 900, 949, 950, 999, 1_000)]
+    assert found == [
+        "normal",
+        *("warning", "warning"),
+        *("error", "error"),
+        *("critical", "critical"),
+        "overflow",
+    ]
+    assert ContextLimits(10, reserved_tokens=10).fill(0) == "overflow"
+    with pytest.raises(InvalidInput, match="must rise"):
+        ContextLimits(warning=0.95)
+
+
+def test_d75_what_a_prompt_may_have():
+    """Both: 115904 tokens, if nothing is said."""
+    assert ContextLimits().effective_tokens == 115_904
+
+
+def test_d76_a_history_that_is_too_long():
+    """DB-GPT: its model is never asked, and after three failures nothing is cut any more.
+
+    fornix: the model is asked once; one that fails does not keep the history from being cut.
+    """
+    with Store.open(":memory:", embedder="words") as store:
+        talk = store.key("ada").conversation("talk")
+
+        def add(count):
+            talk.add([{"role": "user", "content": f"This is number {n}."} for n in range(count)])
+
+        add(7)
+        model = ScriptedChat(['{"summary": "What was said."}'])
+        assert talk.compress(keep_recent=3, model=model).messages == 4
+        assert (len(model.requests), talk.summary) == (1, "What was said.")
+        for _ in range(4):
+            add(2)
+            failing = ScriptedChat([ModelUnavailable("scripted", "down")] * 9)
+            assert talk.compress(keep_recent=3, model=failing).messages == 2
+
+
+def test_d77_how_much_of_results():
+    """Both: 15 % of what a model reads for a result and 30 % for a turn, within bounds."""
+    found = [ResultLimits.of(tokens) for tokens in (None, 8_000, 65_000, 200_000)]
+    assert [(one.result, one.turn) for one in found] == [
+        (100_000, 200_000),
+        (8_000, 16_000),
+        (39_000, 78_000),
+        (100_000, 200_000),
+    ]
+
+
+def test_d78_the_beginning_of_a_result():
+    """Both: up to a line's end behind the half; of one line, as many characters as there may be."""
+    assert preview("a\n" * 10, 7) == ("a\na\na\n", True)
+    assert preview("abcdefghij", 4) == ("abcd", True)
+    assert preview("abcd", 4) == ("abcd", False)
+
+
+def test_d79_the_results_of_a_turn():
+    """Both: of 400 and 300 characters in 650, the first becomes a reference, the second stays."""
+    with Store.open(":memory:", embedder="words") as store:
+        results = ToolResults(store.key("ada"), limits=ResultLimits(turn=650))
+        given = [ToolOutput("look", "x" * 400, "c1"), ToolOutput("look", "y" * 300)]
+        first, second = results.shown_in_turn(given)
+        assert second == "y" * 300
+        assert first.startswith("[look gave 400 characters; all of them: c1]")
+        assert len(first) <= 247
+        assert results.shown_in_turn(given) == [first, second]  # kept once, by the id of the call
+        assert results.read("c1") == "x" * 400
+        assert results.shown_in_turn(given[1:]) == ["y" * 300]
+
+
+def test_d80_what_a_reference_reaches():
+    """DB-GPT: a path outside of its folder reads nothing. fornix: references are no paths."""
+    with Store.open(":memory:", embedder="words") as store:
+        results = ToolResults(store.key("ada"), limits=ResultLimits(result=10, turn=20, preview=5))
+        shown = results.shown(ToolOutput("look", "word " * 40))
+        reference = shown.partition("]")[0].split()[-1]
+        assert results.read(reference) == "word " * 40
+        for other in ("../../etc/passwd", "/etc/passwd", "", "c9"):
+            assert results.read(other) is None
+        assert ToolResults(store.key("bob")).read(reference) is None
 
 
 def test_d81_rounds_to_keep():

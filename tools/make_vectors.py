@@ -88,7 +88,7 @@ DBGPT = Vectors(
     ids=r"[dv]\d+",
     renamed=("V", "P"),
     about="""\
-What a program of DB-GPT's agents sees of their memory, as 79 small cases.
+What a program of DB-GPT's agents sees of their memory, as 86 small cases.
 D vectors were drawn from running its code, P vectors from what it declares and does not do.""",
 )
 
