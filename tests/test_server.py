@@ -138,10 +138,11 @@ class ServedHere(Asked):
             return Memory.open(self.file, space=space, embedder=self.embedder, telemetry=telemetry)
 
         self._door = socket.create_server(("127.0.0.1", 0))
+        self._door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `listen` does
         self.port = self._door.getsockname()[1]
-        app = create_app(open_space, tokens=tokens, limits=limits, telemetry=telemetry)
-        add_inspector(app, space="default", writes=writes)
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        self.app = create_app(open_space, tokens=tokens, limits=limits, telemetry=telemetry)
+        add_inspector(self.app, space="default", writes=writes)
+        self._server = uvicorn.Server(uvicorn.Config(self.app, log_level="warning"))
         self._thread = threading.Thread(target=self._server.run, args=([self._door],))
         self._thread.start()
         wait_until(lambda: self._server.started)

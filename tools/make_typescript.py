@@ -124,8 +124,11 @@ def _types() -> Iterator[str]:
     yield f'{NOTE}\nimport {{ {names} }} from "./connection.js";\n\n'
     yield 'export * from "./connection.js";\n'
     for name, schema in sorted(document()["components"]["schemas"].items()):
-        yield f"\n{_comment(schema.get('description'), '')}export interface {name} "
-        yield f"{_fields(schema, '')}\n"
+        yield f"\n{_comment(schema.get('description'), '')}export "
+        if "properties" in schema:
+            yield f"interface {name} {_fields(schema, '')}\n"
+        else:
+            yield f"type {name} = {_type(schema, '')};\n"
     yield "\n/** A server of fornix. */\nexport class Fornix extends Connection {\n"
     for each in operations():
         yield _comment(each.described.get("description"), "  ")
@@ -159,8 +162,9 @@ def _type(schema: Schema, indent: str) -> str:
     """Return the type that a schema is."""
     if "$ref" in schema:
         return schema["$ref"].rsplit("/", 1)[1]
-    if "anyOf" in schema:
-        return " | ".join(dict.fromkeys(_type(each, indent) for each in schema["anyOf"]))
+    if "anyOf" in schema or "oneOf" in schema:
+        kinds = schema.get("anyOf") or schema["oneOf"]
+        return " | ".join(dict.fromkeys(_type(each, indent) for each in kinds))
     if "enum" in schema or "const" in schema:
         values = schema.get("enum", [schema.get("const")])
         return " | ".join(json.dumps(value) for value in values)

@@ -4,9 +4,73 @@ import { CallOptions, Connection, GuardedWriteOptions, ServerEvent, WriteOptions
 
 export * from "./connection.js";
 
+/** Add items. */
+export interface AddItems {
+  set?: NamedSet;
+  call: "add_many";
+  items: Array<NewItem>;
+  on_existing?: "error" | "keep" | "update";
+  on_rejected?: "error" | "skip";
+}
+
 /** The ids of items that were added, in the order of the request. */
 export interface AddedIds {
   ids: Array<string>;
+}
+
+/** Add to the end of a list; begin one if nothing is there. */
+export interface AppendValue {
+  /** The names from the root down. */
+  path: Array<string>;
+  /** Seconds after which it goes. */
+  ttl_s?: number | null;
+  expires_at?: string | null;
+  call: "exact.append";
+  value: any;
+}
+
+/** What calls of a batch answer, and its commit, if there was anything to commit. */
+export interface BatchAnswer {
+  /** The commit as of which exact memory was read. */
+  base: number;
+  answers: Array<CallAnswer>;
+  touched: Array<TouchedItem>;
+  /** Whether it changes anything. */
+  changes: boolean;
+  commit: BatchCommit | null;
+}
+
+/** Calls that are made together, or not at all. */
+export interface BatchBody {
+  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | RedefineSet | ListSets | SearchItems | MakePrompt>;
+  /** Commit nothing; tell the last answer. */
+  dry_run?: boolean;
+  /** The commit as of which exact memory is read. */
+  base?: number | null;
+  /** It rests on what was read of exact memory, by a dry run. */
+  has_read?: boolean;
+  /** How many of the calls a dry run has answered. */
+  answered?: number;
+  /** As a dry run told; if it is other by now, nothing is committed. */
+  touched?: Array<TouchedItem> | null;
+}
+
+/** The commit of a batch; its time in microseconds. */
+export interface BatchCommit {
+  number: number;
+  time: number;
+  /** It was made before, under the same idempotency key. */
+  adopted: boolean;
+}
+
+/** What the call answers in Python, as fields; none if that is nothing. */
+export type CallAnswer = Record<string, any>;
+
+/** Remove all below an object, which stays; an empty path is the root. */
+export interface ClearObject {
+  call: "exact.clear";
+  /** The names from the root down. */
+  path: Array<string>;
 }
 
 /** A compaction that was done. */
@@ -56,9 +120,38 @@ export interface ContextBody {
   min_score?: number;
 }
 
+/** Copy an object of this memory, or one that is sent, with all below it. */
+export interface CopyObject {
+  /** The names from the root down. */
+  path: Array<string>;
+  /** Seconds after which it goes. */
+  ttl_s?: number | null;
+  expires_at?: string | null;
+  call: "exact.copy";
+  /** The object, by its path. */
+  source?: Array<string> | null;
+  /** As `exact.to_dict` tells. */
+  nodes?: Array<NewNode> | null;
+}
+
+/** Retire items by id, or those that match a filter; `{}` matches all. */
+export interface DeleteItems {
+  set?: NamedSet;
+  call: "delete";
+  ids?: Array<string> | null;
+  where?: any;
+  if_version?: number | null;
+}
+
 /** How many items were retired. */
 export interface DeletedCount {
   deleted: number;
+}
+
+/** Tell how many items a set has, and how it is kept; refuse another definition. */
+export interface Describe {
+  set?: NamedSet;
+  call: "describe";
 }
 
 /** What is known of a person, a place or a thing. */
@@ -114,6 +207,14 @@ export interface Fault {
   facts: Record<string, any>;
 }
 
+/** List the names of fields in the order in which they were made. */
+export interface FieldNames {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.get_field_names";
+}
+
 /** What is to be erased: these items, those that match, or the whole key. */
 export interface ForgetBody {
   ids?: Array<string> | null;
@@ -121,6 +222,22 @@ export interface ForgetBody {
   /** Erase all of the key. */
   everything?: boolean;
   dry_run?: boolean;
+}
+
+/** Read items by id, in that order; null where none is. */
+export interface GetItems {
+  set?: NamedSet;
+  call: "get";
+  ids: Array<string>;
+  as_of?: string | null;
+}
+
+/** Tell whether a value or an object is there. */
+export interface HasValue {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.is_exist";
 }
 
 /** An item that rules of admission hold back, and why. */
@@ -149,6 +266,17 @@ export interface HitAnswer {
   relevance: number | null;
   parts: Record<string, number>;
   item: ItemAnswer;
+}
+
+/** Add to a number; 0 if nothing is there. */
+export interface IncrementValue {
+  /** The names from the root down. */
+  path: Array<string>;
+  /** Seconds after which it goes. */
+  ttl_s?: number | null;
+  expires_at?: string | null;
+  call: "exact.increment";
+  by?: any;
 }
 
 /** An item; times are ISO 8601, in UTC. */
@@ -196,6 +324,13 @@ export interface ItemBody {
   valid_to?: string | null;
 }
 
+/** Read every version of an item, the oldest first. */
+export interface ItemHistory {
+  set?: NamedSet;
+  call: "history";
+  id: string;
+}
+
 /** Items of a set by their names. */
 export interface ItemIds {
   ids: Array<string>;
@@ -211,6 +346,13 @@ export interface ItemPage {
 /** Every version of an item, the oldest first. */
 export interface ItemVersions {
   versions: Array<ItemAnswer>;
+}
+
+/** Tell what the rules of a set say of an item; nothing is stored. */
+export interface JudgeItem {
+  set?: NamedSet;
+  call: "admit";
+  item: NewItem;
 }
 
 /** Keys, sorted. */
@@ -242,6 +384,82 @@ export interface LearnBody {
   conversation?: string | null;
 }
 
+/** List items by time. */
+export interface ListItems {
+  set?: NamedSet;
+  call: "list";
+  where?: any;
+  limit?: number | null;
+  after?: string | null;
+  newest_first?: boolean;
+  as_of?: string | null;
+  valid_at?: string | null;
+}
+
+/** List names of fields in their own order, from one on, so many of them. */
+export interface ListNames {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.names";
+  prefix?: string;
+  after?: string | null;
+  limit?: number | null;
+  newest_first?: boolean;
+}
+
+/** List sets by name, with how many items each has. */
+export interface ListSets {
+  call: "sets";
+  prefix?: string;
+  knowledge?: boolean;
+}
+
+/** Make a prompt, and say what is in it and why; see `context` of fornix. */
+export interface MakePrompt {
+  call: "context";
+  query: string | null;
+  budget_tokens?: number | null;
+  message_tokens?: number;
+  system?: string | null;
+  /** The set of the conversation; left out: the newest. */
+  messages?: string | null;
+  recent?: number | null;
+  sets?: "all" | Array<string> | null;
+  knowledge?: "all" | Array<string> | null;
+  /** Paths; an empty one is all. */
+  exact?: Array<Array<string>>;
+  profile?: string | null;
+  blocks?: "all" | Array<string> | null;
+  where?: any;
+  as_of?: string | null;
+  valid_at?: string | null;
+  signals?: Record<string, number> | null;
+  limit?: number | null;
+  rerank?: boolean;
+  min_score?: number;
+  shares?: PromptShares;
+  secrets?: "mask" | "show";
+  details?: "hide" | "show";
+}
+
+/** Move a value, or an object with all below it. */
+export interface MoveValue {
+  call: "exact.move";
+  /** The names from the root down. */
+  path: Array<string>;
+  /** The names from the root down. */
+  new_path: Array<string>;
+}
+
+/** A set of the key, or of knowledge. */
+export interface NamedSet {
+  name?: string;
+  knowledge?: boolean;
+  definition?: SetDefinition | null;
+  ttl?: SetLife | null;
+}
+
 /** An item to be added. */
 export interface NewItem {
   value?: any;
@@ -259,12 +477,33 @@ export interface NewItem {
   valid_from?: string | null;
   valid_to?: string | null;
   id?: string | null;
+  sources?: Array<string> | null;
+  until?: string | null;
+  compacted?: boolean;
 }
 
 /** Items to be added in one commit. */
 export interface NewItems {
   items: Array<NewItem>;
   on_existing?: "error" | "keep" | "update";
+}
+
+/** A value, or, without one, an object, of a tree that is copied. */
+export interface NewNode {
+  /** The names from the root down. */
+  path: Array<string>;
+  value?: any;
+}
+
+/** Make an object; one that is there stays. */
+export interface NewObject {
+  /** The names from the root down. */
+  path: Array<string>;
+  /** Seconds after which it goes. */
+  ttl_s?: number | null;
+  expires_at?: string | null;
+  call: "exact.new_object";
+  overwrite?: boolean;
 }
 
 /** What may still hold what was forgotten, and what to do. */
@@ -291,6 +530,13 @@ export interface PieceAnswer {
   parts: Record<string, number>;
 }
 
+/** Retire the last items by time, and answer with them. */
+export interface PopItems {
+  set?: NamedSet;
+  call: "pop";
+  n?: number;
+}
+
 /** An answer that says what is wrong. */
 export interface Problem {
   error: Fault;
@@ -305,12 +551,38 @@ export interface ProfileAnswer {
   left_out: number;
 }
 
+/** How a budget is divided among the parts of a prompt; see `Shares` of fornix. */
+export interface PromptShares {
+  exact?: number;
+  knowledge?: number;
+  recent?: number;
+  items?: number;
+  profile?: number;
+  blocks?: number;
+}
+
 /** The words of a message that a fact rests on. */
 export interface QuotationAnswer {
   source: string;
   start: number;
   end: number;
   text: string;
+}
+
+/** Read the fields of an object; of those that are objects, only that they are. */
+export interface ReadFields {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.get_fields";
+}
+
+/** Read a value; of an object only that it is one. */
+export interface ReadValue {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.get";
 }
 
 /** What was erased: counts and digests, nothing of what was there. */
@@ -335,9 +607,52 @@ export interface ReceiptList {
   receipts: Array<ReceiptAnswer>;
 }
 
+/** Read the last items by time, the oldest first. */
+export interface RecentItems {
+  set?: NamedSet;
+  call: "recent";
+  n?: number;
+  as_of?: string | null;
+  valid_at?: string | null;
+}
+
+/** Change how a set is kept; what is left out stays. */
+export interface RedefineSet {
+  set?: NamedSet;
+  call: "redefine";
+  definition: SetDefinition;
+}
+
+/** Remove a value, or an object with all below it. */
+export interface RemoveValue {
+  call: "exact.delete";
+  /** The names from the root down. */
+  path: Array<string>;
+}
+
 /** Whether there was something to remove. */
 export interface Removed {
   removed: boolean;
+}
+
+/** Have items that expire live so long from now on. */
+export interface RenewItems {
+  set?: NamedSet;
+  call: "renew";
+  ids: Array<string>;
+  ttl_s: number;
+}
+
+/** Set a value if what is there is `expected`; without that: if nothing is there. */
+export interface ReplaceValue {
+  /** The names from the root down. */
+  path: Array<string>;
+  /** Seconds after which it goes. */
+  ttl_s?: number | null;
+  expires_at?: string | null;
+  call: "exact.update";
+  value: any;
+  expected?: any;
 }
 
 /** A run of an agent. */
@@ -391,10 +706,48 @@ export interface SearchBody {
   min_score?: number | null;
 }
 
+/** Find what answers a question best, in one set, or in several together. */
+export interface SearchItems {
+  set?: NamedSet;
+  call: "search";
+  query: string;
+  /** Several sets, or "all" of them, in place of `set`. */
+  sets?: "all" | Array<string> | null;
+  limit?: number;
+  where?: any;
+  as_of?: string | null;
+  valid_at?: string | null;
+  signals?: Record<string, number> | null;
+  min_score?: number | null;
+  /** By the re-ranker of the server, if any. */
+  rerank?: boolean;
+}
+
 /** A set, and how many items it has. */
 export interface SetAndSize {
   name: string;
   items: number;
+}
+
+/** How a set is to be; what is left out is as by default. See `Definition` of fornix. */
+export interface SetDefinition {
+  capacity?: number | null;
+  compaction?: string | Record<string, any> | null;
+  capacity_tokens?: number | null;
+  capacity_bytes?: number | null;
+  high_water?: number | null;
+  low_water?: number | null;
+  execution?: "background" | "sync" | "external" | null;
+  retention?: "keep" | "purge" | number | null;
+  signals?: Record<string, number> | null;
+  admission?: Array<Record<string, any>> | null;
+  item_type?: string | null;
+}
+
+/** How long items of a set stay that do not say. */
+export interface SetLife {
+  after_s: number;
+  refresh?: "write" | "read";
 }
 
 /** The sets of a key, or of knowledge. */
@@ -426,6 +779,31 @@ export interface StoreFigures {
   runs_parked: number;
 }
 
+/** Read an object and all below it: a node each, objects before their fields. */
+export interface Subtree {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.to_dict";
+}
+
+/** Say what holds instead of an item from a time on. */
+export interface SupersedeItem {
+  set?: NamedSet;
+  call: "supersede";
+  id: string;
+  item: NewItem;
+  at?: string | null;
+}
+
+/** A version of an item that a batch changes; 0 where it adds one. */
+export interface TouchedItem {
+  key: string | null;
+  set: string;
+  id: string;
+  version: number;
+}
+
 /** What the undoing of a compaction brought back and removed: ids of items. */
 export interface UndoneAnswer {
   restored: Array<string>;
@@ -434,11 +812,31 @@ export interface UndoneAnswer {
   erased: number;
 }
 
+/** Change what is given of an item, as a new version. */
+export interface UpdateItem {
+  set?: NamedSet;
+  call: "update";
+  id: string;
+  changes: ItemBody;
+  if_version?: number | null;
+}
+
 /** A value of exact memory. */
 export interface ValueBody {
   value: any;
   /** Seconds after which it goes. */
   ttl_s?: number | null;
+}
+
+/** Set a value. */
+export interface WriteValue {
+  /** The names from the root down. */
+  path: Array<string>;
+  /** Seconds after which it goes. */
+  ttl_s?: number | null;
+  expires_at?: string | null;
+  call: "exact.set";
+  value: any;
 }
 
 /** A server of fornix. */
@@ -702,6 +1100,26 @@ export class Fornix extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string | null;
   }, options?: CallOptions): Promise<ItemVersions>;
+  /**
+   * Make several calls in one commit: all of them, or, if one is refused, none.
+   *
+   * A program that needs answers on the way asks with `dry_run` after each call: with all its calls
+   * so far, one `Idempotency-Key`, and the `base` of the first answer. In the end it asks without
+   * `dry_run`, with the calls that write, and with `touched` of the last answer.
+   */
+  makeBatch(query: {
+    /** The user, session or device. */
+    key: string;
+    /** The space. */
+    space?: string;
+  }, body: BatchBody, options?: WriteOptions): Promise<BatchAnswer>;
+  /** Make one call of the memory of a key, or of knowledge, by its name in Python. */
+  makeCall(query: {
+    /** The space. */
+    space?: string;
+    /** The user, session or device; without one: knowledge. */
+    key?: string | null;
+  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | RedefineSet | ListSets | SearchItems | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, and say what is in it and why. */
   makeContext(query: {
     /** The user, session or device. */

@@ -32,6 +32,8 @@ export class Fornix extends Connection {
   listSets(query, options) { return this._json(["GET", "/v1/sets", false], query, undefined, options); }
   listSpaces(query, options) { return this._json(["GET", "/v1/spaces", false], query, undefined, options); }
   listVersions(query, options) { return this._json(["GET", "/v1/item/history", false], query, undefined, options); }
+  makeBatch(query, body, options) { return this._json(["POST", "/v1/batch", true], query, body, options); }
+  makeCall(query, body, options) { return this._json(["POST", "/v1/call", true], query, body, options); }
   makeContext(query, body, options) { return this._json(["POST", "/v1/context", false], query, body, options); }
   mapOfItems(query, options) { return this._json(["GET", "/v1/map", false], query, undefined, options); }
   readCompaction(query, options) { return this._json(["GET", "/v1/compaction", false], query, undefined, options); }

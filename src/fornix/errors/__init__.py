@@ -53,6 +53,7 @@
     │   ├── RunPending                     a run was not over in the time it was given
     │   ├── StoreFull                      the disk has no room
     │   └── StoreReadOnly                  the file or the handle cannot be written
+    ├── ServerUnreachable (ConnectionError)  a server of fornix gave no answer
     ├── Unusable                       this handle or file cannot be used
     │   ├── StoreClosed                    used after close
     │   ├── ForkedStore                    used in a child process after fork
@@ -586,6 +587,26 @@ class StoreFull(Unavailable):
 
 class StoreReadOnly(Unavailable):
     """The store was opened read-only, or its file cannot be written."""
+
+
+class ServerUnreachable(FornixError, ConnectionError):
+    """A server of fornix gave no answer; a change that was asked for may have been made.
+
+    Attributes:
+        url: The server.
+        idempotency_key: Under which the change was asked for; repeated under that key, it is
+            made once.
+    """
+
+    def __init__(self, url: str, problem: str, *, idempotency_key: str | None = None) -> None:
+        self.url, self.idempotency_key = url, idempotency_key
+        then = "look whether `fornix serve` runs there"
+        if idempotency_key is not None:
+            then += (
+                "; whether the change was made is not known: repeated with "
+                f"idempotency_key={idempotency_key!r}, it is made once"
+            )
+        super().__init__(f"{url} {problem}; {then}")
 
 
 class Unusable(FornixError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
@@ -13,7 +14,9 @@ from fornix import facts as fact_rooms
 from fornix.compaction import Given
 from fornix.display import Html
 from fornix.errors import (
+    Conflict,
     DuplicateItem,
+    HistoryPruned,
     InvalidInput,
     SetMoved,
     StaleItem,
@@ -37,6 +40,7 @@ from fornix.state import (
     Backoff,
     BatchTree,
     CommittedTree,
+    ExactMemory,
     MemoryKind,
     MemoryObject,
     Overlay,
@@ -44,9 +48,10 @@ from fornix.state import (
     Snapshot,
     Ttl,
 )
-from fornix.store import Commit, Scope, SetRef, TreeDelta
+from fornix.store import Commit, Scope, SetRef, TreeDelta, parts_of
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
+from fornix.store.records import id_of
 from fornix.store.scope import set_name
 from fornix.values import wire
 from fornix.values.keywords import check_keywords, delegated, hint_positionals, suggest_names_in
@@ -170,15 +175,11 @@ class OwnerSets:
         Args:
             prefix: In place of *sets*: those whose names begin with it.
         """
-        if prefix is not None:
-            if sets is not None:
-                raise InvalidInput("search takes sets or prefix=, one of them")
-            sets = self.sets(prefix=prefix)
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
             limit, where, at, signals, valid_at, min_score=min_score, reranker=reranker
         )
-        return self._writer.search(self._named(sets), query, options)
+        return self._writer.search(self._named(sets, prefix), query, options)
 
     def points(
         self,
@@ -190,8 +191,14 @@ class OwnerSets:
         """Return the items of all sets, or of those in *sets*, in one plane; see `MemorySet`."""
         return self._writer.points(self._named(sets), where=where, limit=limit)
 
-    def _named(self, sets: Sequence[str] | None) -> Scope | builtins.list[SetRef]:
-        """Return the sets of these names, or the scope of all."""
+    def _named(
+        self, sets: Sequence[str] | None, prefix: str | None = None
+    ) -> Scope | builtins.list[SetRef]:
+        """Return the sets of these names, or whose names begin so, or the scope of all."""
+        if prefix is not None:
+            if sets is not None:
+                raise InvalidInput("search takes sets or prefix=, one of them")
+            sets = self.sets(prefix=prefix)
         if sets is None:
             return self._scope
         if not isinstance(sets, (list, tuple)):
@@ -298,7 +305,7 @@ class KeyMemory(KeySets, Prompts):
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
         super().__init__(engine, CommitWriter(engine, scope), scope)
         self._knowledge, self._ttl = knowledge, ttl
-        self._live = CommittedTree(
+        self._live: ExactMemory = CommittedTree(
             engine.store,
             scope,
             engine.clock,
@@ -483,12 +490,27 @@ class KeyMemory(KeySets, Prompts):
                     result = change(batch)
                     is_committing = True
             except (StaleRun, StaleItem, DuplicateItem, SetMoved) as error:
-                if not is_committing and (not isinstance(error, StaleItem) or str(error) == stale):
+                if not (is_committing or _is_new_in_block(error, stale)):
                     raise
                 stale = str(error)
                 backoff.wait(error)
             else:
                 return result
+
+
+def _is_new_in_block(error: Conflict, before: str) -> bool:
+    """Return whether a block that was told this is to be called again."""
+    is_stale = isinstance(error, StaleItem) and str(error) != before
+    return is_stale or isinstance(error, SetMoved)
+
+
+class Touched(NamedTuple):
+    """A version of an item that a batch changes; *key* is None in knowledge."""
+
+    key: str | None
+    set_name: str
+    id: str
+    version: int
 
 
 class KeyBatch(KeySets, Prompts):
@@ -499,6 +521,10 @@ class KeyBatch(KeySets, Prompts):
 
     Attributes:
         committed: After the block: the commit; None if there was nothing to commit.
+        has_changes: After the block: whether it did anything that can be committed.
+
+    Args:
+        base: The commit as of which the exact tree is read; None: the last one.
     """
 
     def __init__(
@@ -508,6 +534,8 @@ class KeyBatch(KeySets, Prompts):
         knowledge: str,
         ttl: Ttl | None,
         idempotency_key: str | None,
+        *,
+        base: int | None = None,
     ) -> None:
         op = None if idempotency_key is None else engine.op(scope, idempotency_key)
         self._draft = Draft(engine, scope, op)
@@ -515,8 +543,9 @@ class KeyBatch(KeySets, Prompts):
         self._op, self._label = op, idempotency_key or ""
         self._knowledge, self._ttl = knowledge, ttl
         self._tree: BatchTree | None = None
-        self._base = 0
+        self._base, self._asked_base = 0, base
         self.committed: Commit | None = None
+        self.has_changes = False
 
     def __enter__(self) -> Self:
         if self._tree is not None:
@@ -530,7 +559,7 @@ class KeyBatch(KeySets, Prompts):
             self._draft.before = Moment(self._base, now)
             check_tree(store, self._scope, self._draft.before)
         else:
-            self._base = store.head(self._scope)
+            self._base = self._chosen_base(now)
         overlay = self._overlay(now)
         overlay.records_requests = self._op is not None
         self._tree = BatchTree(overlay)
@@ -547,6 +576,7 @@ class KeyBatch(KeySets, Prompts):
         if self._tree is None:
             return
         state, values = self._tree.end("a batch is used inside its with block; ask for another one")
+        self.has_changes = bool(state or self._draft.items or self._draft.define)
         if kind is not None:
             return
         backoff = Backoff(self._scope, self._engine.wait_s)
@@ -560,6 +590,33 @@ class KeyBatch(KeySets, Prompts):
                 state = self._laid_over(values)
             else:
                 return
+
+    def _chosen_base(self, now: int) -> int:
+        head, asked = self._engine.store.head(self._scope), self._asked_base
+        if asked in (None, head):
+            return head
+        if asked < head:
+            with suppress(HistoryPruned):
+                check_tree(self._engine.store, self._scope, Moment(asked, now))
+                return asked
+        raise StaleRun(self._scope.owner, expected=asked, found=head)
+
+    @property
+    def base(self) -> int:
+        """The commit as of which the exact tree is read."""
+        return self._base
+
+    @property
+    def touched(self) -> list[Touched]:
+        """What its changes of items rest on, in order: a repetition that touches other is another.
+
+        An item that is added has version 0.
+        """
+        return [
+            Touched(part.set.scope.key, part.set.name, id_of(part), getattr(part, "version", 0))
+            for change in self._draft.items
+            for part in parts_of(change)
+        ]
 
     def _commit(self, state: Sequence[TreeDelta]) -> Commit | None:
         assert self._tree is not None  # noqa: S101 - the block has begun

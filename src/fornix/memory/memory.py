@@ -9,28 +9,33 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
+from fornix.client.local_only import no_engine, refused, unsupported
 from fornix.compaction import Compacted, Compactions, CompactionTools
 from fornix.display import Html
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import InvalidInput, Unsupported
 from fornix.errors.short_repr import short_repr
 from fornix.events.memory_events import MemoryEvent
-from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice, checked_reranker
+from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
     NO_FILE,
+    WAIT_S,
     alone,
     check_access,
+    check_modes,
     check_settings,
     clock_for,
     embedder_for,
     extractive_summariser,
     file_path,
     observed,
+    open_server,
     open_store,
+    refuse_for_server_only,
     side_folder,
     sqlite_store,
     summariser_of,
@@ -65,8 +70,10 @@ from fornix.values.ids import new_id
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix
+from fornix.values.urls import is_http
 
 if TYPE_CHECKING:
+    from fornix.client.connection import ServerConnection
     from fornix.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024
@@ -130,19 +137,21 @@ class Memory(Maintenance):
         reranker: Reranker | None = None,
         mode: Literal["rw", "ro"] = "rw",
         durability: Literal["full", "normal"] = "full",
-        wait_s: float = 10,
+        wait_s: float = WAIT_S,
         limits: Limits | None = None,
         short_term_ttl: Ttl | None = None,
         admission: Sequence[Rule | Callable[..., object]] = (),
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], datetime] | None = None,
         telemetry: OpenTelemetry | None = None,
+        token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Memory:
         """Open a memory; make its store if there is none.
 
         Args:
             url: A path (or ``sqlite:///path``) of a file; ``postgresql://user@host/database`` of a
-                server; ``:memory:`` for RAM alone.
+                server; ``:memory:`` for RAM alone; ``http://host:port`` of a `fornix serve`.
             space: The application's name; nothing crosses it but knowledge that both name.
             knowledge: Name of the knowledge to share; by default the space's own.
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
@@ -161,6 +170,8 @@ class Memory(Maintenance):
             clock: Gives the time, with a zone; for tests and replays. A `SteadyClock` also tells
                 how much time has elapsed, which retention rests on.
             telemetry: Emits traces and metrics of this memory; None: there are none.
+            token: For ``http://``: what the server knows you by; None: that of FORNIX_TOKEN.
+            timeout_s: For ``http://``: how long a call may take, repetitions included; None: 30.
 
         Raises:
             EmbedderConflict: The space, or the knowledge, remembers another embedder.
@@ -169,15 +180,27 @@ class Memory(Maintenance):
         """
         space = checked_name(space, "a space")
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
-        if mode not in ("rw", "ro"):
-            raise InvalidInput(f"mode must be 'rw' or 'ro', not {short_repr(mode)}")
-        check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry)
-        checked_reranker(reranker)
+        check_modes(mode, durability)
+        if is_http(url):
+            of_store = {
+                "knowledge": knowledge != space,
+                "embedder": embedder,
+                "model": model,
+                "reranker": reranker,
+                "durability": durability != "full",
+                "wait_s": wait_s != WAIT_S,
+                "limits": limits,
+                "short_term_ttl": short_term_ttl,
+                "admission": admission,
+                "cache_bytes": cache_bytes != CACHE_BYTES,
+                "clock": clock,
+                "telemetry": telemetry,
+            }
+            given = [name for name, passed in of_store.items() if passed]
+            return RemoteMemory(open_server(url, given, space, mode, token, timeout_s), space)
+        refuse_for_server_only(token=token, timeout_s=timeout_s)
+        check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry, reranker)
         rules = plans(admission)
-        if durability not in ("full", "normal"):
-            raise InvalidInput(
-                f"durability must be 'full' or 'normal', not {short_repr(durability)}"
-            )
         store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
             check_access(store, space, knowledge)
@@ -574,3 +597,66 @@ class Memory(Maintenance):
         self._engine.recall.clear()
         self._engine.recent_hits.clear()
         self._engine.store.close()
+
+
+class RemoteMemory(Memory):
+    """The way to the memory behind a server of fornix; safe to share among threads."""
+
+    def __init__(self, connection: ServerConnection, space: str) -> None:
+        self._connection, self._space, self._knowledge = connection, space, space
+        self._engine, self._ttl = no_engine(WAIT_S), None
+
+    def __repr__(self) -> str:
+        return f"<Memory {self._connection.address.url!r} space {self._space!r}>"
+
+    def key(self, key: str) -> KeyMemory:
+        """See `Memory.key`."""
+        from fornix.memory.remote import RemoteKey
+
+        return RemoteKey(self._connection, Scope(self._space, checked_name(key, "a key")))
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """See `Memory.knowledge`."""
+        from fornix.memory.remote import knowledge_of
+
+        return knowledge_of(self._connection, self._space)
+
+    def _keys(self, prefix: str, after: str | None) -> Iterator[str]:
+        from fornix.memory.remote import key_pages
+
+        for page in key_pages(self._connection, self._space, prefix, after):
+            yield from page
+
+    def close(self) -> None:
+        """Close the connections; twice is fine."""
+        self._connection.close()
+
+    @property
+    def engine(self) -> NoReturn:
+        """Refused: there is no store here."""
+        raise unsupported("memory.engine")
+
+    @property
+    def store(self) -> NoReturn:
+        """Refused: there is no store here."""
+        raise unsupported("memory.store")
+
+    @property
+    def embedder(self) -> NoReturn:
+        """Refused: the server embeds."""
+        raise unsupported("memory.embedder", "`fornix serve --embedder` chooses it")
+
+    settle = refused("memory.settle", "a search says in `partial` whether items wait for vectors")
+    stats = refused("memory.stats", "ask GET /v1/stats")
+    sweep = refused("memory.sweep", "the server's file is swept as it is written to")
+    shrink = refused("memory.shrink", "run `fornix shrink` on the server's machine")
+    backup = refused("memory.backup", "run `fornix backup` on the server's machine")
+    diff = refused("memory.diff", "ask GET /v1/exact/changes, or run `fornix diff`")
+    prune_history = refused("memory.prune_history")
+    forget = refused("memory.forget", "ask POST /v1/forget")
+    scrub = refused("memory.scrub", "run `fornix scrub` on the server's machine")
+    receipts = refused("memory.receipts", "ask GET /v1/receipts")
+    receipt = refused("memory.receipt", "ask GET /v1/receipts")
+    subscribe = refused("memory.subscribe", "runs are told of where they run")
+    on_compaction = refused("memory.on_compaction", "ask GET /v1/compactions")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
 from fornix.errors.short_repr import short_repr
-from fornix.llm import ChatModel
+from fornix.llm import ChatModel, checked_reranker
 from fornix.memory.reindexing import (
     alone_with_file,
     embedder_notes,
@@ -31,6 +31,7 @@ from fornix.values.storable import counted, microseconds
 from fornix.values.urls import IMMUTABLE_SUFFIX, is_server
 
 if TYPE_CHECKING:
+    from fornix.client.connection import ServerConnection
     from fornix.store.postgres import PostgresStore
     from fornix.store.sqlite import SqliteStore
     from fornix.telemetry import OpenTelemetry
@@ -40,6 +41,9 @@ NO_FILE = (
     "a server has its own tools, pg_dump and pg_restore (docs/postgres.md); of RAM, export() a copy"
 )
 DEFAULT_EMBEDDER = "minilm"
+
+WAIT_S: float = 10
+"""How long is waited for other writers, unless the call says."""
 
 
 def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
@@ -59,8 +63,42 @@ def extractive_summariser() -> Summariser:
     return ExtractiveSummariser()
 
 
+def check_modes(mode: object, durability: object) -> None:
+    """Refuse what is neither way of opening a store."""
+    if mode not in ("rw", "ro"):
+        raise InvalidInput(f"mode must be 'rw' or 'ro', not {short_repr(mode)}")
+    if durability not in ("full", "normal"):
+        raise InvalidInput(f"durability must be 'full' or 'normal', not {short_repr(durability)}")
+
+
+def open_server(
+    url: str,
+    given: Sequence[str],
+    space: str,
+    mode: Literal["rw", "ro"],
+    token: str | None,
+    timeout_s: float | None,
+) -> ServerConnection:
+    """Return the way to a server of fornix; see `connected`."""
+    from fornix.client.connection import connected
+
+    return connected(url, given, space, mode, token, timeout_s)
+
+
+def refuse_for_server_only(**given: object) -> None:
+    """Refuse options that only a server of fornix is asked with."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(f"{name}= is for the url of a server of fornix, http://host:port")
+
+
 def check_settings(
-    wait_s: object, limits: object, ttl: object, cache_bytes: object, telemetry: object
+    wait_s: object,
+    limits: object,
+    ttl: object,
+    cache_bytes: object,
+    telemetry: object,
+    reranker: object,
 ) -> None:
     """Refuse at once what would fail at the first write."""
     if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
@@ -72,6 +110,7 @@ def check_settings(
     if ttl is not None and not isinstance(ttl, Ttl):
         raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {short_repr(ttl)}")
     counted(cache_bytes, "cache_bytes", least=0)
+    checked_reranker(reranker)
     if telemetry is not None:
         _check_telemetry(telemetry)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from fornix.store import RunStatus
 
@@ -377,3 +377,35 @@ class HeldId(BaseModel):
     """The id of an item, in its set once it was released."""
 
     id: str
+
+
+class CallAnswer(RootModel[dict[str, Any]]):
+    """What the call answers in Python, as fields; none if that is nothing."""
+
+
+class TouchedItem(BaseModel):
+    """A version of an item that a batch changes; 0 where it adds one."""
+
+    model_config = ConfigDict(extra="forbid")
+    key: str | None
+    set: str
+    id: str
+    version: int
+
+
+class BatchCommit(BaseModel):
+    """The commit of a batch; its time in microseconds."""
+
+    number: int
+    time: int
+    adopted: bool = Field(description="It was made before, under the same idempotency key.")
+
+
+class BatchAnswer(BaseModel):
+    """What calls of a batch answer, and its commit, if there was anything to commit."""
+
+    base: int = Field(description="The commit as of which exact memory was read.")
+    answers: list[CallAnswer]
+    touched: list[TouchedItem]
+    changes: bool = Field(description="Whether it changes anything.")
+    commit: BatchCommit | None

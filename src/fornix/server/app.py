@@ -17,7 +17,13 @@ from fornix import __version__
 from fornix.errors import FornixError, InvalidInput, NotFound
 from fornix.llm import ChatModel
 from fornix.memory.memory import Memory
-from fornix.server import event_streams, inspector_routes, mem0_protocol, memory_stores
+from fornix.server import (
+    call_routes,
+    event_streams,
+    inspector_routes,
+    mem0_protocol,
+    memory_stores,
+)
 from fornix.server.answers import error_answer, problem
 from fornix.server.callers import Memories, Unauthenticated, caller_of, token_of
 from fornix.server.limits import BodyLimit, RateLimit
@@ -87,6 +93,7 @@ def create_app(
     app.include_router(router)
     app.include_router(event_streams.router)
     app.include_router(inspector_routes.router)
+    app.include_router(call_routes.router)
     app.include_router(mem0_protocol.router)
     app.include_router(memory_stores.router)
     _answer_errors(app)

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from fornix.state.tree_values import Branch
 from fornix.store.scope import is_hidden
 from fornix.values import wire
-from fornix.values.storable import Value, moment
+from fornix.values.storable import Path, Value, moment
 from fornix.values.times import format_time
 
 if TYPE_CHECKING:
@@ -87,6 +88,18 @@ def context_fields(context: Context) -> dict[str, Json]:
 def _piece(piece: Piece) -> dict[str, Json]:
     names = "part source text shown reason tokens rank ids time score"
     return attributes(piece, names) | {"set": piece.set_name, "parts": dict(piece.parts)}
+
+
+def branch_nodes(branch: Branch, start: Path = ()) -> list[Json]:
+    """Return an object of exact memory as JSON: a node for all below it, objects without value."""
+    nodes: list[Json] = []
+    for name, field in branch.fields:
+        path = (*start, name)
+        if isinstance(field, Branch):
+            nodes += [{"path": list(path)}, *branch_nodes(field, path)]
+        else:
+            nodes.append({"path": list(path), "value": wired(field)})
+    return nodes
 
 
 def receipt_fields(receipt: Receipt) -> dict[str, Json]:

@@ -15,7 +15,7 @@ from fornix.errors import InvalidInput
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.values import wire
 from fornix.values.storable import DEFAULT_SPACE, Value
-from fornix.values.times import parse_time
+from fornix.values.times import LONGEST_TTL, parse_time
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ DEFAULT = DEFAULT_SPACE
 
 _COMMIT = re.compile("[0-9]{1,18}")
 
-LONGEST_S = 100 * 366 * 86_400
+LONGEST_S = LONGEST_TTL.total_seconds()
 """The longest span that can be asked for, in seconds."""
 
 
@@ -92,7 +92,7 @@ class ItemBody(_Body):
     texts: list[str] | None = None
     time: datetime | None = None
     metadata: dict[str, Any] | None = None
-    importance: float | None = None
+    importance: Annotated[float, Field(strict=True)] | None = None
     speaker: str | None = None
     role: str | None = None
     session: str | None = None
@@ -107,6 +107,8 @@ class ItemBody(_Body):
         given.pop("value", None)
         if "metadata" in given and given["metadata"] is not None:
             given["metadata"] = stored(given["metadata"])
+        if given.get("sources") is not None:
+            given["sources"] = tuple(given["sources"])
         if (ttl := given.pop("ttl_s", None)) is not None:
             given["ttl"] = timedelta(seconds=ttl)
         return given
@@ -116,6 +118,9 @@ class NewItem(ItemBody):
     """An item to be added."""
 
     id: str | None = None
+    sources: list[str] | None = None
+    until: datetime | None = None
+    compacted: bool = False
 
 
 class NewItems(_Body):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
-from fornix.errors import CompareFailed, InvalidInput, InvalidPath, ObjectInTheWay, TreeConflict
-from fornix.state.overlay import Overlay
+from fornix.errors import InvalidInput, InvalidPath, TreeConflict
 from fornix.state.paths import DottedPath, MemoryKind, MemoryRef, ParsedPath, PathCache, Resolver
 from fornix.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_json, ttl_us
 from fornix.store.as_of import AsOf
@@ -16,6 +15,70 @@ from fornix.values.keywords import suggest_names
 from fornix.values.storable import Value, checked_name, checked_prefix, counted, microseconds
 
 Result = TypeVar("Result")
+
+
+class TreeCalls(Protocol):
+    """What can be read and done at places of a tree; see `Overlay`, which does it here."""
+
+    def object_at(self, location: ParsedPath) -> object:
+        """Raise `NotAnObject` unless an object is at *location*."""
+        ...
+
+    def names(self, location: ParsedPath) -> list[str]:
+        """Return the names of the fields of the object at *location*, in the order of making."""
+        ...
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names."""
+        ...
+
+    def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
+        """Return the fields of the object at *location*."""
+        ...
+
+    def branch(self, location: ParsedPath) -> Branch:
+        """Return a copy of the object at *location*."""
+        ...
+
+    def create(
+        self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
+    ) -> None:
+        """Put an empty object at *location*; one that is there stays."""
+        ...
+
+    def delete(self, location: ParsedPath) -> bool:
+        """Remove what is at *location*; return whether something was there."""
+        ...
+
+    def move(self, location: ParsedPath, target: ParsedPath) -> None:
+        """Move what is at *location* to *target*."""
+        ...
+
+    def clear(self, location: ParsedPath) -> None:
+        """Remove all below the object at *location*."""
+        ...
+
+    def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Add *value* to the end of the list at *location*."""
+        ...
+
+    def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
+        """Add *by* to the number at *location*, and return the sum."""
+        ...
+
+    def replace(
+        self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
+    ) -> None:
+        """Put *value* at *location* if what is there is *expected*."""
+        ...
+
+    def copy(self, source: ParsedPath, location: ParsedPath, expiry: Expiry = None) -> None:
+        """Put a copy of the object at *source* at *location*."""
+        ...
+
+    def put_branch(self, location: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
+        """Put a copy of *branch* at *location*."""
+        ...
 
 
 class ExactMemory(Protocol):
@@ -57,12 +120,12 @@ class ExactMemory(Protocol):
         """Put *value* at *location*."""
         ...
 
-    def query(self, operation: Callable[[Overlay], Result]) -> Result:
+    def query(self, operation: Callable[[TreeCalls], Result]) -> Result:
         """Return what *operation* reads from one unmoving state of the memory."""
         ...
 
     def change(
-        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
+        self, operation: Callable[[TreeCalls], Result], request: Sequence[object] = ()
     ) -> Result:
         """Return what *operation* does, all of it or nothing.
 
@@ -411,7 +474,7 @@ class MemoryObject:
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         precondition = ["missing"] if expected is MISSING else [expected]
         self._memory.change(
-            lambda tree: _compare_and_put(tree, location, value, expected, expiry),
+            lambda tree: tree.replace(location, value, expected, expiry),
             ["update", _json(location), value, precondition, expiry_json(expiry)],
         )
         return location.ref
@@ -508,12 +571,24 @@ class MemoryObject:
             )
         branch = None if same_memory else source._branch()
 
-        def put_copy(tree: Overlay) -> None:
-            tree.put_branch(location, branch or tree.branch(source._location), expiry)
+        def put_copy(tree: TreeCalls) -> None:
+            if branch is None:
+                tree.copy(source._location, location, expiry)
+            else:
+                tree.put_branch(location, branch, expiry)
 
         self._memory.change(
             put_copy, ["copy", _json(location), source.ref.to_json(), expiry_json(expiry)]
         )
+
+
+def branch_of(place: MemoryObject) -> Branch:
+    """Return a copy of an object and all below it, in which objects are told from dicts.
+
+    Raises:
+        NotAnObject: A value, or nothing any more, is there.
+    """
+    return place._branch()  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
 # --- what a call asks for ---------------------------------------------------------------------
@@ -543,27 +618,3 @@ def _name_range(
 
 def _json(location: ParsedPath) -> Value:
     return list(location.path)
-
-
-def _compare_and_put(
-    tree: Overlay, location: ParsedPath, value: object, expected: object, expiry: Expiry
-) -> None:
-    current = tree.read(location)
-    if current is NonValue.OBJECT:
-        raise ObjectInTheWay(location.text, "an object is there, which compares to no value")
-    if not _same(current, expected):
-        raise CompareFailed(location.text)
-    tree.assign(location, value, expiry)
-
-
-def _same(a: object, b: object) -> bool:
-    """Compare two values, types and all; NaN is itself."""
-    if type(a) is not type(b):
-        return False
-    if type(a) is list:
-        first, second = cast("list[object]", a), cast("list[object]", b)
-        return len(first) == len(second) and all(map(_same, first, second))
-    if type(a) is dict:
-        one, two = cast("dict[str, object]", a), cast("dict[str, object]", b)
-        return one.keys() == two.keys() and all(_same(v, two[k]) for k, v in one.items())
-    return a == b or (a != a and b != b)  # noqa: PLR0124 - NaN

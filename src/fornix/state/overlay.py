@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
-from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
+from fornix.errors import (
+    CompareFailed,
+    InvalidValue,
+    NotAnObject,
+    ObjectInTheWay,
+    TreeConflict,
+    Unsupported,
+    Unusable,
+)
 from fornix.state.cells import (
     ATOMS,
     OBJECT,
@@ -369,6 +377,21 @@ class Overlay:
         self._cells.put_value(location, stored, self._expires(expiry))
         self._record_write(location)
 
+    def replace(
+        self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
+    ) -> None:
+        """Put *value* at *location* if what is there is *expected*; `MISSING`: if nothing is.
+
+        Raises:
+            CompareFailed: Something else is there; and what `put` raises.
+        """
+        current = self.read(location)
+        if current is NonValue.OBJECT:
+            raise ObjectInTheWay(location.text, "an object is there, which compares to no value")
+        if not _same(current, expected):
+            raise CompareFailed(location.text)
+        self.assign(location, value, expiry)
+
     def create(
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
@@ -466,6 +489,10 @@ class Overlay:
         expires = self._expires(expiry)
         self._cells.put_object(location, expires).fill(branch, expires)
         self._record_write(location)
+
+    def copy(self, source: ParsedPath, location: ParsedPath, expiry: Expiry = None) -> None:
+        """Put a copy of the object at *source* at *location*; see `branch` and `put_branch`."""
+        self.put_branch(location, self.branch(source), expiry)
 
     def move(self, location: ParsedPath, target: ParsedPath) -> None:
         """Move what is at *location*, and all below it, to *target*, with its expiry.
@@ -570,3 +597,16 @@ def _is_small(value: object) -> TypeGuard[Value]:
     if type(value) is str:
         return len(value) < _MAX_SHORT_TEXT and value.isascii()
     return type(value) in _SMALL_TYPES
+
+
+def _same(a: object, b: object) -> bool:
+    """Compare two values, types and all; NaN is itself."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is list:
+        first, second = cast("list[object]", a), cast("list[object]", b)
+        return len(first) == len(second) and all(map(_same, first, second))
+    if type(a) is dict:
+        one, two = cast("dict[str, object]", a), cast("dict[str, object]", b)
+        return one.keys() == two.keys() and all(_same(v, two[k]) for k, v in one.items())
+    return a == b or (a != a and b != b)  # noqa: PLR0124 - NaN

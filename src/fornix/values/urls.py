@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeGuard, cast
 from urllib.parse import urlsplit
 
 from fornix.errors import InvalidInput
@@ -31,6 +31,11 @@ _DATA = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 def is_server(location: str) -> bool:
     """Return whether *location* is the URL of a server, and no path of a file."""
     return location.startswith(SERVERS)
+
+
+def is_http(location: object) -> TypeGuard[str]:
+    """Return whether *location* is the URL of a server of fornix."""
+    return isinstance(location, str) and location.startswith(("http://", "https://"))
 
 
 def without_password(url: str) -> str:

@@ -136,6 +136,9 @@ class Prompts:
             secrets=secrets,
             details=details,
         )
+        return self._assembled(request)
+
+    def _assembled(self, request: ContextRequest) -> Context:
         from fornix.memory.prompt.assembly import assembled
 
         return assembled(self._sources(), request)

@@ -1,0 +1,174 @@
+"""What a server tells in JSON, as the values of fornix; and what is sent to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias, cast
+
+from fornix.state import NonValue
+from fornix.state.tree_values import MISSING, Branch, Expiry
+from fornix.store.as_of import AsOf, ValidAt, valid_time
+from fornix.store.items import Hit, Hits, Item
+from fornix.store.records import request_json
+from fornix.values import wire
+from fornix.values.storable import Value, checked, microseconds, moment
+from fornix.values.times import format_time, parse_time
+
+Json: TypeAlias = Any
+"""What `json.loads` gives, and `json.dumps` takes."""
+
+TIMES = (
+    "time", "created", "updated", "accessed", "until", "expire_at", "valid_from", "valid_to",
+    "retired",
+)  # fmt: skip
+"""Fields of an item that are times."""
+
+MICROSECOND = timedelta(microseconds=1)
+
+
+def value_of(told: object) -> Value:
+    """Return the storable value that JSON stands for."""
+    return wire.decode_user_json(json.dumps(told))
+
+
+def value_json(value: object, where: str = "value") -> Json:
+    """Return a storable value as JSON.
+
+    Raises:
+        InvalidValue: It cannot be stored.
+    """
+    return json.loads(wire.encode(checked(value, where=where, nan=True)))
+
+
+def read_item(told: Mapping[str, Any]) -> Item:
+    """Return the item that a server tells of."""
+    known = {name: value for name, value in told.items() if name in _ITEM_FIELDS}
+    for name in TIMES:
+        known[name] = None if told[name] is None else parse_time(told[name])
+    known["value"], known["metadata"] = value_of(told["value"]), value_of(told["metadata"])
+    known["sources"] = tuple(told["sources"])
+    return Item(**known, set_name=told["set"])
+
+
+_ITEM_FIELDS = frozenset({field.name for field in fields(Item)})
+
+
+def read_hits(told: Mapping[str, Any]) -> Hits:
+    """Return the hits that a server tells of."""
+    hits = [
+        Hit(read_item(hit["item"]), hit["score"], hit["parts"], hit["relevance"])
+        for hit in told["hits"]
+    ]
+    return Hits(hits, partial=told["partial"], reranker_failure=told["reranker_failure"])
+
+
+def read_context(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the prompt that a server tells of, its pieces as dicts."""
+    pieces = [dict(piece) for piece in told["why"]]
+    for piece in pieces:
+        piece["set_name"], piece["ids"] = piece.pop("set"), tuple(piece["ids"])
+        piece["time"] = None if piece["time"] is None else parse_time(piece["time"])
+    return {**told, "why": pieces}
+
+
+def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Any]:
+    """Return an item as it is sent: what is not as by default.
+
+    Args:
+        given: Names of its fields that are sent, whatever they are.
+    """
+    plain = cast("dict[str, Any]", request_json(item))
+    defaults = cast("dict[str, Any]", request_json(Item(value=None)))
+    sent = {
+        name: value
+        for name, value in plain.items()
+        if (value != defaults.get(name) if given is None else name in given)
+    }
+    for name in TIMES:
+        if sent.get(name) is not None:
+            sent[name] = format_time(moment(sent[name]))
+    if sent.get("ttl") is not None:
+        sent["ttl_s"] = sent.pop("ttl") / 1_000_000
+    for name in ("value", "metadata"):
+        if name in sent:
+            sent[name] = value_json(sent[name])
+    for name in given or ():
+        sent.setdefault("ttl_s" if name == "ttl" else name, None)
+    return sent
+
+
+def as_of_text(as_of: AsOf | None) -> str | None:
+    """Return a moment of the past as it is sent."""
+    if as_of is None or isinstance(as_of, int):
+        return None if as_of is None else str(as_of)
+    return time_text(as_of, "as_of")
+
+
+def valid_at_text(valid_at: ValidAt | None) -> str | None:
+    """Return when something has to hold as it is sent."""
+    if valid_at is None or isinstance(valid_at, str):
+        valid_time(valid_at)
+        return valid_at
+    return time_text(valid_at, "valid_at")
+
+
+def time_text(time: datetime, what: str) -> str:
+    """Return a time as it is sent.
+
+    Raises:
+        InvalidTime: It has no zone.
+    """
+    return format_time(moment(microseconds(time, what)))
+
+
+def expiry_json(expiry: Expiry) -> dict[str, Any]:
+    """Return how long a write lasts as it is sent."""
+    if isinstance(expiry, timedelta):
+        return {"ttl_s": expiry.total_seconds()}
+    return {} if expiry is None else {"expires_at": format_time(moment(expiry))}
+
+
+def read_found(told: Mapping[str, Any]) -> Value | NonValue:
+    """Return what was found in exact memory."""
+    if told["found"] == "value":
+        return value_of(told["value"])
+    return NonValue.OBJECT if told["found"] == "object" else MISSING
+
+
+def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Return an object of exact memory as it is sent: a node for all below it."""
+    nodes: list[dict[str, Any]] = []
+    for name, field in branch.fields:
+        path = (*start, name)
+        if isinstance(field, Branch):
+            nodes += [{"path": list(path)}, *branch_nodes(field, path)]
+        else:
+            nodes.append({"path": list(path), "value": value_json(field)})
+    return nodes
+
+
+def read_branch(nodes: list[dict[str, Any]]) -> Branch:
+    """Return the object that nodes tell of: each object comes before its fields."""
+    inside: dict[tuple[str, ...], list[tuple[str, Any]]] = {(): []}
+    for node in nodes:
+        path = tuple(node["path"])
+        if "value" in node:
+            inside[path[:-1]].append((path[-1], value_of(node["value"])))
+        else:
+            inside[path] = []
+            inside[path[:-1]].append((path[-1], None))
+    return _branch(inside, ())
+
+
+def _branch(
+    inside: Mapping[tuple[str, ...], list[tuple[str, Any]]], path: tuple[str, ...]
+) -> Branch:
+    return Branch(
+        tuple(
+            (name, _branch(inside, (*path, name)) if (*path, name) in inside else value)
+            for name, value in inside[path]
+        )
+    )

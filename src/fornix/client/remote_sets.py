@@ -1,0 +1,420 @@
+"""The sets of a key of a server: each call is a request."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NoReturn, Unpack, cast, overload
+
+from fornix.client.json_readers import (
+    Json,
+    as_of_text,
+    item_json,
+    read_hits,
+    read_item,
+    time_text,
+    valid_at_text,
+    value_json,
+)
+from fornix.client.local_only import no_engine, refused, unsupported
+from fornix.client.remote_tree import RemoteCalls
+from fornix.compaction import Given
+from fornix.compaction.strategies import Merge, Summarize, Trim, stored_form
+from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
+from fornix.search.signals import Signals
+from fornix.sets import KnowledgeSet, MemorySet, OnExisting
+from fornix.sets.admission.barrier import OnRejected
+from fornix.sets.admission.rules import CustomRule
+from fornix.sets.admission.verdicts import Added, Verdict
+from fornix.sets.set_options import (
+    SetChanges,
+    checked_ids,
+    definition,
+    item_from,
+    search_options,
+    stored_options,
+)
+from fornix.sets.set_writes import AddCall, DeleteCall, PopCall, UpdateCall
+from fornix.sets.validity import SupersedeCall
+from fornix.sets.writer import Where, WriteCall, Writer
+from fornix.state import Ttl, ttl_us
+from fornix.store import Define, Definition, Scope, SetRef
+from fornix.store.as_of import AsOf, ValidAt
+from fornix.store.filters import Filter
+from fornix.store.items import Hits, Item
+from fornix.values.keywords import check_keywords
+from fornix.values.storable import Value, checked_name, counted, moment
+
+PAGE = 256
+"""Items that a walk over a set asks for at a time."""
+
+
+class RemoteWriter(Writer):
+    """The sets of a key, or of knowledge, behind a server.
+
+    Args:
+        place: Returns how the one set is named that it writes to; None: it writes to none.
+    """
+
+    def __init__(
+        self, calls: RemoteCalls, wait_s: float, place: Callable[[], dict[str, Any]] | None = None
+    ) -> None:
+        super().__init__(no_engine(wait_s))
+        self.calls, self.wait_s, self._place = calls, wait_s, place
+
+    def of_set(self, place: Callable[[], dict[str, Any]]) -> RemoteWriter:
+        """Return the writer of one set."""
+        return RemoteWriter(self.calls, self.wait_s, place)
+
+    def sets(self, scope: Scope) -> list[str]:
+        """See `SetReader.sets`."""
+        return list(self.counts(scope))
+
+    def counts(self, scope: Scope) -> dict[str, int]:
+        """See `SetReader.counts`."""
+        told = self.calls.read("sets", knowledge=scope.key is None)
+        return {each["name"]: each["items"] for each in told["sets"]}
+
+    def stored_compaction(self, compaction: Given) -> str | Mapping[str, Value]:
+        """See `SetReader.stored_compaction`."""
+        if not isinstance(compaction, (str, Trim, Summarize, Merge)):
+            raise unsupported(
+                "compaction by a strategy of your own",
+                "name one of fornix, or open the set so where the server's store is opened",
+            )
+        return stored_form(compaction, {})
+
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
+        """See `Writer.write`: what the server makes of it."""
+        if self._place is None or not isinstance(call, _CALLS):
+            raise unsupported(f"the call {call.name!r}")
+        name, arguments = _sent(call)
+        told = self.calls.write(name, idempotency_key, set=self._place(), **arguments)
+        return _result(call, told)
+
+
+_CALLS = (AddCall, UpdateCall, DeleteCall, PopCall, SupersedeCall)
+
+
+def _sent(call: WriteCall) -> tuple[str, dict[str, Any]]:
+    """Return a call's name and arguments as they are sent."""
+    match call:
+        case AddCall():
+            return "add_many", {
+                "items": [item_json(item) for item in call.items],
+                "on_existing": call.on_existing,
+                "on_rejected": call.on_rejected,
+            }
+        case UpdateCall():
+            item = replace(Item(value=None), **call.changes)
+            changes = item_json(item, frozenset(call.changes))
+            return "update", {"id": call.item_id, "changes": changes, "if_version": call.if_version}
+        case DeleteCall():
+            where = None if call.where is None else value_json(call.where)
+            ids = None if call.ids is None else list(call.ids)
+            return "delete", {"ids": ids, "where": where, "if_version": call.if_version}
+        case PopCall():
+            return "pop", {"n": call.n}
+        case SupersedeCall():
+            at = None if call.at is None else time_text(moment(call.at), "at")
+            item = item_json(call.item)
+            item.pop("sources", None)  # it is the item that is superseded
+            return "supersede", {"id": call.item_id, "item": item, "at": at}
+        case _:
+            raise unsupported(f"the call {call.name!r}")
+
+
+def _result(call: WriteCall, told: Mapping[str, Any]) -> Value:
+    """Return what a call's commit keeps as its result."""
+    match call:
+        case AddCall():
+            kept: dict[str, Value] = {"ids": told["ids"], "verdicts": told["verdicts"]}
+            return kept if told["verdicts"] else told["ids"]
+        case UpdateCall():
+            item = read_item(told["item"])
+            call.new_versions[:] = [item]
+            return {"id": item.id, "version": item.version}
+        case PopCall():
+            items = [read_item(item) for item in told["items"]]
+            call.popped.update({(str(item.id), item.version): item for item in items})
+            return [[item.id, item.version] for item in items]
+        case DeleteCall():
+            return told["deleted"]
+        case _:
+            return told["id"]
+
+
+class RemoteSet(MemorySet):
+    """A set behind a server."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        ref: SetRef,
+        options: Mapping[str, object],
+        *,
+        ttl: Ttl | None = None,
+    ) -> None:
+        assert isinstance(writer, RemoteWriter)  # noqa: S101 - whose sets are these
+        self._calls = writer.calls
+        self._wanted: dict[str, Any] = {}
+        super().__init__(writer.of_set(self._defining_place), ref, options, ttl=ttl)
+
+    def _definition_to_make(self) -> tuple[Define, ...]:
+        """See `SetReads`: the server makes it; here it is looked whether that can be."""
+        if self._options:
+            definition(self._options)
+            self._wanted = definition_json(self._options)
+            if self._described(wanted=True)["items"]:
+                self._wanted = {}  # it is as it was asked for
+        return ()
+
+    def _place(self) -> dict[str, Any]:
+        place: dict[str, Any] = {"name": self.name, "knowledge": self._ref.scope.key is None}
+        if self._ttl is not None:
+            seconds = ttl_us(self._ttl.after) / 1_000_000
+            place["ttl"] = {"after_s": seconds, "refresh": self._ttl.refresh}
+        return place
+
+    def _defining_place(self) -> dict[str, Any]:
+        """Return how the set is named in a call that may define it."""
+        return self._place() | ({"definition": self._wanted} if self._wanted else {})
+
+    def _read(self, call: str, **arguments: object) -> Json:
+        return self._calls.read(call, set=self._place(), **arguments)
+
+    def _described(self, *, wanted: bool = False) -> dict[str, Any]:
+        place = self._defining_place() if wanted else self._place()
+        return self._calls.read("describe", set=place)
+
+    # --- reads ---
+
+    @property
+    def definition(self) -> Definition:
+        """See `SetReads.definition`."""
+        found = self._described()
+        if self._wanted and not found["items"]:
+            found = self._described(wanted=True)
+        return Definition.from_json(found["definition"])
+
+    def __len__(self) -> int:
+        return self._described()["items"]
+
+    def __iter__(self) -> Iterator[Item]:
+        after: str | None = None
+        while page := self.list(limit=PAGE, after=after):
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1].id
+
+    @overload
+    def get(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
+    @overload
+    def get(
+        self, ids: builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> builtins.list[Item | None]: ...
+
+    def get(
+        self, ids: str | builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> Item | builtins.list[Item | None] | None:
+        """See `SetReads.get`."""
+        told = self._read("get", ids=checked_ids(ids), as_of=as_of_text(as_of))
+        items = [None if item is None else read_item(item) for item in told["items"]]
+        return items[0] if isinstance(ids, str) else items
+
+    def list(
+        self,
+        *,
+        where: Where | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        newest_first: bool = False,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> builtins.list[Item]:
+        """See `SetReads.list`: one answer holds all of it."""
+        told = self._read(
+            "list",
+            where=where_json(where),
+            limit=None if limit is None else counted(limit, "limit", least=0),
+            after=None if after is None else checked_name(after, "after"),
+            newest_first=newest_first,
+            as_of=as_of_text(as_of),
+            valid_at=valid_at_text(valid_at),
+        )
+        return [read_item(item) for item in told["items"]]
+
+    def recent(
+        self, n: int = 10, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> builtins.list[Item]:
+        """See `SetReads.recent`."""
+        count = counted(n, "n", least=0)
+        moment, held = as_of_text(as_of), valid_at_text(valid_at)
+        told = self._read("recent", n=count, as_of=moment, valid_at=held)
+        return [read_item(item) for item in told["items"]]
+
+    def history(self, id: str) -> builtins.list[Item]:
+        """See `SetReads.history`."""
+        told = self._read("history", id=checked_name(id, "an item's id"))
+        return [read_item(item) for item in told["items"]]
+
+    def search(  # noqa: PLR0913 - as `SetReads.search`
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
+        min_score: float | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
+    ) -> Hits:
+        """See `SetReads.search`; a re-ranker of the call's own is refused."""
+        asked = search_json(
+            query,
+            limit=limit,
+            where=where,
+            as_of=as_of,
+            signals=signals,
+            valid_at=valid_at,
+            min_score=min_score,
+            reranker=reranker,
+        )
+        return read_hits(self._read("search", **asked))
+
+    def admit(self, value: object) -> Verdict:
+        """See `SetWrites.admit`."""
+        told = self._read("admit", item=item_json(item_from(value)))["verdict"]
+        return Verdict(*told)
+
+    # --- writes ---
+
+    def _add(
+        self,
+        items: builtins.list[Item],
+        on_existing: OnExisting,
+        idempotency_key: str | None,
+        on_rejected: OnRejected = "error",
+        *,
+        checked: bool = True,
+    ) -> Added:
+        """See `SetWrites`: once something was added, the set is defined."""
+        done = super()._add(items, on_existing, idempotency_key, on_rejected, checked=checked)
+        if done.verdicts == () or any(said.outcome == "accept" for said in done.verdicts):
+            self._wanted = {}
+        return done
+
+    def _version_made(self, item_id: str, version: object, new_versions: Sequence[Item]) -> Item:
+        """See `SetWrites`: the server told the version with its answer."""
+        _ = item_id, version
+        return new_versions[0]
+
+    def renew(self, ids: str | Sequence[str], *, ttl: timedelta) -> int:
+        """See `SetWrites.renew`."""
+        seconds, id_list = ttl_us(ttl) / 1_000_000, checked_ids(ids)
+        told = self._calls.write("renew", set=self._place(), ids=id_list, ttl_s=seconds)
+        return told["renewed"]
+
+    def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
+        """See `SetWrites.redefine`."""
+        check_keywords(self, "redefine", changes, SetChanges)
+        wanted = definition_json(stored_options(changes, self._writer))
+        self._wanted = {}
+        told = self._calls.write("redefine", set=self._place(), definition=wanted)
+        return Definition.from_json(told["definition"])
+
+    add_back = refused("set.add_back", "use add_many, or import the export on the server's machine")
+    compact = refused("set.compact", "run `fornix compact` on the server's machine")
+    compactions = refused("set.compactions", "ask GET /v1/compactions")
+    undo = refused("set.undo", "ask POST /v1/compactions/undo")
+    sources = refused("set.sources", "ask GET /v1/item/lineage")
+    lineage = refused("set.lineage", "ask GET /v1/item/lineage")
+    forget = refused("set.forget", "ask POST /v1/forget")
+    points = refused("set.points", "look at GET /ui/")
+
+    @property
+    def quarantine(self) -> NoReturn:
+        """Refused: see `GET /v1/quarantine`."""
+        raise unsupported("set.quarantine", "ask GET /v1/quarantine")
+
+
+class RemoteKnowledgeSet(RemoteSet, KnowledgeSet):
+    """A set of knowledge behind a server."""
+
+
+# --- as it is sent ----------------------------------------------------------------------------
+
+
+def where_json(where: Where | None) -> Json:
+    """Return a filter as it is sent.
+
+    Raises:
+        InvalidFilter: It cannot be understood.
+    """
+    Filter.parse(where)
+    return None if where is None else value_json(where, "where")
+
+
+def search_json(  # noqa: PLR0913 - as `SetReads.search`
+    query: str,
+    *,
+    limit: int,
+    where: Where | None,
+    as_of: AsOf | None,
+    signals: Signals | None,
+    valid_at: ValidAt | None,
+    min_score: float | None,
+    reranker: RerankerChoice,
+) -> dict[str, Any]:
+    """Return a search as it is sent, checked.
+
+    Raises:
+        Unsupported: It has a re-ranker of its own, which the server does not have.
+    """
+    search_options(limit, where, None, signals, valid_at, min_score=min_score, reranker=reranker)
+    return {
+        "query": value_json(query, "query"),
+        "limit": limit,
+        "where": where_json(where),
+        "as_of": as_of_text(as_of),
+        "signals": None if signals is None else signals.to_json(),
+        "valid_at": valid_at_text(valid_at),
+        "min_score": min_score,
+        "rerank": is_reranked(reranker),
+    }
+
+
+def is_reranked(reranker: RerankerChoice) -> bool:
+    """Return whether the server's re-ranker is to order hits, if it has one.
+
+    Raises:
+        Unsupported: It is one of the caller's.
+    """
+    checked_reranker(reranker)
+    if reranker is None or reranker is MEMORY_DEFAULT:
+        return reranker is MEMORY_DEFAULT
+    raise unsupported("reranker=", "order the hits here, or open the server's memory with it")
+
+
+def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
+    """Return how a set is to be as it is sent; *options* are as its definition keeps them.
+
+    Raises:
+        Unsupported: A rule of admission is the caller's own.
+    """
+    sent = dict[str, Any](options)
+    if isinstance(span := sent.get("retention"), timedelta):
+        sent["retention"] = span.total_seconds()
+    if isinstance(signals := sent.get("signals"), Signals):
+        sent["signals"] = signals.to_json()
+    rules = cast("Sequence[Mapping[str, object]]", sent.get("admission") or ())
+    if any(rule.get("rule") == CustomRule.name for rule in rules):
+        raise unsupported(
+            "admission by a rule of your own",
+            "name rules of fornix, or open the set so where the server's store is opened",
+        )
+    return sent

@@ -1,0 +1,65 @@
+"""A call of a key's memory as a request carries it, and what it is made on."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from fornix.errors import InvalidInput
+from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from fornix.server.tokens import Access
+from fornix.state import MemoryObject
+
+Document = dict[str, Any]
+
+Owner: TypeAlias = KeyMemory | KeyBatch | KnowledgeMemory
+
+
+class CallTarget(NamedTuple):
+    """The memory that a call is made on.
+
+    Attributes:
+        once: The idempotency key of the call, if it has one of its own.
+    """
+
+    owner: Owner
+    once: str | None = None
+
+    def tree(self) -> MemoryObject:
+        """Return the root of the exact memory.
+
+        Raises:
+            InvalidInput: Knowledge has none.
+        """
+        if isinstance(self.owner, KnowledgeMemory):
+            raise InvalidInput("exact memory belongs to a key; name one with ?key=")
+        tree = self.owner.short_term
+        return tree if self.once is None else tree.once(self.once)
+
+    def sets(self, *, knowledge: bool) -> Owner:
+        """Return the memory whose sets are meant."""
+        if knowledge and not isinstance(self.owner, KnowledgeMemory):
+            return self.owner.knowledge
+        return self.owner
+
+
+class MemoryCall(BaseModel):
+    """A call; every field is known."""
+
+    model_config = ConfigDict(extra="forbid")
+    access: ClassVar[Access] = "write"
+
+    @property
+    def in_knowledge(self) -> bool:
+        """Whether it is to sets of knowledge, though a key is named."""
+        return False
+
+    @property
+    def set_name(self) -> str | None:
+        """The set that it is to."""
+        return None
+
+    def answer(self, to: CallTarget) -> Document:
+        """Make the call; return what it answers."""
+        raise NotImplementedError

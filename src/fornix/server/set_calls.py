@@ -1,0 +1,383 @@
+"""Calls of sets as requests carry them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fornix.compaction.strategies import read as read_strategy
+from fornix.errors import InvalidInput, Unsupported
+from fornix.llm import MEMORY_DEFAULT
+from fornix.memory.keys import KnowledgeMemory
+from fornix.search.signals import Signals
+from fornix.server import json_forms as forms
+from fornix.server import requests as asked
+from fornix.server.memory_call import CallTarget, Document, MemoryCall
+from fornix.server.tokens import Access
+from fornix.sets import MemorySet, refuse_upkeep
+from fornix.sets.admission.rules import CustomRule, rules_of
+from fornix.sets.admission.verdicts import Verdict
+from fornix.state import Ttl
+from fornix.store.items import Item
+
+
+class SetLife(BaseModel):
+    """How long items of a set stay that do not say."""
+
+    model_config = ConfigDict(extra="forbid")
+    after_s: Annotated[float, Field(gt=0, le=asked.LONGEST_S)]
+    refresh: Literal["write", "read"] = "write"
+
+    def ttl(self) -> Ttl:
+        """Return it as sets take it."""
+        return Ttl(timedelta(seconds=self.after_s), self.refresh)
+
+
+OF_KNOWLEDGE = frozenset({"item_type", "admission"})
+"""What a set of knowledge may be defined by."""
+
+
+class SetDefinition(BaseModel):
+    """How a set is to be; what is left out is as by default. See `Definition` of fornix."""
+
+    model_config = ConfigDict(extra="forbid")
+    capacity: int | None = None
+    compaction: str | dict[str, Any] | None = None
+    capacity_tokens: int | None = None
+    capacity_bytes: int | None = None
+    high_water: float | None = None
+    low_water: float | None = None
+    execution: Literal["background", "sync", "external"] | None = None
+    retention: Literal["keep", "purge"] | float | None = None
+    signals: dict[str, float] | None = None
+    admission: list[dict[str, Any]] | None = None
+    item_type: str | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return what was given, as sets take it.
+
+        Raises:
+            InvalidInput, RuleFailed: It cannot be used.
+            Unsupported: It names code, which is not run for who asks over a network.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        if isinstance(given.get("compaction"), dict):
+            given["compaction"] = read_strategy(given["compaction"])
+        elif given.get("compaction") not in (None, "trim", "reject"):
+            raise InvalidInput("compaction must be 'trim', 'reject', or a strategy with its name")
+        if given.get("admission") is not None:
+            given["admission"] = rules_of(given["admission"])
+            if any(isinstance(rule, CustomRule) for rule in given["admission"]):
+                raise Unsupported(
+                    "a rule of admission of your own is not taken over HTTP; give it to the set "
+                    "where the server's file or database is opened"
+                )
+        if isinstance(seconds := given.get("retention"), float):
+            given["retention"] = timedelta(seconds=seconds)
+        if given.get("signals") is not None:
+            given["signals"] = Signals.from_json(given["signals"])
+        return given
+
+
+class NamedSet(BaseModel):
+    """A set of the key, or of knowledge."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str = "default"
+    knowledge: bool = False
+    definition: SetDefinition | None = None
+    ttl: SetLife | None = None
+
+    def open(self, to: CallTarget) -> MemorySet:
+        """Return it."""
+        owner = to.sets(knowledge=self.knowledge)
+        options = {} if self.definition is None else self.definition.options()
+        ttl = None if self.ttl is None else self.ttl.ttl()
+        if isinstance(owner, KnowledgeMemory):
+            refuse_upkeep({"ttl": ttl} | {n: options.pop(n) for n in {*options} - OF_KNOWLEDGE})
+            return owner.set(self.name, **options)
+        return owner.set(self.name, ttl=ttl, **options)
+
+
+class _SetCall(MemoryCall):
+    set: NamedSet = NamedSet()
+
+    @property
+    def in_knowledge(self) -> bool:
+        """See `MemoryCall.in_knowledge`."""
+        return self.set.knowledge
+
+    @property
+    def set_name(self) -> str | None:
+        """See `MemoryCall.set_name`."""
+        return self.set.name
+
+
+class _SetRead(_SetCall):
+    access: ClassVar[Access] = "read"
+
+
+class Describe(_SetRead):
+    """Tell how many items a set has, and how it is kept; refuse another definition."""
+
+    call: Literal["describe"]
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        opened = self.set.open(to)
+        definition = forms.wired(opened.definition.to_json())
+        return {"items": len(opened), "definition": definition}
+
+
+class GetItems(_SetRead):
+    """Read items by id, in that order; null where none is."""
+
+    call: Literal["get"]
+    ids: list[str]
+    as_of: str | None = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        found = self.set.open(to).get(self.ids, as_of=asked.as_of(self.as_of))
+        return {"items": [None if item is None else forms.item_fields(item) for item in found]}
+
+
+class ListItems(_SetRead):
+    """List items by time."""
+
+    call: Literal["list"]
+    where: Any = None
+    limit: int | None = Field(None, ge=0)
+    after: str | None = None
+    newest_first: bool = False
+    as_of: str | None = None
+    valid_at: str | None = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        found = self.set.open(to).list(
+            where=asked.stored(self.where),
+            limit=self.limit,
+            after=self.after,
+            newest_first=self.newest_first,
+            as_of=asked.as_of(self.as_of),
+            valid_at=asked.valid_at(self.valid_at),
+        )
+        return {"items": [*map(forms.item_fields, found)]}
+
+
+class RecentItems(_SetRead):
+    """Read the last items by time, the oldest first."""
+
+    call: Literal["recent"]
+    n: int = 10
+    as_of: str | None = None
+    valid_at: str | None = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        when, held = asked.as_of(self.as_of), asked.valid_at(self.valid_at)
+        found = self.set.open(to).recent(self.n, as_of=when, valid_at=held)
+        return {"items": [*map(forms.item_fields, found)]}
+
+
+class ItemHistory(_SetRead):
+    """Read every version of an item, the oldest first."""
+
+    call: Literal["history"]
+    id: str
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        return {"items": [*map(forms.item_fields, self.set.open(to).history(self.id))]}
+
+
+class JudgeItem(_SetRead):
+    """Tell what the rules of a set say of an item; nothing is stored."""
+
+    call: Literal["admit"]
+    item: asked.NewItem
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        return {"verdict": _verdict(self.set.open(to).admit(item_of(self.item)))}
+
+
+class AddItems(_SetCall):
+    """Add items."""
+
+    call: Literal["add_many"]
+    items: list[asked.NewItem] = Field(max_length=10_000)
+    on_existing: Literal["error", "keep", "update"] = "error"
+    on_rejected: Literal["error", "skip"] = "error"
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        done = self.set.open(to).add_many(
+            [item_of(item) for item in self.items],
+            on_existing=self.on_existing,
+            on_rejected=self.on_rejected,
+            idempotency_key=to.once,
+        )
+        return {"ids": list(done), "verdicts": [*map(_verdict, done.verdicts)]}
+
+
+class UpdateItem(_SetCall):
+    """Change what is given of an item, as a new version."""
+
+    call: Literal["update"]
+    id: str
+    changes: asked.ItemBody
+    if_version: int | None = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        changed = "value" in self.changes.model_fields_set
+        item = self.set.open(to).update(
+            self.id,
+            asked.stored(self.changes.value) if changed else ...,
+            if_version=self.if_version,
+            idempotency_key=to.once,
+            **cast("Any", self.changes.fields()),
+        )
+        return {"item": forms.item_fields(item)}
+
+
+class DeleteItems(_SetCall):
+    """Retire items by id, or those that match a filter; `{}` matches all."""
+
+    call: Literal["delete"]
+    ids: list[str] | None = None
+    where: Any = None
+    if_version: int | None = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        deleted = self.set.open(to).delete(
+            self.ids,
+            where=asked.stored(self.where),
+            if_version=self.if_version,
+            idempotency_key=to.once,
+        )
+        return {"deleted": deleted}
+
+
+class PopItems(_SetCall):
+    """Retire the last items by time, and answer with them."""
+
+    call: Literal["pop"]
+    n: int = 1
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        popped = self.set.open(to).pop(self.n, idempotency_key=to.once)
+        return {"items": [*map(forms.item_fields, popped)]}
+
+
+class SupersedeItem(_SetCall):
+    """Say what holds instead of an item from a time on."""
+
+    call: Literal["supersede"]
+    id: str
+    item: asked.NewItem
+    at: datetime | None = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        fields = self.item.fields()
+        new_id, value = fields.pop("id", None), asked.stored(self.item.value)
+        made = self.set.open(to).supersede(
+            self.id, value, at=self.at, new_id=new_id, idempotency_key=to.once, **fields
+        )
+        return {"id": made}
+
+
+class RenewItems(_SetCall):
+    """Have items that expire live so long from now on."""
+
+    call: Literal["renew"]
+    ids: list[str]
+    ttl_s: Annotated[float, Field(gt=0, le=asked.LONGEST_S)]
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        return {
+            "renewed": self.set.open(to).renew(self.ids, ttl=timedelta(seconds=self.ttl_s)),
+        }
+
+
+class RedefineSet(_SetCall):
+    """Change how a set is kept; what is left out stays."""
+
+    call: Literal["redefine"]
+    definition: SetDefinition
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        done = self.set.open(to).redefine(**self.definition.options())
+        return {"definition": forms.wired(done.to_json())}
+
+
+class ListSets(MemoryCall):
+    """List sets by name, with how many items each has."""
+
+    access: ClassVar[Access] = "read"
+    call: Literal["sets"]
+    prefix: str = ""
+    knowledge: bool = False
+
+    @property
+    def in_knowledge(self) -> bool:
+        """See `MemoryCall.in_knowledge`."""
+        return self.knowledge
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        found = to.sets(knowledge=self.knowledge).sets(prefix=self.prefix, counts=True)
+        return {"sets": [{"name": name, "items": count} for name, count in found.items()]}
+
+
+class SearchItems(_SetRead):
+    """Find what answers a question best, in one set, or in several together."""
+
+    call: Literal["search"]
+    query: str
+    sets: Annotated[
+        Literal["all"] | list[str] | None,
+        Field(description='Several sets, or "all" of them, in place of `set`.'),
+    ] = None
+    limit: int = 10
+    where: Any = None
+    as_of: str | None = None
+    valid_at: str | None = None
+    signals: dict[str, float] | None = None
+    min_score: float | None = None
+    rerank: Annotated[bool, Field(description="By the re-ranker of the server, if any.")] = True
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        options: dict[str, Any] = {
+            "limit": self.limit,
+            "where": asked.stored(self.where),
+            "as_of": asked.as_of(self.as_of),
+            "valid_at": asked.valid_at(self.valid_at),
+            "signals": None if self.signals is None else Signals.from_json(self.signals),
+            "min_score": self.min_score,
+            "reranker": MEMORY_DEFAULT if self.rerank else None,
+        }
+        if self.sets is None:
+            return forms.hits_fields(self.set.open(to).search(self.query, **options))
+        names = None if self.sets == "all" else self.sets
+        owner = to.sets(knowledge=self.set.knowledge)
+        return forms.hits_fields(owner.search(self.query, sets=names, **options))
+
+
+def item_of(body: asked.NewItem) -> Item:
+    """Return the item that a body is."""
+    return Item(asked.stored(body.value), **body.fields())
+
+
+def _verdict(said: Verdict) -> list[str | None]:
+    return [said.outcome, said.reason, said.rule, said.into]

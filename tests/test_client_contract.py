@@ -1,0 +1,85 @@
+"""The contracts of sets, batches and exact memory, over HTTP: the same tests, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import test_batch
+import test_exact_memory
+import test_sets
+from fornix import KeyMemory, Memory, MemoryObject
+from fornix.embed import Embedder
+from fornix.server.callers import Memories
+from test_server import ServedHere
+from waiting import LIMIT_S
+
+LEFT_OUT = {
+    "test_the_past_can_be_read": "asks the store",
+    "test_the_past_does_not_show_what_is_pending": "asks for figures of the store",
+    "test_all_of_it_is_one_commit": "the same",
+    "test_a_block_that_raises_changes_nothing": "the same",
+    "test_a_batch_without_changes_is_no_commit": "the same",
+    "test_a_batch_under_a_key_is_done_once": "the same",
+    "test_filters_choose_by_the_value_of_an_item": "forgets",
+    "test_sets_are_told_apart_and_compared": "shows the name of the class",
+    "test_a_wrong_keyword_is_answered_with_the_nearest_one": "the same",
+    "test_update_compares_and_sets": "takes a NaN for itself, and not for one that was sent",
+}
+"""Tests that cannot hold over HTTP, and why; `test_client` has what takes their places."""
+
+
+def contract(module: ModuleType, fixtures: set[str]) -> Mapping[str, Callable[..., Any]]:
+    """Return the tests of a module that use one of the fixtures that are here over HTTP."""
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_")
+        and name not in LEFT_OUT
+        and fixtures.intersection(test.__code__.co_varnames[: test.__code__.co_argcount])
+    }
+
+
+globals().update(contract(test_sets, {"ada", "memory"}))
+globals().update(contract(test_batch, {"ada", "memory"}))
+globals().update(contract(test_exact_memory, {"m"}))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHere]:
+    made = ServedHere(tmp_path_factory.mktemp("served"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def memory(
+    served: ServedHere, clock: Callable[[], datetime], embedder: Embedder | str
+) -> Iterator[Memory]:
+    """Return the memory behind a server, which opened it with the clock of the test."""
+    state, before = served.app.state, served.app.state.memories
+    with Memory.open(embedder=embedder, clock=clock, wait_s=LIMIT_S) as inner:
+        state.memories = Memories(lambda _: inner)
+        with Memory.open(f"http://127.0.0.1:{served.port}") as memory:
+            yield memory
+        state.memories = before
+
+
+@pytest.fixture
+def ram(memory: Memory) -> Memory:
+    return memory
+
+
+@pytest.fixture
+def m(ada: KeyMemory) -> MemoryObject:
+    return ada.short_term
+
+
+def test_what_is_left_out_is_there():
+    """A name that no test has any more is taken off the list."""
+    names = {name for module in (test_sets, test_batch, test_exact_memory) for name in vars(module)}
+    assert set(LEFT_OUT) <= names
