@@ -31,8 +31,9 @@ from fornix.compat.agentscope import (
     Tht,
     deserialize,
 )
+from fornix.compat.reme import fused_ranks, keyword_scores, score_of_kind
 from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable
-from fornix.llm import ScriptedChat
+from fornix.llm import ChatReranker, ScriptedChat
 from fornix.text.budget import Budget
 from pages import ROOT
 
@@ -93,16 +94,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path):
 
 
 LATER = {
-    "A41": 'None, 5, a role of "bad" and metadata of any class: [], "5", two errors.',
-    "A42": "The url of a picture becomes a block of content.",
-    "A43": "The texts of blocks are joined without a space.",
     "A46": "Deleting a place that is not there is an IndexError.",
     "A87": "A message of two blocks is split between them.",
-    "A101": "A file that a model chooses and nobody has is left out.",
-    "A102": "Ranks of two lists are fused: 0.7 and 0.3, over 60 and the rank.",
-    "A103": "What is first in both has 0.016393.",
-    "A104": "BM25 with 1.5 and 0.75 scores three texts 0.492150, 0.431196 and 1.185883.",
-    "A105": "Scores are weighted by kind: an insight twice, twice again where the time matches.",
 }
 """Vectors of a later part, and what AgentScope does: no test has them yet."""
 
@@ -485,6 +478,40 @@ def test_a40_loaded_twice(make, tmp_path):
     for _ in range(2):
         other.load(str(tmp_path / "messages.json"))
     assert other.get_memory() == [A, B]
+
+
+def test_a41_contents_of_any_kind(make):
+    """AgentScope: None is [], 5 is "5", a role of "bad" and metadata of any class are two errors.
+
+    fornix: [] and "5"; a role may be any, and what cannot be stored is an error when it is added.
+    """
+    assert Msg("u", None).get_content_blocks() == []
+    assert Msg("u", 5).get_text_content() == "5"
+    assert Msg("u", "x", role="bad").role == "bad"
+    with pytest.raises(TypeError):
+        make().add(Msg("u", "x", metadata=object()))
+
+
+def test_a42_a_picture_at_an_address():
+    """Both: the content is a block of text, the url a block of a picture behind it."""
+    message = Msg("u", "c", "x.png")
+    assert message.get_content_blocks() == [
+        {"type": "text", "text": "c"},
+        {"type": "image", "url": "x.png"},
+    ]
+    assert message.get_content_blocks("image") == [{"type": "image", "url": "x.png"}]
+    found = Msg("u", None, ["a.mp3", "a.mp4", "a.zip", "a"]).get_content_blocks()
+    assert [block["type"] for block in found] == ["audio", "video", "file", "file"]
+
+
+def test_a43_texts_of_blocks():
+    """Both: "xy" of x and y; a separator may stand between them."""
+    message = Msg("u", [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}])
+    assert message.get_text_content() == "xy"
+    assert message.get_text_content(" ") == "x y"
+    message.get_content_blocks()[0]["text"] = "changed"
+    assert message.get_text_content() == "xy"
+    assert Msg("u", ["x", 5]).get_text_content() == "x5"
 
 
 def test_a44_from_a_dict():
@@ -932,6 +959,50 @@ def test_a93_more_pictures_than_are_shown():
     assert shown[0]["content"] == [messages[0]["content"][0], HINT, picture]
     assert shown[1:] == messages[1:]
     assert with_newest_pictures(messages, 6) == messages
+
+
+def test_a101_what_a_model_chooses(key):
+    """AgentScope: a file that it names and that is not there is left out.
+
+    fornix: it marks the texts that it is shown; an answer about others is not used.
+    """
+    key.add_many(["Green tea.", "Black tea."])
+    found = [hit.item.id for hit in key.search("tea")]
+    asked = ChatReranker(ScriptedChat(['{"marks": [1, 2, 9]}'] * 9))
+    hits = key.search("tea", reranker=asked)
+    assert [hit.item.id for hit in hits] == found
+    assert hits.reranker_failure is not None
+
+
+def test_a102_two_lists_as_one():
+    """Both: 0.7 and 0.3 over 60 and the rank, added up."""
+    fused = fused_ranks(["A", "B", "C"], ["C", "D"])
+    assert list(fused) == ["C", "A", "B", "D"]
+    assert [*fused.values()] == pytest.approx([0.016029, 0.011475, 0.011290, 0.004839], abs=1e-6)
+
+
+def test_a103_first_in_both_lists():
+    """Both: 0.016393."""
+    assert fused_ranks(["A"], ["A"])["A"] == pytest.approx(0.016393, abs=1e-6)
+
+
+def test_a104_keywords():
+    """Both: BM25 with 1.5 and 0.75: 0.492150, 0.431196 and 1.185883."""
+    texts = ["cat sat mat", "dog ran far away", "cat cat dog"]
+    expected = [0.492150, 0.431196, 1.185883]
+    assert keyword_scores(texts, "cat dog") == pytest.approx(expected, abs=1e-6)
+    assert keyword_scores(["", "a"], "a") == [0.0, 0.0]
+    assert keyword_scores([], "cat") == []
+
+
+def test_a105_kinds():
+    """Both: an insight counts twice, and twice again where the time matches."""
+    assert score_of_kind(0.4, "insight") == pytest.approx(0.8)
+    assert score_of_kind(0.4, "insight", time_matches=True) == pytest.approx(1.6)
+    assert score_of_kind(0.5, "customised observation") == pytest.approx(0.6)
+    assert score_of_kind(0.9, "conversation") == pytest.approx(0.45)
+    with pytest.raises(InvalidInput, match="kind must be one of"):
+        score_of_kind(1, "fact")  # pyright: ignore[reportArgumentType] - wrong on purpose
 
 
 def failing() -> ScriptedChat:

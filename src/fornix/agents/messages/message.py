@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from errno import EINVAL
 from math import isnan, nan
+from mimetypes import guess_type
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, ClassVar, Self, TypeAlias, cast
@@ -124,6 +125,22 @@ class MessageBase(dict[str, Any]):
         made = {"role": "user" if role == "tool" else role, "content": said}
         return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
 
+    def get_content_blocks(self, block_type: str | None = None) -> list[dict[str, Any]]:
+        """Return its content as blocks, a block for each url behind it; as copies.
+
+        Args:
+            block_type: Only those of a type, such as "text" or "image".
+        """
+        content = self.get("content")
+        several = cast("list[object]", content) if isinstance(content, list) else [content]
+        blocks = [_block(part) for part in several if part is not None]
+        blocks += [_url_block(url) for url in checked_urls(self.get("url"), "the url of a message")]
+        return [one for one in blocks if block_type in (None, one.get("type"))]
+
+    def get_text_content(self, separator: str = "") -> str:
+        """Return the texts of its blocks, one behind the other."""
+        return separator.join(block.get("text", "") for block in self.get_content_blocks("text"))
+
     def to_str(self) -> str:
         """Return it as a line of a prompt."""
         raise NotImplementedError
@@ -131,6 +148,20 @@ class MessageBase(dict[str, Any]):
     def serialize(self) -> str:
         """Return it as JSON, from which `deserialize` makes an equal one."""
         raise NotImplementedError
+
+
+def _block(part: object) -> dict[str, Any]:
+    """Return a part of a content as a block; what is none is a text."""
+    if isinstance(part, dict):
+        return {**cast("dict[str, Any]", part)}
+    return {"type": "text", "text": str(part)}
+
+
+def _url_block(url: str) -> dict[str, Any]:
+    """Return a block of what is at an address, by how that ends."""
+    found, _ = guess_type(url)
+    kind = (found or "").partition("/")[0]
+    return {"type": kind if kind in ("image", "audio", "video") else "file", "url": url}
 
 
 class Msg(MessageBase):
