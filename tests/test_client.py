@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from fornix import Budget, Item, KeyBatch, KeyMemory, Memory, Signals, Trim
+from fornix import AsyncMemory, Budget, Item, KeyBatch, KeyMemory, Memory, Signals, Trim
 from fornix.errors import (
     AccessDenied,
     FornixError,
@@ -420,6 +421,34 @@ def test_a_batch_is_as_it_was_told_to_be(served: ServedHere) -> None:
         assert (batch.committed, batch.has_changes) == (None, False)
         with pytest.raises(Unsupported, match="inside a batch the past"), ada.batch() as batch:
             batch.short_term.at(1)
+
+
+def test_it_is_awaited_too(served: ServedHere) -> None:
+    """What a memory behind a server does in its own way, it does for asyncio as well."""
+
+    async def talk() -> None:
+        url = f"http://127.0.0.1:{served.port}"
+        async with await AsyncMemory.open(url, space="awaited") as memory:
+            ada = await memory.key("ada")
+            await ada.add("Prefers window seats.", id="a")
+            await (await ada.set("notes")).add_many(["one", "two"])
+            async with ada.batch() as batch:
+                await batch.short_term.increment("n")
+                await batch.update("a", importance=1)
+                assert batch.base == 0
+            assert batch.has_changes
+            assert batch.touched == [("ada", "default", "a", 1)]
+            hits = await ada.search("window", limit=1)
+            assert [hit.item.version for hit in hits] == [2]
+            assert [item.text for item in await ada.list()] == ["Prefers window seats."]
+            assert await ada.short_term.to_dict() == {"n": 1}
+            assert await memory.keys() == ["ada"]
+            with pytest.raises(Unsupported, match=r"memory\.settle"):
+                await memory.settle()
+            with pytest.raises(Unsupported, match=r"memory\.subscribe"):
+                memory.subscribe(print)
+
+    asyncio.run(talk())
 
 
 # --- who asks, and where ----------------------------------------------------------------------

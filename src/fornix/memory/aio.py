@@ -29,7 +29,14 @@ from fornix.memory.async_calls import (
     in_thread,
 )
 from fornix.memory.blocks import Blocks
-from fornix.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, default_set
+from fornix.memory.keys import (
+    KeyBatch,
+    KeyMemory,
+    KeySets,
+    KnowledgeMemory,
+    Touched,
+    default_set,
+)
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
 from fornix.sets import MemorySet
@@ -430,6 +437,21 @@ class AsyncBatch(_AsyncSets):
         trace: TracebackType | None,
     ) -> None:
         await self.loop.run(lambda: self.sync.__exit__(kind, error, trace))
+
+    @property
+    def base(self) -> int:
+        """See `KeyBatch.base`."""
+        return self.sync.base
+
+    @property
+    def touched(self) -> list[Touched]:
+        """See `KeyBatch.touched`."""
+        return self.sync.touched
+
+    @property
+    def has_changes(self) -> bool:
+        """See `KeyBatch.has_changes`."""
+        return self.sync.has_changes
 
     @property
     def committed(self) -> Commit | None:

@@ -99,15 +99,18 @@ class Async(Protocol):
 def awaited(
     method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
 ) -> Callable[Concatenate[Async, P], Awaitable[R]]:
-    """Return a method of the sync object behind, or of a *part* of it, as one that is awaited."""
-    of = part or partial(cast, "S")
+    """Return a method of the sync object behind, or of a *part* of it, as one that is awaited.
+
+    A class of its own, as the memory of a server has, may do it otherwise.
+    """
+    of, name = part or partial(cast, "S"), method.__name__
 
     @wraps(method)
     async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return await self.loop.run(lambda: method(of(self.sync), *args, **kwargs))
+            return await self.loop.run(lambda: getattr(of(self.sync), name)(*args, **kwargs))
         except UnknownKeyword as error:
-            raise error.for_owner(self, method.__name__) from None
+            raise error.for_owner(self, name) from None
 
     return call
 
@@ -117,7 +120,7 @@ def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async
 
     @wraps(method)
     def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(cast("S", self.sync), *args, **kwargs)
+        return getattr(self.sync, method.__name__)(*args, **kwargs)
 
     return call
 

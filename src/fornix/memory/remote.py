@@ -28,7 +28,7 @@ from fornix.client.remote_sets import (
 from fornix.client.remote_tree import RemoteCalls, RemoteTree
 from fornix.errors import InvalidInput, Unusable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
-from fornix.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, OwnerSets
+from fornix.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, OwnerSets, Touched
 from fornix.memory.opening import WAIT_S
 from fornix.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
 from fornix.search.signals import Signals
@@ -116,6 +116,17 @@ class BatchCalls:
     def has_changes(self) -> bool:
         """Whether there is something to commit."""
         return self._told["changes"]
+
+    @property
+    def base(self) -> int:
+        """The commit as of which exact memory is read; 0 before the batch begins."""
+        return self._told.get("base", 0)
+
+    @property
+    def touched(self) -> list[Touched]:
+        """See `KeyBatch.touched`."""
+        told = self._told.get("touched", ())
+        return [Touched(each["key"], each["set"], each["id"], each["version"]) for each in told]
 
     def commit(self) -> Json:
         """Have the server commit all of it; return what it says of the commit."""
@@ -308,6 +319,16 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
             # A key that nobody passed was never used before: its commit is this one.
             adopted = done["adopted"] and self._is_named
             self.committed = Commit(done["number"], done["time"], adopted, result=None)
+
+    @property
+    def base(self) -> int:
+        """See `KeyBatch.base`."""
+        return self._calls.base
+
+    @property
+    def touched(self) -> list[Touched]:
+        """See `KeyBatch.touched`."""
+        return self._calls.touched
 
     @property
     def short_term(self) -> MemoryObject:
