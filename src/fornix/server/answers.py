@@ -1,11 +1,14 @@
-"""What an error is over HTTP: one status by its class, and the same JSON as on the command line."""
+"""How answers are sent; an error is a status by its class, and JSON as on the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from fastapi import Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 
 from fornix import errors
 from fornix.errors import FornixError
@@ -44,6 +47,31 @@ STATUS: Mapping[type[FornixError], int] = {
 """The status of an error is that of its nearest class here."""
 
 OTHERWISE = 409
+
+
+class PlainRoute(APIRoute):
+    """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
+
+    Headers that a route sets on its `Response` parameter go with it.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
+        super().__init__(path, _sending(endpoint, facts.get("status_code") or 200), **facts)
+
+
+def _sending(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+    @functools.wraps(endpoint)
+    def call(**passed: Any) -> Response:  # noqa: ANN401 - whatever the route takes
+        found = endpoint(**passed)
+        if isinstance(found, Response):
+            return found
+        answer = JSONResponse(found, status)
+        for given in passed.values():
+            if type(given) is Response:
+                answer.raw_headers += [h for h in given.raw_headers if h[0] != b"content-length"]
+        return answer
+
+    return call
 
 
 def status_of(error: FornixError) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from threading import Event
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from fornix import __version__
-from fornix.errors import FornixError, InvalidInput, NotFound
+from fornix.errors import FornixError
 from fornix.llm import ChatModel
 from fornix.memory.memory import Memory
 from fornix.server import (
@@ -25,21 +24,16 @@ from fornix.server import (
     memory_stores,
 )
 from fornix.server.answers import error_answer, problem
-from fornix.server.callers import Memories, Unauthenticated, caller_of, token_of
+from fornix.server.callers import Memories, caller_of
 from fornix.server.limits import BodyLimit, RateLimit
 from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
 from fornix.server.routes import RESPONSES, router, sends
 from fornix.server.tokens import TokenFile
+from fornix.server.watching import WatchedRequests
 from fornix.values.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from fornix.telemetry import OpenTelemetry
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-"""Where a server may listen that has no tokens."""
-
-UNCOUNTED = frozenset({"/health", "/ready"})
-"""What is asked so often that it is neither limited nor needs a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,33 +141,7 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
     """Have hosts, origins and rates checked before anything else, and requests counted."""
     rate = None if limits.rate is None else RateLimit(limits.rate)
     metrics = ServerMetrics()
-
-    @app.middleware("http")
-    async def watched(
-        request: Request, go_on: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        if app.state.tokens is None and not _is_own(request):
-            return problem(
-                403,
-                "AccessDenied",
-                "a server without tokens answers its own machine alone, and no page of a browser "
-                "but its own; fornix token new makes a token",
-            )
-        if rate is not None and request.url.path not in UNCOUNTED:
-            wait_s = rate.wait_s(_client_of(request, app.state.tokens))
-            if wait_s:
-                told = f"too many requests; come again in {wait_s:.1f} s"
-                return problem(
-                    429, "LimitReached", told, headers={"Retry-After": f"{wait_s + 1:.0f}"}
-                )
-        began = time.perf_counter()
-        response = await go_on(request)
-        route = getattr(request.scope.get("route"), "path", None)
-        took = time.perf_counter() - began
-        metrics.count(request.method, route, response.status_code, took)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Cache-Control"] = "no-store"
-        return response
+    app.add_middleware(WatchedRequests, state=app.state, rate=rate, metrics=metrics)
 
     @app.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
     def read_metrics(request: Request) -> Response:
@@ -182,30 +150,7 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
         caller.check("admin")
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    assert callable(watched)  # noqa: S101 - they are used by name
-    assert callable(read_metrics)  # noqa: S101 - the same
-
-
-def _is_own(request: Request) -> bool:
-    """Return whether a request names this machine, and comes from no page but the server's own.
-
-    A page that a browser shows may have its own name lead here.
-    """
-    own = f"http://{request.headers.get('host', '')}"
-    return request.url.hostname in LOOPBACK and request.headers.get("origin", own) == own
-
-
-def _client_of(request: Request, tokens: TokenFile | None) -> str:
-    """Return by what a client's rate is counted: its token, or where it asks from.
-
-    Who has no token that is known is counted by the second, so that guessing many gains nothing.
-    """
-    host = request.client.host if request.client else ""
-    try:
-        token = token_of(request.headers.get("authorization"), tokens)
-    except (Unauthenticated, InvalidInput, NotFound):  # it is told when it is served
-        return f"host {host}"
-    return f"host {host}" if tokens is None else f"token {token.name}"
+    assert callable(read_metrics)  # noqa: S101 - it is used by name
 
 
 def _add_health(app: FastAPI, memories: Memories) -> None:

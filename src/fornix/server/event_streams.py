@@ -19,6 +19,7 @@ from fornix.errors import StoreClosed
 from fornix.memory.memory import Memory
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
+from fornix.server.answers import PlainRoute
 from fornix.server.routes import RESPONSES, Asking, sends
 from fornix.store import Scope
 from fornix.store.as_of import FOREVER
@@ -37,7 +38,7 @@ ALIVE_S = 15.0
 MOST_LOOKED_AT = 200
 """Commits of the store that are looked at in one step of a stream."""
 
-router = APIRouter(prefix="/v1", responses=RESPONSES)
+router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
 
 Position = Annotated[int | None, Query(ge=0, lt=1 << 62, description="The number of a commit.")]
 LastEventId = Annotated[
@@ -90,7 +91,7 @@ def _followed(
     return _FollowedKeys(memory, key, reach, knowledge=key is None and not prefix)
 
 
-def _position(after: Position = None, last_event_id: LastEventId = None) -> int | None:
+async def _position(after: Position = None, last_event_id: LastEventId = None) -> int | None:
     return after if last_event_id is None else last_event_id
 
 

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from fornix.errors import FornixError, InvalidInput, NotFound
@@ -27,7 +26,7 @@ from fornix.facts.learning import LEARNED
 from fornix.memory.keys import KeyMemory
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.answers import error_answer
+from fornix.server.answers import PlainRoute, error_answer
 from fornix.server.callers import Caller
 from fornix.server.routes import Asking, Document
 from fornix.server.tokens import Access
@@ -52,7 +51,7 @@ SHOWN = ("default", FACTS)
 Where = dict[str, Any]
 
 
-class _Mem0Route(APIRoute):
+class _Mem0Route(PlainRoute):
     """Answers errors in the form of which the client makes its own."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -20,13 +20,12 @@ from uuid import uuid4
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from fornix.errors import CompareFailed, Conflict, FornixError, InvalidInput, NotFound
 from fornix.memory.keys import KeyBatch, KeyMemory
 from fornix.server import requests as asked
-from fornix.server.answers import error_answer
+from fornix.server.answers import PlainRoute, error_answer
 from fornix.server.routes import Asking, Document
 from fornix.server.tokens import Access
 from fornix.store.items import Item
@@ -58,7 +57,7 @@ TYPES = {
 }
 
 
-class _StoresRoute(APIRoute):
+class _StoresRoute(PlainRoute):
     """Answers errors in the form of the protocol."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -189,7 +188,7 @@ class _StorePlace(NamedTuple):
         return store
 
 
-def _place(caller: Asking, store_id: str) -> _StorePlace:
+async def _place(caller: Asking, store_id: str) -> _StorePlace:
     return _StorePlace(caller, store_id)
 
 

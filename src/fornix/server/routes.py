@@ -21,6 +21,7 @@ from fornix.runs.runner.run_records import given_up, overtaken
 from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
+from fornix.server.answers import PlainRoute
 from fornix.server.callers import Caller, caller_of
 from fornix.server.tokens import Access
 from fornix.sets import MemorySet
@@ -57,7 +58,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": asked.Problem, "description": says} for status, says in FAULTS.items()
 }
 
-router = APIRouter(prefix="/v1", responses=RESPONSES)
+router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
 
 
 def sends(media_type: str) -> dict[int | str, dict[str, Any]]:
@@ -65,7 +66,10 @@ def sends(media_type: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
 
 
-def _caller(request: Request) -> Caller:
+# Places are found without waiting for anything: plain functions would take a thread each.
+
+
+async def _caller(request: Request) -> Caller:
     state = request.app.state
     return caller_of(request.headers.get("authorization"), state.tokens, state.memories)
 
@@ -85,7 +89,7 @@ class KeyPlace(NamedTuple):
         return self.caller.key(self.space, self.key, access)
 
 
-def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAULT) -> KeyPlace:
+async def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAULT) -> KeyPlace:
     return KeyPlace(caller, space, key)
 
 
@@ -103,7 +107,7 @@ class OwnerPlace(NamedTuple):
         return self.caller.key(self.space, self.key, access)
 
 
-def _owner(
+async def _owner(
     caller: Asking, space: asked.Space = asked.DEFAULT, key: asked.OptionalKey = None
 ) -> OwnerPlace:
     return OwnerPlace(caller, space, key)
@@ -120,7 +124,7 @@ class SetPlace(NamedTuple):
         return self.owner.open(access).set(self.name)
 
 
-def _set(
+async def _set(
     owner: Annotated[OwnerPlace, Depends(_owner)], name: asked.SetName = "default"
 ) -> SetPlace:
     return SetPlace(owner, name)
@@ -134,7 +138,7 @@ class Page(NamedTuple):
     limit: int
 
 
-def _page(
+async def _page(
     after: str | None = None,
     newest_first: bool = False,  # noqa: FBT001, FBT002 - a parameter of a request
     limit: asked.Count = 100,

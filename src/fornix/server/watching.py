@@ -1,0 +1,101 @@
+"""What happens around every request: hosts, origins and rates are checked, and it is counted."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.datastructures import MutableHeaders, State
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fornix.errors import InvalidInput, NotFound
+from fornix.server.answers import problem
+from fornix.server.callers import Unauthenticated, token_of
+from fornix.server.limits import App, Message, RateLimit, Receive, Scope, Send
+from fornix.server.metrics import ServerMetrics
+from fornix.server.tokens import TokenFile
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Where a server may listen that has no tokens."""
+
+UNCOUNTED = frozenset({"/health", "/ready"})
+"""What is asked so often that it is neither limited nor needs a token."""
+
+
+class WatchedRequests:
+    """Lets through what may be asked, and counts it.
+
+    It is no middleware of functions: Starlette's takes two tasks for each request, which is as
+    much as an add.
+
+    Args:
+        state: Of the app; it has the tokens.
+        rate: What a client may ask for; None: any.
+    """
+
+    def __init__(
+        self, app: App, *, state: State, rate: RateLimit | None, metrics: ServerMetrics
+    ) -> None:
+        self._app, self._state, self._rate, self._metrics = app, state, rate, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(Request(scope))
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", None)
+                took = time.perf_counter() - began
+                self._metrics.count(scope["method"], route, message["status"], took)
+                headers = MutableHeaders(raw=message["headers"])
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Cache-Control"] = "no-store"
+            await send(message)
+
+        await self._app(scope, receive, answer)
+
+    def _refusal(self, request: Request) -> Response | None:
+        tokens: TokenFile | None = self._state.tokens
+        if tokens is None and not _is_own(request):
+            return problem(
+                403,
+                "AccessDenied",
+                "a server without tokens answers its own machine alone, and no page of a browser "
+                "but its own; fornix token new makes a token",
+            )
+        if self._rate is None or request.url.path in UNCOUNTED:
+            return None
+        wait_s = self._rate.wait_s(_client_of(request, tokens))
+        if not wait_s:
+            return None
+        told = f"too many requests; come again in {wait_s:.1f} s"
+        return problem(429, "LimitReached", told, headers={"Retry-After": f"{wait_s + 1:.0f}"})
+
+
+def _is_own(request: Request) -> bool:
+    """Return whether a request names this machine, and comes from no page but the server's own.
+
+    A page that a browser shows may have its own name lead here.
+    """
+    own = f"http://{request.headers.get('host', '')}"
+    return request.url.hostname in LOOPBACK and request.headers.get("origin", own) == own
+
+
+def _client_of(request: Request, tokens: TokenFile | None) -> str:
+    """Return by what a client's rate is counted: its token, or where it asks from.
+
+    Who has no token that is known is counted by the second, so that guessing many gains nothing.
+    """
+    host = request.client.host if request.client else ""
+    try:
+        token = token_of(request.headers.get("authorization"), tokens)
+    except (Unauthenticated, InvalidInput, NotFound):  # it is told when it is served
+        return f"host {host}"
+    return f"host {host}" if tokens is None else f"token {token.name}"
