@@ -8,7 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -23,6 +27,10 @@ from fornix import Memory
 from fornix.errors import InvalidInput, StoreClosed
 from fornix.integrations.agentscope_middleware import FornixMiddleware
 from frameworks_tried import counted
+from scale import COUNTS
+from waiting import LIMIT_S
+
+WORKER = Path(__file__).parent / "agentscope_worker.py"
 
 
 class Scripted(ChatModelBase):
@@ -191,7 +199,30 @@ def test_an_agent_is_told_of_its_own_set_unless_asked_otherwise(memory):
     asyncio.run(work())
 
 
-def test_a_message_is_kept_once_however_often_it_is_answered(memory):
+def test_a_process_that_is_killed_leaves_each_turn_whole_and_once(tmp_path):
+    """In their order; it hands a message over again that it does not know to be answered."""
+    dice = random.Random(9)
+    acknowledged = -1
+    for _ in range(min(COUNTS.kills, 20)):
+        with subprocess.Popen(
+            [sys.executable, str(WORKER), str(tmp_path / "a.db"), str(acknowledged + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as worker:
+            assert worker.stdout is not None
+            for _ in range(dice.randrange(1, 15)):
+                acknowledged = int(worker.stdout.readline())
+            worker.kill()
+            acknowledged = max([acknowledged, *map(int, worker.stdout.read().split())])
+            worker.wait(LIMIT_S)
+        with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+            texts = kept(memory)
+        turns = len(texts) // 2
+        assert texts == [f"{who} {n}" for n in range(turns) for who in ("question", "answer")]
+        assert turns in (acknowledged + 1, acknowledged + 2)
+
+
+def test_a_turn_is_kept_once_however_often_it_is_answered(memory):
     """As when a program is killed behind a commit, and hands its input over again."""
 
     async def work():
@@ -204,7 +235,7 @@ def test_a_message_is_kept_once_however_often_it_is_answered(memory):
                 middlewares=[FornixMiddleware(memory, user_id="ada")],
             )
             await agent.reply([message, said("")])
-        assert kept(memory).count("Hello") == 1
+        assert kept(memory) == ["Hello", "Hi."]
         await agent.observe(said("Later"))
         agent.model = Scripted("Hm.")
         await agent.reply(None)

@@ -19,6 +19,7 @@ from agentscope.tool import ToolBase, ToolChunk
 
 from fornix.errors import FornixError, InvalidInput
 from fornix.integrations.opened import OpenedMemory, quoted
+from fornix.memory.keys import KeyBatch
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
 
@@ -42,9 +43,9 @@ logger = logging.getLogger(__name__)
 class FornixMiddleware(MiddlewareBase):
     """Remembers turns and tells the model what bears on the next, for ``Agent(middlewares=[…])``.
 
-    A turn is one commit, durable when the reply ends; each message of it is kept once. If a search
-    fails, the agent replies without it, and a warning is logged; if a turn cannot be kept, the
-    error is raised. Who is cancelled waits until the commit has ended.
+    A turn is one commit, durable when the reply ends, and kept once, however often it is repeated.
+    If a search fails, the agent replies without it, and a warning is logged; if a turn cannot be
+    kept, the error is raised. Who is cancelled waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.
@@ -104,7 +105,7 @@ class FornixMiddleware(MiddlewareBase):
             context = agent.state.context
             context[:] = [message for message in context if message is not note]
         if reply is not None:
-            await self._remember([*asked, reply], agent.state.session_id)
+            await self._remember(asked, reply, agent.state.session_id)
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:  # noqa: ARG002 - AgentScope's
         """Return the prompt, with what the tools are for where the agent has them."""
@@ -159,11 +160,17 @@ class FornixMiddleware(MiddlewareBase):
             Msg(name="memory", role="assistant", content=[HintBlock(hint=hint)]) if hint else None
         )
 
-    async def _remember(self, messages: list[Msg], session: str) -> None:
-        items = [_item(message, session) for message in messages if message.get_text_content()]
-        await self._opened.awaited(
-            lambda: self._key.set(self._name).add_many(items, on_existing="keep")
-        )
+    async def _remember(self, asked: list[Msg], reply: Msg, session: str) -> None:
+        """Remember a turn, unless it is there: a second answer to a question has another id."""
+        said = [message for message in (*asked, reply) if message.get_text_content()]
+        items = [_item(message, session) for message in said]
+
+        def change(batch: KeyBatch) -> None:
+            kept = batch.set(self._name)
+            if not kept.history(asked[-1].id):
+                kept.add_many(items, on_existing="keep")
+
+        await self._opened.awaited(lambda: self._key.commit(change))
 
 
 class MemoryTool(ToolBase):
