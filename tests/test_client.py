@@ -46,6 +46,7 @@ from fornix.server.app import ServerLimits
 from fornix.server.callers import Memories
 from fornix.server.tokens import TokenFile
 from fornix.sets.admission import Candidate, Size, Verdict, admission_rule
+from fornix.sets.forgetting import Receipt
 from fornix.state import MISSING, MemoryObject, Ttl
 from pages import blocks
 from scale import COUNTS
@@ -271,6 +272,41 @@ def test_writes_are_made_once_whatever_is_killed(tmp_path: Path) -> None:
 
 def len_of(key: KeyMemory) -> int:
     return len(key.set("default"))
+
+
+def test_what_is_forgotten_is_gone_and_the_receipt_says_so(served: ServedHere) -> None:
+    """Items, those of a filter in all sets, knowledge, a key; once under a name."""
+    with Memory.open(embedder="words") as memory, over_http(served, space="forgets") as remote:
+        receipts: list[list[Receipt]] = []
+        for each in (memory, remote):
+            ada, book = each.key("ada"), each.knowledge.set("book")
+            ada.add_many([Item(text, id=text, metadata={"n": 1}) for text in ("a", "b", "c")])
+            ada.set("notes").add("d", metadata={"n": 2})
+            book.add("e", id="e")
+            found = [
+                ada.forget("a", dry_run=True),
+                ada.forget("a", idempotency_key="once"),
+                ada.forget("a", idempotency_key="once"),
+                ada.set("default").forget(where={"n": 1}, scrub="later"),
+                ada.forget(where={"n": 2}),
+                book.forget(["e"]),
+                each.forget("ada"),
+            ]
+            assert found[1].id == found[2].id
+            assert {receipt.id for receipt in each.receipts()} >= {found[1].id, found[-1].id}
+            assert (each.receipts(limit=0), [*each.keys()]) == ([], [])
+            receipts.append(found)
+            with pytest.raises(InvalidInput):
+                ada.forget("a", where={})
+            with pytest.raises(Unusable), ada.batch() as batch:
+                batch.set("notes").forget("a")
+        for one, other in zip(*receipts, strict=True):
+            assert one.counts.get("items") == other.counts.get("items")
+            assert one.changed == other.changed
+            assert one.out_of_reach[:1] == other.out_of_reach[:1]
+    wrong = {"call": "forget", "of": "key", "ids": ["a"]}
+    assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
+    assert served.ask("POST", "/v1/call", {"call": "forget", "of": "key"})[0] == 503
 
 
 def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
@@ -615,9 +651,8 @@ REFUSED: dict[str, Callable[[Memory], object]] = {
     "memory.backup": lambda m: m.backup("x"),
     "memory.diff": lambda m: m.diff("ada", 1),
     "memory.prune_history": lambda m: m.prune_history(before=datetime.now(UTC)),
-    "memory.forget": lambda m: m.forget("ada"),
     "memory.scrub": lambda m: m.scrub(),
-    "memory.receipts": lambda m: m.receipts(),
+    "memory.receipts(before=)": lambda m: m.receipts(before=1),
     "memory.receipt": lambda m: m.receipt("x"),
     "memory.subscribe": lambda m: m.subscribe(print),
     "memory.on_compaction": lambda m: m.on_compaction(print),
@@ -626,7 +661,6 @@ REFUSED: dict[str, Callable[[Memory], object]] = {
     "key.about": lambda m: m.key("ada").about("Ada"),
     "key.profile": lambda m: m.key("ada").profile(),
     "key.learn": lambda m: m.key("ada").learn("x", model=None),
-    "key.forget": lambda m: m.key("ada").forget(),
     "key.facts": lambda m: m.key("ada").facts,
     "quarantine": lambda m: m.key("ada").quarantine,
     "points": lambda m: m.knowledge.points(),
@@ -637,7 +671,6 @@ REFUSED: dict[str, Callable[[Memory], object]] = {
     "set.undo": lambda m: m.key("ada").set("s").undo(1),
     "set.sources": lambda m: m.key("ada").set("s").sources("a"),
     "set.lineage": lambda m: m.key("ada").set("s").lineage("a"),
-    "set.forget": lambda m: m.key("ada").set("s").forget("a"),
     "set.points": lambda m: m.key("ada").set("s").points(),
     "set.quarantine": lambda m: m.key("ada").set("s").quarantine,
     "reranker=": lambda m: m.key("ada").search("x", reranker=Backwards()),

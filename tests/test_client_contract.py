@@ -25,7 +25,6 @@ LEFT_OUT = {
     "test_a_block_that_raises_changes_nothing": "the same",
     "test_a_batch_without_changes_is_no_commit": "the same",
     "test_a_batch_under_a_key_is_done_once": "the same",
-    "test_filters_choose_by_the_value_of_an_item": "forgets",
     "test_sets_are_told_apart_and_compared": "shows the name of the class",
     "test_a_wrong_keyword_is_answered_with_the_nearest_one": "the same",
     "test_update_compares_and_sets": "takes a NaN for itself, and not for one that was sent",

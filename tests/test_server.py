@@ -204,7 +204,7 @@ def test_exact_memory_is_read_and_written(served):
     first = client.headers["ETag"]
     assert client.ask("GET", "/v1/exact", **place) == (
         200,
-        {"path": "profile.city", "value": "Lisbon"},
+        {"path": "profile.city", "value": "Lisbon", "is_object": False},
     )
     assert client.headers["ETag"] == first
     match = {"If-Match": first}
@@ -212,7 +212,7 @@ def test_exact_memory_is_read_and_written(served):
     status, told = client.ask("PUT", "/v1/exact", {"value": "Faro"}, match, **place)
     assert (status, told["error"]["type"]) == (412, "CompareFailed")
     whole = client.ask("GET", "/v1/exact", key=place["key"])[1]
-    assert whole["value"] == {"profile": {"city": "Porto"}}
+    assert (whole["value"], whole["is_object"]) == ({"profile": {"city": "Porto"}}, True)
     assert client.ask("DELETE", "/v1/exact", **place) == (200, {"removed": True})
     assert client.ask("GET", "/v1/exact", **place)[0] == 404
 

@@ -42,7 +42,7 @@ export interface BatchAnswer {
 
 /** Calls that are made together, or not at all. */
 export interface BatchBody {
-  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | RedefineSet | ListSets | SearchItems | MakePrompt>;
+  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | MakePrompt>;
   /** Commit nothing; tell the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
@@ -168,6 +168,8 @@ export interface EntityAnswer {
 export interface ExactValue {
   path: string;
   value: any;
+  /** Whether an object is there, and not a dict as a value. */
+  is_object: boolean;
 }
 
 /** A fact, and what it rests on. */
@@ -221,6 +223,18 @@ export interface ForgetBody {
   where?: Record<string, any> | null;
   /** Erase all of the key. */
   everything?: boolean;
+  dry_run?: boolean;
+}
+
+/** Erase items of a set, of all sets of the key, or all of the key, for good. */
+export interface ForgetItems {
+  set?: NamedSet;
+  call: "forget";
+  ids?: Array<string> | null;
+  where?: any;
+  /** Of the set, of all sets; or the key. */
+  of?: "set" | "sets" | "key";
+  scrub?: "now" | "later" | null;
   dry_run?: boolean;
 }
 
@@ -1119,7 +1133,7 @@ export class Fornix extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string | null;
-  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | RedefineSet | ListSets | SearchItems | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
+  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, and say what is in it and why. */
   makeContext(query: {
     /** The user, session or device. */

@@ -8,6 +8,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, cast
 
+from fornix.sets.forgetting import OutOfReach, Receipt
 from fornix.state import NonValue
 from fornix.state.tree_values import MISSING, Branch, Expiry
 from fornix.store.as_of import AsOf, ValidAt, valid_time
@@ -63,6 +64,26 @@ def read_hits(told: Mapping[str, Any]) -> Hits:
         for hit in told["hits"]
     ]
     return Hits(hits, partial=told["partial"], reranker_failure=told["reranker_failure"])
+
+
+def read_receipt(told: Mapping[str, Any]) -> Receipt:
+    """Return the receipt that a server tells of."""
+    fields = cast("dict[str, Any]", value_of(dict(told)))
+    reach = [
+        OutOfReach(each["what"], each["note"], tuple(each["paths"]), each["until"])
+        for each in fields["out_of_reach"]
+    ]
+    return Receipt(
+        **{name: fields[name] for name in _AS_TOLD},
+        time=parse_time(fields["time"]),
+        request=fields["asked"],
+        blocked_by=tuple(fields["held"]),
+        open=tuple(fields["open"]),
+        out_of_reach=tuple(reach),
+    )
+
+
+_AS_TOLD = ("id", "commit", "counts", "derived", "restored", "lost", "unread", "state")
 
 
 def read_context(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from fornix.client.json_readers import (
     item_json,
     read_hits,
     read_item,
+    read_receipt,
     time_text,
     valid_at_text,
     value_json,
@@ -28,6 +29,7 @@ from fornix.sets import KnowledgeSet, MemorySet, OnExisting
 from fornix.sets.admission.barrier import OnRejected
 from fornix.sets.admission.rules import CustomRule
 from fornix.sets.admission.verdicts import Added, Verdict
+from fornix.sets.forgetting import Receipt, Scrub
 from fornix.sets.set_options import (
     SetChanges,
     checked_ids,
@@ -319,6 +321,27 @@ class RemoteSet(MemorySet):
         told = self._calls.write("renew", set=self._place(), ids=id_list, ttl_s=seconds)
         return told["renewed"]
 
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """See `SetWrites.forget`."""
+        told = self._calls.write(
+            "forget",
+            idempotency_key,
+            set=self._place(),
+            ids=None if ids is None else checked_ids(ids),
+            where=where_json(where),
+            scrub=scrub,
+            dry_run=dry_run,
+        )
+        return read_receipt(told)
+
     def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
         """See `SetWrites.redefine`."""
         check_keywords(self, "redefine", changes, SetChanges)
@@ -333,7 +356,6 @@ class RemoteSet(MemorySet):
     undo = refused("set.undo", "ask POST /v1/compactions/undo")
     sources = refused("set.sources", "ask GET /v1/item/lineage")
     lineage = refused("set.lineage", "ask GET /v1/item/lineage")
-    forget = refused("set.forget", "ask POST /v1/forget")
     points = refused("set.points", "look at GET /ui/")
 
     @property

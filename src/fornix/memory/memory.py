@@ -59,6 +59,7 @@ from fornix.search.near_duplicates import Alike
 from fornix.search.query import Searcher
 from fornix.search.signals import Signals
 from fornix.sets.admission import Rule, plans
+from fornix.sets.forgetting import Receipt, Scrub
 from fornix.sets.writer import Engine, Where
 from fornix.state import Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
@@ -69,7 +70,7 @@ from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix
+from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix, counted
 from fornix.values.urls import is_http
 
 if TYPE_CHECKING:
@@ -628,6 +629,20 @@ class RemoteMemory(Memory):
         for page in key_pages(self._connection, self._space, prefix, after):
             yield from page
 
+    def forget(self, key: str, *, scrub: Scrub | None = None, dry_run: bool = False) -> Receipt:
+        """See `Maintenance.forget`."""
+        return self.key(key).forget(scrub=scrub, dry_run=dry_run)
+
+    def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
+        """See `Maintenance.receipts`; the last 1,000 at most."""
+        from fornix.client.json_readers import read_receipt
+
+        if before is not None:
+            raise unsupported("memory.receipts(before=)", "give a limit of up to 1,000")
+        most = counted(limit, "limit", least=0, most=1_000)
+        told = self._connection.get("/v1/receipts", space=self._space, limit=max(1, most))
+        return [read_receipt(each) for each in told["receipts"][:most]]
+
     def close(self) -> None:
         """Close the connections; twice is fine."""
         self._connection.close()
@@ -654,9 +669,7 @@ class RemoteMemory(Memory):
     backup = refused("memory.backup", "run `fornix backup` on the server's machine")
     diff = refused("memory.diff", "ask GET /v1/exact/changes, or run `fornix diff`")
     prune_history = refused("memory.prune_history")
-    forget = refused("memory.forget", "ask POST /v1/forget")
     scrub = refused("memory.scrub", "run `fornix scrub` on the server's machine")
-    receipts = refused("memory.receipts", "ask GET /v1/receipts")
     receipt = refused("memory.receipt", "ask GET /v1/receipts")
     subscribe = refused("memory.subscribe", "runs are told of where they run")
     on_compaction = refused("memory.on_compaction", "ask GET /v1/compactions")

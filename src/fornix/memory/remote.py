@@ -14,6 +14,7 @@ from fornix.client.json_readers import (
     as_of_text,
     read_context,
     read_hits,
+    read_receipt,
     valid_at_text,
 )
 from fornix.client.local_only import no_engine, refused, unsupported
@@ -28,10 +29,19 @@ from fornix.client.remote_sets import (
 from fornix.client.remote_tree import RemoteCalls, RemoteTree
 from fornix.errors import InvalidInput, Unusable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
-from fornix.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, OwnerSets, Touched
+from fornix.memory.keys import (
+    DEFAULT_SET,
+    KeyBatch,
+    KeyMemory,
+    KeySets,
+    KnowledgeMemory,
+    OwnerSets,
+    Touched,
+)
 from fornix.memory.opening import WAIT_S
 from fornix.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
 from fornix.search.signals import Signals
+from fornix.sets.forgetting import Receipt, Scrub
 from fornix.sets.writer import Where
 from fornix.state import MemoryObject
 from fornix.store import Commit, Scope
@@ -266,10 +276,32 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
 
     conversation = refused("key.conversation", "add messages to a set, with speaker= and session=")
 
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """See `KeyMemory.forget`."""
+        if ids is not None:
+            of, name = self.set(DEFAULT_SET), idempotency_key
+            return of.forget(ids, where=where, scrub=scrub, dry_run=dry_run, idempotency_key=name)
+        told = self._writer.calls.write(
+            "forget",
+            idempotency_key,
+            of="key" if where is None else "sets",
+            where=where_json(where),
+            scrub=scrub,
+            dry_run=dry_run,
+        )
+        return read_receipt(told)
+
     about = refused("key.about", "ask GET /v1/about")
     profile = refused("key.profile", "ask GET /v1/profile")
     learn = refused("key.learn", "ask POST /v1/learn")
-    forget = refused("key.forget", "ask POST /v1/forget")
 
     @property
     def facts(self) -> NoReturn:

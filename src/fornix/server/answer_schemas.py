@@ -46,6 +46,7 @@ class ExactValue(BaseModel):
 
     path: str
     value: Any
+    is_object: bool = Field(description="Whether an object is there, and not a dict as a value.")
 
 
 class Removed(BaseModel):

@@ -129,6 +129,7 @@ Call = Annotated[
     | set_calls.PopItems
     | set_calls.SupersedeItem
     | set_calls.RenewItems
+    | set_calls.ForgetItems
     | set_calls.RedefineSet
     | set_calls.ListSets
     | set_calls.SearchItems

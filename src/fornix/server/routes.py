@@ -194,9 +194,11 @@ def read_value(
     """Read a value, or an object with all below it."""
     tree = at.open("read").short_term
     moment = asked.as_of(as_of)
-    value = _value_at(tree if moment is None else tree.at(moment), path)
+    found = _found_at(tree if moment is None else tree.at(moment), path)
+    value = _plain(found)
     response.headers["ETag"] = _etag(value)
-    return {"path": path, "value": forms.wired(value)}
+    is_object = isinstance(found, MemoryObject)
+    return {"path": path, "value": forms.wired(value), "is_object": is_object}
 
 
 @router.put("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
@@ -218,7 +220,7 @@ def write_value(
         matching = _Matching(path, if_match, idempotency_key)
         matching.change(at, lambda tree: tree.set(names, value, ttl=ttl))
     response.headers["ETag"] = _etag(value)
-    return {"path": path, "value": forms.wired(value)}
+    return {"path": path, "value": forms.wired(value), "is_object": False}
 
 
 @router.delete("/exact", tags=["exact memory"], **schemas.answers(schemas.Removed))
@@ -240,12 +242,12 @@ def remove_value(
 _NOTHING = object()
 
 
-def _value_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
+def _found_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
     names = asked.path_of(path)
     found = tree if names == "" else tree.get(names, _NOTHING)
     if found is _NOTHING:
         raise NotFound(f"there is no value at {path!r}")
-    return _plain(found)
+    return found
 
 
 def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
@@ -272,7 +274,7 @@ class _Matching(NamedTuple):
         while True:
             try:
                 with at.open("write").batch(idempotency_key=self.idempotency_key) as batch:
-                    if _etag(_value_at(batch.short_term, self.path)) not in matching:
+                    if _etag(_plain(_found_at(batch.short_term, self.path))) not in matching:
                         raise CompareFailed(self.path)
                     return change(batch.short_term)
             except StaleRun:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from fornix.compaction.strategies import read as read_strategy
-from fornix.errors import InvalidInput, Unsupported
+from fornix.errors import InvalidInput, Unsupported, Unusable
 from fornix.llm import MEMORY_DEFAULT
-from fornix.memory.keys import KnowledgeMemory
+from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.search.signals import Signals
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
@@ -306,6 +306,33 @@ class RenewItems(_SetCall):
         return {
             "renewed": self.set.open(to).renew(self.ids, ttl=timedelta(seconds=self.ttl_s)),
         }
+
+
+class ForgetItems(_SetCall):
+    """Erase items of a set, of all sets of the key, or all of the key, for good."""
+
+    call: Literal["forget"]
+    ids: list[str] | None = None
+    where: Any = None
+    of: Annotated[
+        Literal["set", "sets", "key"], Field(description="Of the set, of all sets; or the key.")
+    ] = "set"
+    scrub: Literal["now", "later"] | None = None
+    dry_run: bool = False
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        how: Any = {"scrub": self.scrub, "dry_run": self.dry_run, "idempotency_key": to.once}
+        where = asked.stored(self.where)
+        if self.of == "set":
+            receipt = self.set.open(to).forget(self.ids, where=where, **how)
+        elif not isinstance(to.owner, KeyMemory):
+            raise Unusable("all of a key is forgotten by a call of its own, and names the key")
+        elif (self.of == "key") == (where is None and self.ids is None):
+            receipt = to.owner.forget(where=where, **how)
+        else:
+            raise InvalidInput("of the key all is erased; of its sets, what `where` names")
+        return forms.receipt_fields(receipt)
 
 
 class RedefineSet(_SetCall):
