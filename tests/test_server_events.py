@@ -179,7 +179,7 @@ def test_events_come_once_whenever_the_server_is_killed(tmp_path):
     ]
     for thread in threads:
         thread.start()
-    for _ in range(max(2, COUNTS.kills // 8)):
+    for _ in range(max(2, COUNTS.kills // 16)):
         seen = len(follower.events)
         wait_until(lambda s=seen: len(follower.events) > s + 3)
         time.sleep(dice.random() * 0.05)  # noqa: TID251 - until the kill

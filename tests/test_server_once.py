@@ -128,7 +128,7 @@ def test_what_was_forgotten_once_is_not_forgotten_again(tmp_path):
 def test_writes_are_made_once_whenever_the_server_is_killed(tmp_path, filled):
     """Each is repeated until it is answered, and has done then what it would have done alone."""
     dice = random.Random(7)
-    for number in range(max(2, COUNTS.kills // 10)):
+    for number in range(max(2, COUNTS.kills // 20)):
         folder = tmp_path / f"{number}"
         shutil.copytree(filled.parent, folder)
         served = Served(folder)
