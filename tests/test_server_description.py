@@ -83,6 +83,7 @@ def asked_of(client):
         ("POST", "/v1/runs/retry", None, {"run": 2}),
         ("POST", "/v1/runs/discard", None, {"run": 2}),
         ("GET", "/v1/stats", None, {}),
+        ("GET", "/v1/journal", None, {"limit": 50}),
         ("GET", "/v1/quarantine", None, {"key": "ada"}),
         ("POST", "/v1/quarantine/release", None, {"key": "ada", "id": held["id"]}),
         ("GET", "/v1/item", None, {**NOTES, "id": "nothing"}),

@@ -6,7 +6,7 @@ const { ids } = await fornix.addItems({ key: "ada" }, { items: [{ value: "Tea.",
 const item: ItemAnswer = await fornix.readItem({ key: "ada", id: ids[0]! });
 const text: string | null = item.text;
 await fornix.writeValue({ key: "ada", path: "a" }, { value: 1 }, { ifMatch: etagOf(item) ?? undefined });
-for await (const event of fornix.followEvents({ key: "ada" }, { signal: AbortSignal.timeout(1) })) console.log(event.id.toFixed(), text);
+for await (const event of fornix.followEvents({ key: "ada" }, { signal: AbortSignal.timeout(1) })) console.log(event.id.toFixed(), event.data.items[0]?.set, text);
 try { await fornix.listKeys(); } catch (error) { if (error instanceof FornixError) console.log(error.status, error.facts["x"]); }
 // @ts-expect-error - no such field
 await fornix.search({ key: "ada" }, { question: "?" });

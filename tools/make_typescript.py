@@ -23,8 +23,8 @@ STREAMS = {"text/event-stream": "_events", "application/jsonl": "_lines", "text/
 """How an answer is read that is no JSON document."""
 
 TYPES = {
-    "_events": "AsyncGenerator<ServerEvent, never>",
-    "_lines": "AsyncGenerator<any, void>",
+    "_events": "AsyncGenerator<ServerEvent<{}>, never>",
+    "_lines": "AsyncGenerator<{}, void>",
     "_text": "Promise<string>",
 }
 
@@ -154,7 +154,9 @@ def _arguments(each: Operation) -> Iterator[str]:
 
 def _answer(each: Operation) -> str:
     if each.reader != "_json":
-        return TYPES[each.reader]
+        schemas = [content["schema"] for content in each.contents.values()]
+        parts = [_type(schema.get("contentSchema", {}), "") for schema in schemas]
+        return TYPES[each.reader].format(next((part for part in parts if part != "any"), "any"))
     return f"Promise<{_type(each.contents['application/json']['schema'], '  ')}>"
 
 

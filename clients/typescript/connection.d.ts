@@ -28,10 +28,10 @@ export interface GuardedWriteOptions extends WriteOptions {
 }
 
 /** An event of a stream; its id is the number of a commit. */
-export interface ServerEvent {
+export interface ServerEvent<Data> {
   id: number;
   event: string;
-  data: any;
+  data: Data;
 }
 
 /** The ETag of an answer, for `ifMatch`; null: it came without one. */

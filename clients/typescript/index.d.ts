@@ -73,6 +73,29 @@ export interface ClearObject {
   path: Array<string>;
 }
 
+/** What a commit changed: of values and items the first ones, and how many there are. */
+export interface CommitAnswer {
+  number: number;
+  time: string;
+  key: string | null;
+  /** Paths that were set. */
+  values: Array<Array<string>>;
+  values_set: number;
+  values_removed: number;
+  items: Array<ItemOfCommit>;
+  items_written: number;
+  items_removed: number;
+  compactions: number;
+  undone: number;
+}
+
+/** Commits, the latest first. */
+export interface CommitPage {
+  commits: Array<CommitAnswer>;
+  /** Go on with it as `before`; null: that was all. */
+  next: number | null;
+}
+
 /** A compaction that was done. */
 export interface CompactionAnswer {
   id: number;
@@ -348,6 +371,14 @@ export interface ItemHistory {
 /** Items of a set by their names. */
 export interface ItemIds {
   ids: Array<string>;
+}
+
+/** An item that a commit wrote or removed. */
+export interface ItemOfCommit {
+  kind: "written" | "removed";
+  set: string;
+  id: string;
+  version: number;
 }
 
 /** Items, in the order that was asked for. */
@@ -930,7 +961,7 @@ export class Fornix extends Connection {
   followCommits(query?: {
     /** The space. */
     space?: string;
-  }, options?: CallOptions): AsyncGenerator<ServerEvent, never>;
+  }, options?: CallOptions): AsyncGenerator<ServerEvent<any>, never>;
   /**
    * Follow what changes, of a key, of keys that begin so, or of all of a space.
    *
@@ -945,7 +976,7 @@ export class Fornix extends Connection {
     prefix?: string;
     /** The number of a commit. */
     after?: number | null;
-  }, options?: CallOptions): AsyncGenerator<ServerEvent, never>;
+  }, options?: CallOptions): AsyncGenerator<ServerEvent<CommitAnswer>, never>;
   /**
    * Erase items, or a whole key, for good; the receipt says what keeps it elsewhere.
    *
@@ -990,7 +1021,7 @@ export class Fornix extends Connection {
     space?: string;
     before?: number | null;
     limit?: number;
-  }, options?: CallOptions): Promise<Record<string, any>>;
+  }, options?: CallOptions): Promise<CommitPage>;
   /** List what compacted a set, the latest first. */
   listCompactions(query: {
     /** The set. */

@@ -410,3 +410,35 @@ class BatchAnswer(BaseModel):
     touched: list[TouchedItem]
     changes: bool = Field(description="Whether it changes anything.")
     commit: BatchCommit | None
+
+
+class ItemOfCommit(BaseModel):
+    """An item that a commit wrote or removed."""
+
+    kind: Literal["written", "removed"]
+    set: str
+    id: str
+    version: int
+
+
+class CommitAnswer(BaseModel):
+    """What a commit changed: of values and items the first ones, and how many there are."""
+
+    number: int
+    time: str
+    key: str | None
+    values: list[list[str]] = Field(description="Paths that were set.")
+    values_set: int
+    values_removed: int
+    items: list[ItemOfCommit]
+    items_written: int
+    items_removed: int
+    compactions: int
+    undone: int
+
+
+class CommitPage(BaseModel):
+    """Commits, the latest first."""
+
+    commits: list[CommitAnswer]
+    next: int | None = Field(description="Go on with it as `before`; null: that was all.")

@@ -95,7 +95,7 @@ async def _position(after: Position = None, last_event_id: LastEventId = None) -
     return after if last_event_id is None else last_event_id
 
 
-@router.get("/events", tags=["events"], responses=sends(EVENTS))
+@router.get("/events", tags=["events"], responses=sends(EVENTS, each="CommitAnswer"))
 def follow_events(
     request: Request,
     followed: Annotated[_FollowedKeys, Depends(_followed)],

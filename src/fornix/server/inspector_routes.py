@@ -59,7 +59,7 @@ router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
 CommitNumber = Annotated[int, Query(ge=0, lt=1 << 62)]
 
 
-@router.get("/journal", tags=["history"])
+@router.get("/journal", tags=["history"], **schemas.answers(schemas.CommitPage))
 def list_commits(
     caller: Asking,
     space: asked.Space = asked.DEFAULT,

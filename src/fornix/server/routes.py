@@ -61,9 +61,16 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
 
 
-def sends(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """Describe an answer that is no JSON; what is wrong is told in JSON all the same."""
-    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
+def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[str, Any]]:
+    """Describe an answer that is no JSON; what is wrong is told in JSON all the same.
+
+    Args:
+        each: The schema of the JSON that each part of it is.
+    """
+    schema: Document = {"type": "string"}
+    if each is not None:
+        schema["contentSchema"] = {"$ref": f"#/components/schemas/{each}"}
+    return {200: {"content": {media_type: {"schema": schema}}}}
 
 
 # Places are found without waiting for anything: plain functions would take a thread each.
