@@ -277,8 +277,9 @@ class Bench:
 
     def _next(self, asked: Asked, server: Running) -> Call:
         at = next(self._numbers)
-        texts = self._texts if asked.name == "add" else self._questions
-        call = server.request(asked, f"k{at % KEYS}", texts[at % len(texts)])
+        adds = asked.name == "add"  # to keys of their own: those that are searched stay as they are
+        texts = self._texts if adds else self._questions
+        call = server.request(asked, f"{'a' if adds else 'k'}{at % KEYS}", texts[at % len(texts)])
         assert call is not None
         return call
 
