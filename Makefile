@@ -62,7 +62,7 @@ browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromiu
 	$(BIN)/python -m pytest -q -m browser
 
 pictures: .venv/.browser .chromium  ## Take the pictures of the inspector for the documentation again
-	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k pictures
+	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k "pictures or looks"
 
 typescript: .typescript  ## The types of the TypeScript client, by TypeScript's own compiler
 	build/typescript/node_modules/.bin/tsc --noEmit --strict --noUncheckedIndexedAccess --target es2022 --module nodenext --lib es2023,dom,dom.iterable tests/typescript_types.mts

@@ -5,11 +5,15 @@ They run in `make test`, which installs the browser, playwright and axe-core.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import sys
+from base64 import b64encode
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from urllib.parse import urlencode
 
 import pytest
@@ -23,6 +27,7 @@ pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[1]
 AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = Path(os.environ.get("FORNIX_TEST_PICTURES", ROOT / "build" / "pictures"))
+RENEW = "FORNIX_TEST_PICTURES" in os.environ
 CHROMIUM = [*filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))]
 
 FLAGS = [
@@ -39,6 +44,9 @@ WAIT_MS = 30_000
 """A bound against hanging; what is waited for decides."""
 
 DESK, PHONE = {"width": 1200, "height": 820}, {"width": 390, "height": 800}
+
+SMALL = {"width": 900, "height": 640}
+"""Of a picture that takes many bytes."""
 
 HOSTILE_SET = "<i>set</i>"
 
@@ -63,15 +71,26 @@ PAGES = {
     "item": (at("item", key="ada", set="diary", id="day-2"), "3 versions"),
     "hostile": (at("item", key=EVE, set=HOSTILE_SET, id="hostile-0"), MARKUP),
     "map": (at("map", key="ada"), "more are left out"),
-    "prompt": (at("prompt", q="Which seat do I like?", key="ada", budget=400), "Left out"),
+    "prompt": (
+        at("prompt", q="Which seat do I like?", key="ada", budget=400),
+        "What would be sent",
+    ),
     "compactions": (at("compactions", key="ada", set="diary"), "Walked by the river."),
     "runs": (at("runs"), "Booker · linus"),
-    "run": (at("run", run=2), "no train goes to Atlantis"),
+    "run": (at("run", run=2), "Step by step"),
     "commits": (at("audit"), "1 compaction"),
     "forgotten": (at("audit", tab="receipts"), "Receipt"),
     "held": (at("audit", tab="quarantine"), "praise Acme"),
 }
 """Each page, and what is to be read on it once it is whole."""
+
+LOOKED_AT = {
+    "map by speaker": (at("map", key="ada", set="notes", by="speaker"), "100,000 items;"),
+}
+"""The same of pages in another state, which are looked at too."""
+
+IN_DOCS = {"key": "key", "search": "search", "map": "map by speaker"}
+"""Pictures in the documentation, and what they show."""
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +166,15 @@ def read(page, text):
 
 def shown(page, address, text):
     """Go to a page; wait until it is whole."""
-    page.evaluate("address => { location.hash = address; }", address)
+    page.evaluate(
+        """address => {
+            if (location.hash === address) return;
+            document.querySelector("main").firstElementChild?.setAttribute("data-before", "");
+            location.hash = address;
+        }""",
+        address,
+    )
+    page.wait_for_function("() => !document.querySelector('main > [data-before]')")
     read(page, text)
 
 
@@ -286,7 +313,7 @@ def test_two_searches_stand_side_by_side(inspected, visit):
     page.get_by_role("button", name="Compare with another").click()
     first, second = (page.get_by_role("region", name=f"{n} search") for n in ("First", "Second"))
     second.get_by_text("the same place there").nth(2).wait_for()
-    second.get_by_label("Sets, with commas").fill("diary")
+    second.get_by_label("Sets", exact=True).fill("diary")
     second.get_by_text("only here").first.wait_for()
     first.get_by_text("only here").first.wait_for()
     assert "set2=diary" in page.url
@@ -498,12 +525,191 @@ def test_a_token_is_asked_for_where_there_are_tokens(visit, file, tmp_path):
         page.close()
 
 
-def test_pictures_for_the_documentation(inspected, visit):
-    """`make pictures` keeps them in docs."""
+# --- how it looks, and how fast it is ---------------------------------------------------------
+
+
+LOOKS = ROOT / "tests" / "data" / "inspector-looks.json"
+"""What the pages looked like the last time, as coarse grids; `make pictures` renews it."""
+
+GRID = (40, 28)
+"""Cells of it, of about 30 by 30 pixels each, so that another font hardly matters."""
+
+UNLIKE = 0.25
+"""How much of the ink may be elsewhere: dates, sizes of files and fonts are others each time."""
+
+INK = """async ([data, [wide, high]]) => {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+    context.drawImage(image, 0, 0);
+    const { data: pixels } = context.getImageData(0, 0, image.width, image.height);
+    const greys = new Uint8Array(pixels.length / 4), uses = new Uint32Array(256);
+    for (let n = 0; n < greys.length; n += 1) {
+        greys[n] = 0.3 * pixels[4 * n] + 0.59 * pixels[4 * n + 1] + 0.11 * pixels[4 * n + 2];
+        uses[greys[n]] += 1;
+    }
+    const ground = uses.indexOf(Math.max(...uses));
+    const ink = new Uint32Array(wide * high), all = new Uint32Array(wide * high);
+    for (let n = 0; n < greys.length; n += 1) {
+        const x = n % image.width, y = Math.floor(n / image.width);
+        const cell = Math.floor((y * high) / image.height) * wide
+            + Math.floor((x * wide) / image.width);
+        all[cell] += 1;
+        ink[cell] += Math.abs(greys[n] - ground) > 24;
+    }
+    const digit = (cell) => Math.min(15, Math.ceil((32 * ink[cell]) / all[cell])).toString(16);
+    return (ground >> 4).toString(16) + Array.from(ink, (_, cell) => digit(cell)).join("");
+}"""
+"""Of a picture, how dark its ground is, and how much of each cell is not ground, a digit each."""
+
+STEADY = """async () => {
+    const frame = () => new Promise(requestAnimationFrame);
+    await document.fonts.ready;
+    for (const each of document.querySelectorAll("time, svg.growth, .axis, .live, .figures, .ramp"))
+        each.style.visibility = "hidden";
+    document.activeElement.blur();
+    await frame();
+    await frame();
+}"""
+"""Hides what another day or another machine changes, and waits until what is left is drawn."""
+
+
+@pytest.fixture
+def inked(browser):
+    """Read pictures, in an empty page: no package for that is needed."""
+    page = browser.new_page()
+    yield lambda picture: page.evaluate(INK, [b64encode(picture).decode(), GRID])
+    page.close()
+
+
+def unlike(one, other):
+    """Return how much of the ink of two pictures is not at the same place, 0..1."""
+    digits = [[int(digit, 16) for digit in each] for each in (one, other)]
+    if abs(digits[0][0] - digits[1][0]) > 1:
+        return 1.0
+    pairs = list(zip(digits[0][1:], digits[1][1:], strict=True))
+    return 1 - sum(map(min, pairs)) / max(1, sum(map(max, pairs)))
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_looks_as_it_did(inspected, visit, inked, scheme, viewport):
+    """But for times: the same headings, and the ink in the same places."""
+    page = visit(inspected.url, scheme=scheme, viewport=viewport)
+    read(page, "All is well")
+    kept = json.loads(LOOKS.read_text("utf-8")) if LOOKS.exists() else {}
+    differ, size = [], "desk" if viewport is DESK else "phone"
+    for name, (address, text) in {**PAGES, **LOOKED_AT}.items():
+        shown(page, address, text)
+        page.evaluate(STEADY)
+        picture = page.screenshot(animations="disabled")
+        titles = page.locator("main :is(h1, h2)").all_inner_texts()
+        headings = [re.sub(r"\d+", "0", title) for title in titles]  # tokens of dates among them
+        found = {"headings": headings, "ink": inked(picture)}
+        full, before = f"{name}, {scheme}, {size}", kept.get(f"{name}, {scheme}, {size}")
+        if RENEW:
+            kept[full] = found
+            continue
+        far = 1.0 if before is None else unlike(before["ink"], found["ink"])
+        if before is None or far > UNLIKE or before["headings"] != headings:
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            (PICTURES / f"{name}-{scheme}-{size}.png").write_bytes(picture)
+            differ.append(f"{full} ({far:.2f})")
+    if RENEW:
+        lines = (f"{json.dumps(key)}: {json.dumps(kept[key])}" for key in sorted(kept))
+        LOOKS.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    assert differ == [], f"see {PICTURES}; if they are to look so, make pictures"
+
+
+def test_a_page_that_looks_different_is_noticed(inspected, visit, inked):
+    """A picture of other colours, and one of narrow cards, are not the same."""
+    page = visit(inspected.url)
+    read(page, "All is well")
+    page.evaluate(STEADY)
+    before = inked(page.screenshot(animations="disabled"))
+    page.evaluate("document.querySelector('main').style.maxWidth = '700px'")
+    assert unlike(before, inked(page.screenshot(animations="disabled"))) > UNLIKE
+    page.keyboard.press("t")
+    assert unlike(before, inked(page.screenshot(animations="disabled"))) == 1
+
+
+def test_pictures_for_the_documentation(inspected, visit, inked):
+    """`make pictures` keeps them in docs; else they are as those that are kept."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     page = visit(inspected.url)
-    for name in ("key", "search"):
-        shown(page, *PAGES[name])
+    for name, of in IN_DOCS.items():
+        page.set_viewport_size(SMALL if name == "map" else DESK)
+        shown(page, *{**PAGES, **LOOKED_AT}[of])
         page.evaluate("document.activeElement.blur()")
-        picture = page.screenshot(path=PICTURES / f"inspector-{name}.png", animations="disabled")
-        assert len(picture) < 200_000
+        page.evaluate("new Promise(requestAnimationFrame)")
+        path = PICTURES / f"inspector-{name}.png"
+        picture = page.screenshot(path=path, animations="disabled")
+        assert len(picture) < 300_000
+        kept = ROOT / "docs" / "pictures" / path.name
+        assert unlike(inked(kept.read_bytes()), inked(picture)) < UNLIKE, f"{path} is another one"
+
+
+VISITS = 7
+"""Of which the medians are told."""
+
+UNTIL_DRAWN = """async ([act, done]) => {
+    const drawn = () => new Promise((go) => requestAnimationFrame(() => {
+        const channel = new MessageChannel();
+        channel.port1.onmessage = go;
+        channel.port2.postMessage(0);
+    }));
+    const until = new Function(`return ${done}`), begun = performance.now();
+    new Function(act)();
+    do await drawn(); while (!until());
+    return performance.now() - begun;
+}"""
+
+ACTS = {
+    "switch colours": ("", "document.getElementById('theme').click()", "true"),
+    "scroll a list of 100,000": (
+        at("key", key="ada", set="notes"),
+        "document.querySelector('.virtual').scrollTop += 400",
+        "document.querySelector('.virtual-rows a').dataset.at > 0",
+    ),
+    "move through commits": (
+        at("key", key="ada"),
+        "document.querySelector('.slider button:not(:disabled)').click()",
+        "document.querySelector('.tree')",
+    ),
+    "move a box over 100,000 points": (
+        at("map", key="ada"),
+        """document.querySelector('.map').dispatchEvent(
+            new KeyboardEvent('keydown', { key: 'ArrowRight' }))""",
+        "document.querySelector('.map-box:not([hidden])')",
+    ),
+    "go to a page": (
+        at("keys"),
+        "location.hash = location.hash === '#/runs' ? '#/keys' : '#/runs'",
+        """document.querySelector('h1').textContent ===
+            (location.hash === '#/runs' ? 'Runs' : 'Keys')""",
+    ),
+}
+"""What somebody does: on which page, how, and by what one sees that it is done."""
+
+
+def test_first_paint_and_interactions_are_told(inspected, visit, capsys):
+    """Printed, for bench/LOG.md; how fast it is depends on the machine, so nothing is asked."""
+    paints, wholes = [], []
+    for _ in range(VISITS):
+        page = visit(inspected.url)
+        read(page, "All is well")
+        wholes.append(page.evaluate("performance.now()"))
+        paints.append(
+            page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        )
+    told = {"first paint": paints, "first page whole": wholes}
+    places = {**PAGES, **LOOKED_AT}.values()
+    for name, (address, act, done) in ACTS.items():
+        if address:
+            shown(page, address, next(text for place, text in places if place == address))
+        told[name] = [page.evaluate(UNTIL_DRAWN, [act, done]) for _ in range(VISITS)]
+    with capsys.disabled():
+        for name, times in told.items():
+            span = f"{min(times):.0f} to {max(times):.0f}"
+            sys.stdout.write(f"\n{name}: {median(times):.0f} ms ({span})")
+    assert all(len(times) == VISITS for times in told.values())

@@ -45,6 +45,7 @@ async function show() {
   for (const link of document.querySelectorAll("#nav a")) {
     const current = link.dataset.page === (page?.under ?? name);
     if (current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (current) link.scrollIntoView({ block: "nearest", inline: "center" });
   }
   document.title = `${page?.title ?? "Not found"} · fornix`;
   if (!page) {

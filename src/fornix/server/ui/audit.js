@@ -22,7 +22,7 @@ export function changesOf(done) {
     [done.items_written, "item written", "items written"], [done.items_removed, "item removed", "items removed"],
     [done.compactions, "compaction", "compactions"], [done.undone, "compaction undone", "compactions undone"],
   ].filter(([number]) => number).map(([number, one, many]) => plural(number, one, many));
-  return told.join(", ") || "no change of memory that is still kept";
+  return told.join(", ") || "no change of memory";
 }
 
 async function commitsTab({ commit }, config, signal) {
@@ -49,8 +49,8 @@ function commitView(done, open) {
       link("item", { key, set, id }, el("bdi", {}, `${oneLine(set, 60)} / ${oneLine(id, 60)}`))))],
     ["And more", more(done)],
   ].filter(([, value]) => value && value.length !== 0);
-  return el("details", { open, class: "hit" }, el("summary", {}, el("b", { class: "number" }, `No. ${count(done.number)} `),
-    el("bdi", {}, oneLine(done.key ?? "knowledge")), ` · ${changesOf(done)} · `, el("span", { class: "soft" }, time(done.time))), facts(rows));
+  return el("details", { open, class: "hit" }, el("summary", {}, el("span", {}, el("b", { class: "number" }, `No. ${count(done.number)} `),
+    el("bdi", {}, oneLine(done.key ?? "knowledge")), ` · ${changesOf(done)}`), el("span", { class: "small soft" }, time(done.time))), facts(rows));
 }
 
 function more(done) {

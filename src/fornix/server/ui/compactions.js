@@ -27,8 +27,8 @@ function row(done, place, config, open) {
     catch (error) { inside.replaceChildren(el("div", { class: "fault", role: "alert" }, error.message)); }
   };
   const box = el("details", { class: "hit", ontoggle: () => box.open && load() },
-    el("summary", {}, el("b", {}, `${plural(done.retired, "item")} became ${count(done.added.length)}`), " · ", el("span", { class: "soft" }, time(done.time)),
-      done.undone ? el("span", { class: "chip" }, "undone") : ""), inside);
+    el("summary", {}, el("span", {}, el("b", {}, `${plural(done.retired, "item")} became ${count(done.added.length)}`),
+      done.undone ? el("span", { class: "chip" }, "undone") : ""), el("span", { class: "small soft" }, time(done.time))), inside);
   box.open = open;
   return box;
 }
@@ -47,6 +47,6 @@ async function sides(done, place, { writes }) {
     !done.undone && (writes ? el("button", { type: "button", onclick: undo }, "Undo") : el("p", { class: "soft small" }, "To undo from here, start the pages with fornix ui --write.")), out);
 }
 
-const side = (title, items, place) => el("div", {}, el("h2", {}, title), items.length
+const side = (title, items, place) => el("div", {}, el("h2", { class: "part" }, title), items.length
   ? el("ul", { class: "plain links" }, items.map((item) => el("li", {}, link("item", { ...place, id: item.id }, oneLine(item.text ?? item.id, 200)))))
   : el("p", { class: "soft" }, "Nothing."));

@@ -87,11 +87,13 @@ export function bytes(number) {
 const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const PRECISE = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
 
-export function time(iso) {
+const TO_SECONDS = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+export function time(iso, seconds = false) {
   // In the reader's zone; the whole of it, with the zone, when the pointer rests on it.
   if (!iso) return "";
   const date = new Date(iso);
-  return el("time", { datetime: iso, title: PRECISE.format(date), class: "nowrap" }, FULL.format(date));
+  return el("time", { datetime: iso, title: PRECISE.format(date), class: "nowrap" }, (seconds ? TO_SECONDS : FULL).format(date));
 }
 
 // --- bars

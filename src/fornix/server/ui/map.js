@@ -10,7 +10,7 @@ const COLOURS = 6, TIMES = 32, CELLS = 64, EDGE = 14, NEAR = 12;
 export async function mapPage({ query, signal, onCommit }) {
   const { keys } = await get("keys", { limit: 200 }, signal);
   const key = el("input", { name: "key", value: query.key ?? keys[0] ?? "", list: "keys", placeholder: "empty: knowledge" });
-  const sets = el("input", { name: "sets", value: query.set ?? "", placeholder: "all" });
+  const sets = el("input", { name: "sets", value: query.set ?? "", placeholder: "all, or a, b" });
   const by = el("select", { name: "by" }, [["time", "Time"], ["speaker", "Speaker"], ["set", "Set"]].map(([value, title]) =>
     el("option", { value, selected: value === (query.by ?? "time") }, title)));
   const out = el("div", {}), newer = el("p", { role: "status" });
@@ -41,7 +41,7 @@ export async function mapPage({ query, signal, onCommit }) {
   await draw();
   // A map that somebody looks at does not move under his hand.
   onCommit(() => newer.replaceChildren("There are newer commits. ", el("button", { type: "button", onclick: draw }, "Draw again")));
-  return [head("Map"), card(null, el("form", { onsubmit: (event) => event.preventDefault() }, field("Key", key), field("Sets, with commas", sets), field("Colour by", by),
+  return [head("Map"), card(null, el("form", { onsubmit: (event) => event.preventDefault() }, field("Key", key), field("Sets", sets), field("Colour by", by),
     el("datalist", { id: "keys" }, keys.map((name) => el("option", { value: name }))))), newer, out];
 }
 

@@ -63,9 +63,9 @@ async function content(signal, config, grown) {
   ].filter(Boolean);
 }
 
-const recent = (done) => el("li", { class: "change" },
+const recent = (done) => el("li", { class: "commit" },
   link("audit", { commit: done.number }, `No. ${count(done.number)}`),
-  el("span", {}, el("bdi", {}, oneLine(done.key ?? "knowledge")), ` · ${changesOf(done)} · `, time(done.time)));
+  el("span", {}, el("bdi", {}, oneLine(done.key ?? "knowledge")), ` · ${changesOf(done)}`), el("span", { class: "small soft" }, time(done.time)));
 
 function health(stats) {
   const { store } = stats;
@@ -84,10 +84,13 @@ function health(stats) {
   ]);
 }
 
+const SHORT_MS = 600_000;
+
 function chart(points, name, one) {
   const most = points.at(-1)?.[name] ?? 0, title = el("div", { class: "small soft" }, `${plural(most, one)}${name === "items" ? ", by when they were added" : ""}`);
   if (points.length < 2 || !most) return name === "items" ? "" : empty("One moment so far.", "A curve appears with the next commits.");
   const times = points.map((point) => Date.parse(point.time));
+  const within = times.at(-1) - times[0] < SHORT_MS;
   const x = (i) => (1000 * (times[i] - times[0])) / (times.at(-1) - times[0]);
   const y = (point) => 98 - (94 * point[name]) / most;
   const line = points.map((point, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(point).toFixed(1)}`).join("");
@@ -95,7 +98,7 @@ function chart(points, name, one) {
   return el("div", { class: "chart" }, title,
     svg("svg", { class: `growth ${name}`, viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img", "aria-label": says },
       svg("path", { class: "area", d: `${line}L1000 100L0 100Z` }), svg("path", { class: "line", d: line })),
-    name === "items" ? "" : el("div", { class: "axis" }, time(points[0].time), time(points.at(-1).time)));
+    name === "items" ? "" : el("div", { class: "axis" }, time(points[0].time, within), time(points.at(-1).time, within)));
 }
 
 export function keyLinks({ keys, more }) {

@@ -40,7 +40,7 @@ function makeSide(query, place, keys, signal) {
   const input = (name, more) => el("input", { name, ...more });
   const text = input("query", { type: "search", value: given("q") ?? "", "data-focus": !place, placeholder: "What do you look for?" });
   const key = input("key", { value: given("key") ?? keys[0] ?? "", list: `keys${place}`, placeholder: "empty: knowledge" });
-  const sets = input("sets", { value: given("set") ?? "", placeholder: "all" });
+  const sets = input("sets", { value: given("set") ?? "", placeholder: "all, or a, b" });
   const asOf = input("as_of", { type: "datetime-local", value: given("as_of") ?? "" });
   const where = input("where", { value: given("where") ?? "", placeholder: '{"city": "Lisbon"}' });
   const limit = input("limit", { type: "number", min: 1, max: 100, value: given("limit") ?? 10 });
@@ -75,7 +75,7 @@ function makeSide(query, place, keys, signal) {
   };
   const soon = () => { clearTimeout(timer); timer = setTimeout(side.run, 120); };
   side.form = el("form", { oninput: soon, onsubmit: (event) => { event.preventDefault(); side.run(); } },
-    field("Question", text, "wide"), field("Key", key), field("Sets, with commas", sets), field("As it was then", asOf),
+    field("Question", text, "wide"), field("Key", key), field("Sets", sets), field("As it was then", asOf),
     field("Filter by metadata", where), field("Hits", limit, "short"),
     el("datalist", { id: `keys${place}` }, keys.map((name) => el("option", { value: name }))));
   return side;
@@ -93,7 +93,7 @@ function results({ hits, partial }, key, others) {
 
 function moved(here, there) {
   // Where the other search has the same item.
-  if (there < 0) return el("span", { class: "chip good" }, "only here");
+  if (there < 0) return el("span", { class: "chip" }, "only here");
   return el("span", { class: "chip" }, here === there ? "the same place there" : `place ${there + 1} there`);
 }
 
