@@ -115,7 +115,7 @@ endef
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "Installing fornix and the tools of its tests into .venv …"
 	@$(BIN)/python $(PIP_INSTALL) 'pip>=25.1'    # the first to know --group
-	@$(BIN)/python $(PIP_INSTALL) --group dev -e '.[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,pydantic-ai,server]'
+	@$(BIN)/python $(PIP_INSTALL) --group dev -e '.[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,plot,postgres,pydantic-ai,server]'
 	@touch .venv/.fornix $@
 
 .venv-flink/.made:

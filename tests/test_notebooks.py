@@ -1,16 +1,28 @@
-"""What values show in a notebook: HTML that is safe in light and dark, and plain text as before."""
+"""What values show in a notebook: HTML, pictures, and plain text as it was."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from io import BytesIO
 
+import matplotlib as mpl
+import numpy as np
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from matplotlib.colors import to_hex
 
 from fornix import Hit, Hits, Item, Memory, Summarize
 from fornix.compaction.lineage import Ancestor, Lineage
 from fornix.display import html
+from fornix.errors import InvalidInput, Unsupported
+from fornix.search.projection import MapPoints
+from pages import ROOT, blocks
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -68,6 +80,23 @@ class Display(HTMLParser):
 def memory():
     with Memory.open(":memory:", embedder="words") as memory:
         yield memory
+
+
+@pytest.fixture
+def memory_of_meanings():
+    """A key with two sets of four items, one of them with a speaker; its embedder has vectors."""
+    with Memory.open(":memory:", embedder="static") as memory:
+        ada = memory.key("ada")
+        for name, speaker in (("trains", "Grace"), ("soups", None)):
+            texts = [f"number {n}, about {name} and more {name}" for n in range(4)]
+            ada.set(name).add_many(
+                [
+                    Item(text, time=BEGIN + timedelta(days=n), speaker=speaker, metadata={"n": n})
+                    for n, text in enumerate(texts)
+                ]
+            )
+        memory.settle()
+        yield ada
 
 
 def travels(memory):
@@ -299,3 +328,252 @@ def luminance(colour: str) -> float:
     shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+# --- as IPython asks for it ---------------------------------------------------------------------
+
+
+def test_ipython_finds_each_display(memory):
+    """What a cell ends with is shown as HTML, and as the same plain text as in a terminal."""
+    for value in everything(travels(memory), memory).values():
+        data, _ = DisplayFormatter().format(value)
+        assert data["text/html"] == value._repr_html_()
+        assert set(data) == {"text/plain", "text/html"}
+
+
+NOTEBOOK = r"""
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for cell in json.load(sys.stdin):
+    shell.run_cell("%%capture captured\n" + cell).raise_error()
+    captured = shell.user_ns["captured"]
+    kinds = sorted({kind for output in captured.outputs for kind in output.data})
+    print(json.dumps([kinds, captured.stderr]))
+"""
+
+
+def test_the_page_about_notebooks_is_a_notebook(tmp_path):
+    """Its blocks, as the cells of a real IPython, show what the page says, and nothing else."""
+    cells = [
+        each.code for each in blocks(ROOT / "docs" / "notebooks.md") if each.language == "python"
+    ]
+    answer = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK],
+        input=json.dumps(cells),
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    shown = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert [kinds for kinds, _ in shown] == [
+        ["text/html", "text/plain"],
+        ["image/png", "text/plain"],
+        ["image/png", "text/plain"],
+        [],
+    ]
+    assert not [said for _, said in shown if said]
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+def labels(figure):
+    """Return what stands beside the bars, and in the legend."""
+    axes = figure.axes[0]
+    figure.savefig(BytesIO())
+    legend = axes.get_legend()
+    named = [] if legend is None else [text.get_text() for text in legend.get_texts()]
+    return [tick.get_text() for tick in axes.get_yticklabels()], named
+
+
+def bars(figure):
+    """Return the bars as (row, from, to, colour), rounded."""
+    return {
+        (round(bar.get_y() + bar.get_height() / 2), *spans(bar), to_hex(bar.get_facecolor()))
+        for bar in figure.axes[0].patches
+        if bar.get_width()
+    }
+
+
+def spans(bar):
+    return sorted(np.round([bar.get_x(), bar.get_x() + bar.get_width()], 6).tolist())
+
+
+def points_of(figure):
+    """Return the points of a map as (x, y, colour)."""
+    found = set()
+    for each in figure.axes[0].collections:
+        offsets = np.round(np.asarray(each.get_offsets()), 6)
+        colours = np.resize(np.asarray(each.get_facecolor()), (len(offsets), 4))
+        names = [to_hex((r, g, b)) for r, g, b, _ in colours.tolist()]
+        found |= {(*place, name) for place, name in zip(offsets.tolist(), names, strict=True)}
+    return found
+
+
+def test_a_plot_of_hits_stacks_the_parts_of_each_score():
+    """The best hit is at the top; what takes away from a score goes to the left of zero."""
+    parts = [{"words": 1.0, "meaning": 0.5, "decay": -0.25}, {"meaning": 0.5, "previous": 0.25}]
+    figure = Hits([Hit(Item(f"text {n}"), sum(p.values()), p) for n, p in enumerate(parts)]).plot()
+    words, meaning, previous = (
+        html.PART_COLOURS[name] for name in ("words", "meaning", "previous")
+    )
+    decay = next(each for each in html.MANY_COLOURS if each not in (words, meaning, previous))
+    assert bars(figure) == {
+        (0, 0.0, 1.0, words),
+        (0, 1.0, 1.5, meaning),
+        (0, -0.25, 0.0, decay),
+        (1, 0.0, 0.5, meaning),
+        (1, 0.5, 0.75, previous),
+    }
+    assert labels(figure) == (["text 0", "text 1"], ["words", "meaning", "decay", "previous"])
+    assert [text.get_text().strip() for text in figure.axes[0].texts] == ["1.25", "0.75"]
+    assert figure.axes[0].yaxis_inverted()
+
+
+def test_a_plot_shows_the_best_hits(memory):
+    """As many as are asked for; of none, it says that there are none."""
+    hits = Hits([Hit(Item(f"text {n}"), 1.0, {"words": 1.0}) for n in range(30)])
+    assert len(labels(hits.plot())[0]) == 20
+    assert labels(hits.plot(limit=2))[0] == ["text 0", "text 1"]
+    assert [text.get_text() for text in hits.plot(limit=0).axes[0].texts] == ["no hits"]
+    with pytest.raises(InvalidInput, match="limit must be a whole number"):
+        hits.plot(limit=-1)
+
+
+TEXTS = [
+    "$\\frac{1$",
+    "_hidden",
+    "a\u202eb\nc",
+    "\u7a93\U0001f9ed\u0939\u093f\u200d",
+    "x" * 1_000_000,
+    "<b>b</b>",
+]
+
+
+def test_labels_of_pictures_are_texts():
+    """No mathematics, no hidden entry, no mark that turns a text, and no warning about a font."""
+    hits = Hits([Hit(Item(text), 1.0, {text[:9]: 1.0}) for text in TEXTS])
+    beside, named = labels(hits.plot())
+    assert beside[:3] == ["$\\frac{1$", "_hidden", "a⟨U+202E⟩b c"]
+    assert beside[4:] == ["x" * 48 + " …", "<b>b</b>"]
+    assert len(named) == len(TEXTS)
+    assert named[1] == "_hidden"
+    axes = hits.plot().axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    shown = [*axes.get_yticklabels(), *legend.get_texts()]
+    assert not any(text.get_parse_math() for text in shown)
+
+
+def test_letters_that_a_font_lacks_come_from_another():
+    """Of all fonts that are installed; TeX.s has no accents, another does."""
+    hits = Hits([Hit(Item("Crème brûlée"), 1.0, {"words": 1.0})])
+    with mpl.rc_context({"font.family": "cmr10", "axes.formatter.use_mathtext": True}):
+        figure = hits.plot()
+        assert labels(figure) == (["Crème brûlée"], ["words"])
+    assert len(figure.axes[0].get_yticklabels()[0].get_fontfamily()) > 1
+
+
+def test_a_map_shows_every_item_where_it_is(memory_of_meanings):
+    """The points of a picture are those of `points`, each in the colour of its name."""
+    ada = memory_of_meanings
+    points = ada.points()
+    figure = ada.map()
+    own = dict(zip(["soups", "trains"], html.MANY_COLOURS, strict=False))
+    expected = zip(points.x.round(6), points.y.round(6), points.sets, strict=True)
+    assert points_of(figure) == {(x, y, own[name]) for x, y, name in expected}
+    assert labels(figure)[1] == ["soups", "trains"]
+    assert figure.axes[0].get_xlabel().startswith("8 items by meaning; the plane shows ")
+    assert len(points_of(ada.set("trains").map(colour="speaker", where={"n": {"gte": 2}}))) == 2
+    assert labels(ada.set("trains").map(colour="speaker"))[1] == ["Grace"]
+    assert labels(ada.set("soups").map(colour="speaker"))[1] == ["unnamed"]
+
+
+def test_a_map_by_time_has_a_scale_of_time(memory_of_meanings):
+    """Early and late differ, and the colours are told beside the map."""
+    figure = memory_of_meanings.set("trains").map()
+    (points,) = figure.axes[0].collections
+    days = [(BEGIN + timedelta(days=n)).timestamp() / 86_400 for n in range(4)]
+    assert sorted(points.get_array()) == pytest.approx(days)
+    figure.savefig(BytesIO())
+    assert len({tuple(colour) for colour in points.get_facecolor()}) == 4
+    assert "2026-Nov" in figure.axes[1].yaxis.get_offset_text().get_text()
+
+
+def test_a_map_of_many_names_has_a_colour_for_others():
+    """The most frequent names have their own; whoever is left shares one, below the others."""
+    names = [f"speaker {n}" for n in range(20) for _ in range(20 - n)] + [None]
+    size = len(names)
+    x, times = np.linspace(-1, 1, size), np.zeros(size, "datetime64[us]")
+    points = MapPoints([""] * size, [""] * size, x, x, times, names, 0.5, 3, 1_000)
+    figure = points.plot(colour="speaker")
+    assert labels(figure)[1] == [*(f"speaker {n}" for n in range(10)), "others"]
+    assert {colour for _, _, colour in points_of(figure)} == {*html.MANY_COLOURS, html.OTHER}
+    last = figure.axes[0].collections[-1]
+    assert last.get_zorder() < figure.axes[0].collections[0].get_zorder()
+    says = figure.axes[0].get_xlabel()
+    assert says.endswith("50% of all difference; 3 have no vector yet; 1,000 more")
+
+
+def test_a_map_of_nothing_says_so(memory_of_meanings):
+    """An empty set is no error."""
+    for colour in ("time", "speaker", "set"):
+        figure = memory_of_meanings.set("nothing").map(colour=colour)
+        assert [text.get_text() for text in figure.axes[0].texts] == ["no items to show"]
+        assert labels(figure)[1] == []
+    with pytest.raises(InvalidInput, match="colour must be 'time', 'speaker' or 'set', not 'id'"):
+        memory_of_meanings.map(colour="id")
+
+
+def test_a_map_of_50_000_points_is_small(tmp_path):
+    """Points are drawn as pixels, in files of lines too."""
+    size = 50_000
+    x, y = np.random.default_rng(7).normal(size=(2, size))
+    times = np.arange(size).astype("datetime64[m]").astype("datetime64[us]")
+    points = MapPoints([""] * size, [""] * size, x, y, times, [None] * size, 0.5, 0, 0)
+    points.plot().savefig(tmp_path / "map.svg")
+    assert (tmp_path / "map.svg").stat().st_size < 1_000_000
+
+
+def test_a_picture_needs_no_window_and_no_magic(memory_of_meanings, tmp_path):
+    """Any notebook shows it, without `pyplot`; it is saved as any figure of matplotlib."""
+    hits = memory_of_meanings.search("a train", limit=3)
+    for figure in (hits.plot(), memory_of_meanings.map()):
+        data, metadata = DisplayFormatter().format(figure)
+        assert data["image/png"].startswith(b"\x89PNG")
+        width, height = figure.get_size_inches() * 72
+        assert metadata["image/png"] == {"width": round(width), "height": round(height)}
+        figure.savefig(tmp_path / "picture.png")
+        assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    program = (
+        "import sys; from fornix import Hit, Hits, Item;"
+        "Hits([Hit(Item('text'), 1.0, {'words': 1.0})]).plot().savefig('picture.png');"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=120)
+
+
+def test_pictures_follow_the_style_of_matplotlib():
+    """In a dark notebook a dark style makes dark pictures, with light text."""
+    hits = Hits([Hit(Item("text"), 1.0, {"words": 1.0})])
+    with mpl.rc_context(fname=mpl.get_data_path() + "/stylelib/dark_background.mplstyle"):
+        figure = hits.plot()
+        beside = figure.axes[0].get_yticklabels()[0]
+    assert to_hex(figure.get_facecolor()) == "#000000"
+    assert to_hex(beside.get_color()) == "#ffffff"
+
+
+def test_without_matplotlib_a_picture_says_what_to_install(memory_of_meanings, monkeypatch):
+    """One error, which names the extra; displays go without."""
+    hits = memory_of_meanings.search("a train", limit=3)
+    monkeypatch.delitem(sys.modules, "fornix.display.pictures", raising=False)
+    monkeypatch.delattr("fornix.display.pictures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for picture in (hits.plot, memory_of_meanings.map, memory_of_meanings.set("trains").map):
+        with pytest.raises(Unsupported, match=r"matplotlib, .* pip install 'fornix\[plot\]'"):
+            picture()
+    assert "3 hits" in Display(hits).text

@@ -32,7 +32,7 @@ TESTS = (
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 EXTRAS = (
-    "[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,postgres,"
+    "[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,plot,postgres,"
     "pydantic-ai,server]"
 )
 

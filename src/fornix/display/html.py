@@ -15,23 +15,28 @@ from html import escape
 from fornix.display import Html
 from fornix.errors import FornixError
 
-COLOURS = ("#2b7a8c", "#c77f1b", "#7a5bb0", "#4b8b45", "#c0567b")
-"""Of what has no colour of its own, in turn; the inspector's."""
-
-OTHER = "#8a8f98"
-"""The colour of what is left when `COLOURS` are used up."""
-
 PART_COLOURS = {
-    **dict(zip(("words", "meaning", "session", "previous", "next"), COLOURS, strict=True)),
+    "words": "#2b7a8c",
+    "meaning": "#c77f1b",
+    "session": "#7a5bb0",
+    "previous": "#4b8b45",
+    "next": "#c0567b",
     "speaker": "#a8603a",
     "user": "#5f6fc4",
     "date": "#7d7d22",
     "when": "#a3509a",
     "recency": "#3a8a72",
 }
-"""Of the parts of a score; others have `OTHER`."""
+"""Of the parts of a score, the first five as in the inspector.
+
+Each has a contrast of 3 and more with white and with near black.
+"""
 
 MANY_COLOURS = tuple(PART_COLOURS.values())
+"""Of what has no colour of its own, in turn."""
+
+OTHER = "#8a8f98"
+"""The colour of what is left when these are used up."""
 
 LINE_CHARACTERS = 300
 """Of a text that is shown on one line."""
@@ -52,6 +57,15 @@ _MARKS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
+
+
+def part_colours(scores: Iterable[Mapping[str, float]]) -> dict[str, str]:
+    """Return a colour for each part that one of several scores has, in their order."""
+    names = dict.fromkeys(name for parts in scores for name, part in parts.items() if part)
+    free = iter(
+        [each for each, of in zip(MANY_COLOURS, PART_COLOURS, strict=True) if of not in names]
+    )
+    return {name: PART_COLOURS.get(name) or next(free, OTHER) for name in names}
 
 
 def visible(text: str) -> str:

@@ -182,6 +182,7 @@ class AsyncMemorySet:
     history = awaited(MemorySet.history)
     search = awaited(MemorySet.search)
     points = awaited(MemorySet.points)
+    map = awaited(MemorySet.map)
     update = awaited(MemorySet.update)
     supersede = awaited(MemorySet.supersede)
     delete = awaited(MemorySet.delete)
@@ -278,6 +279,7 @@ class AsyncKnowledge:
 
     search = awaited(KnowledgeMemory.search)
     points = awaited(KnowledgeMemory.points)
+    map = awaited(KnowledgeMemory.map)
     sets = awaited(KnowledgeMemory.sets)
     set = _opened(KnowledgeMemory.set)
 
@@ -301,6 +303,7 @@ class _AsyncSets:
     context = awaited(Prompts.context)
     search = awaited(KeySets.search)
     points = awaited(KeySets.points)
+    map = awaited(KeySets.map)
     sets = awaited(KeySets.sets)
     set = _opened(KeySets.set)
     add = awaited(KeySets.add)

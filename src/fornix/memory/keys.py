@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
 from fornix import conversation as conversations
 from fornix import facts as fact_rooms
 from fornix.compaction import Given
-from fornix.display import Html
+from fornix.display import Figure, Html
 from fornix.errors import (
     Conflict,
     DuplicateItem,
@@ -26,7 +26,7 @@ from fornix.errors import (
 )
 from fornix.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from fornix.memory.prompt import Prompts, Sources
-from fornix.search.projection import MapPoints
+from fornix.search.projection import Colouring, MapPoints
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.sets.admission import Quarantine, Rule, plans
@@ -190,6 +190,17 @@ class OwnerSets:
     ) -> MapPoints:
         """Return the items of all sets, or of those in *sets*, in one plane; see `MemorySet`."""
         return self._writer.points(self._named(sets), where=where, limit=limit)
+
+    def map(
+        self,
+        *,
+        sets: Sequence[str] | None = None,
+        colour: Colouring = "set",
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> Figure:
+        """Return a picture of what `points` returns; see `MemorySet.map`."""
+        return self.points(sets=sets, where=where, limit=limit).plot(colour=colour)
 
     def _named(
         self, sets: Sequence[str] | None, prefix: str | None = None

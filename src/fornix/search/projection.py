@@ -8,13 +8,19 @@ does not grow with the set but for the points themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.display import Figure
+from fornix.errors import InvalidInput
+from fornix.errors.short_repr import short_repr
 from fornix.search.index import SetIndex
 from fornix.values.lazy_dataclass import dataclass
+
+Colouring: TypeAlias = Literal["time", "speaker", "set"]
+"""What the points of a picture have their colours by."""
 
 STEP = 2_048
 """Vectors looked at in one go."""
@@ -63,6 +69,28 @@ class MapPoints:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def plot(self, *, colour: Colouring = "time") -> Figure:
+        """Return a picture of the points, coloured by time, speaker or set.
+
+        Raises:
+            Unsupported: matplotlib is not installed; ``fornix[plot]`` brings it.
+        """
+        names = {"speaker": self.speakers, "set": self.sets}
+        if colour != "time" and colour not in names:
+            known = "'time', 'speaker' or 'set'"
+            raise InvalidInput(f"colour must be {known}, not {short_repr(colour)}")
+        from fornix.display import pictures
+
+        if colour == "time":
+            return pictures.map_by_time(self.x, self.y, self.times, says=self._says())
+        return pictures.map_by_name(self.x, self.y, names[colour], says=self._says())
+
+    def _says(self) -> str:
+        """Return what is said below a picture of the points."""
+        says = f"{len(self):,} items by meaning; the plane shows {self.share:.0%} of all difference"
+        waiting = f"; {self.unplaced:,} have no vector yet" if self.unplaced else ""
+        return f"{says}{waiting}{f'; {self.left_out:,} more' if self.left_out else ''}"
 
 
 def map_of(

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import overload
 
-from fornix.display import Html
+from fornix.display import Figure, Html
 from fornix.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
-from fornix.search.projection import MapPoints
+from fornix.search.projection import Colouring, MapPoints
 from fornix.search.signals import Signals
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import checked_ids, definition, fits, search_options
@@ -285,6 +285,19 @@ class SetReads:
             InvalidInput: The memory's embedder has no vectors, as "words" has none.
         """
         return self._writer.points([self._ref], where=where, limit=limit)
+
+    def map(
+        self, *, colour: Colouring = "time", where: Where | None = None, limit: int | None = None
+    ) -> Figure:
+        """Return a picture of what `points` returns, coloured by time, speaker or set.
+
+        It is a figure of matplotlib: no window is opened.
+
+        Raises:
+            InvalidInput: As of `points`.
+            Unsupported: matplotlib is not installed; ``fornix[plot]`` brings it.
+        """
+        return self.points(where=where, limit=limit).plot(colour=colour)
 
     def _renew_found(self, ids: Sequence[str]) -> None:
         """Renew what a search found."""

@@ -10,11 +10,11 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.display import Html
+from fornix.display import Figure, Html
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Value
+from fornix.values.storable import Value, counted
 
 
 @suggest_names_in
@@ -166,6 +166,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         from fornix.display import html
 
         judged = any(hit.relevance is not None for hit in self)
+        colours = html.part_colours(hit.parts for hit in self)
         best = max(
             (sum(share for share in hit.parts.values() if share > 0) for hit in self), default=0
         )
@@ -174,7 +175,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
                 *([hit.relevance or 0.0] if judged else []),
                 hit.score,
                 item_html(hit.item),
-                html.bar(hit.parts, best, html.PART_COLOURS),
+                html.bar(hit.parts, best, colours),
                 hit.item.set_name or "",
             ]
             for hit in self
@@ -191,6 +192,17 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
 
     def _notes(self) -> list[str]:
         return search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
+
+    def plot(self, *, limit: int = 20) -> Figure:
+        """Return a picture: for each of the best hits a bar of the parts that its score is made of.
+
+        Raises:
+            Unsupported: matplotlib is not installed; ``fornix[plot]`` brings it.
+        """
+        from fornix.display import pictures
+
+        best = self[: counted(limit, "limit", least=0)]
+        return pictures.score_bars([(_said(hit.item), hit.parts) for hit in best])
 
     def explain(self) -> str:
         """Return a table, a line per hit, of what each score is made of."""
@@ -223,10 +235,14 @@ def item_html(item: Item) -> Html:
     """Return an item for a notebook: its text on a line, its speaker, time and metadata below."""
     from fornix.display import html
 
-    said = item.text if item.text is not None else text_of(item.value)
     facts = wire.encode(dict(item.metadata)) if item.metadata else ""
-    text = wire.encode(item.value) if said is None else said
-    return html.told(text, item.speaker, html.time_text(item.time), facts)
+    return html.told(_said(item), item.speaker, html.time_text(item.time), facts)
+
+
+def _said(item: Item) -> str:
+    """Return what is shown of an item: its text, or its value."""
+    said = item.text if item.text is not None else text_of(item.value)
+    return wire.encode(item.value) if said is None else said
 
 
 def text_of(value: Value) -> str | None:
