@@ -306,7 +306,7 @@ def test_what_is_forgotten_is_gone_and_the_receipt_says_so(served: ServedHere) -
             assert one.out_of_reach[:1] == other.out_of_reach[:1]
     wrong = {"call": "forget", "of": "key", "ids": ["a"]}
     assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
-    assert served.ask("POST", "/v1/call", {"call": "forget", "of": "key"})[0] == 503
+    assert served.ask("POST", "/v1/call", {"call": "forget", "of": "key"})[0] == 400
 
 
 def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:

@@ -23,6 +23,7 @@ from fornix.client.local_only import no_engine, refused, unsupported
 from fornix.client.remote_tree import RemoteCalls
 from fornix.compaction import Given
 from fornix.compaction.strategies import Merge, Summarize, Trim, stored_form
+from fornix.errors import Unusable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, OnExisting
@@ -331,6 +332,8 @@ class RemoteSet(MemorySet):
         idempotency_key: str | None = None,
     ) -> Receipt:
         """See `SetWrites.forget`."""
+        if self._calls.in_batch:
+            raise Unusable("forget is a commit of its own; do it outside of the batch")
         told = self._calls.write(
             "forget",
             idempotency_key,

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from fornix.compaction.strategies import read as read_strategy
-from fornix.errors import InvalidInput, Unsupported, Unusable
+from fornix.errors import InvalidInput, Unsupported
 from fornix.llm import MEMORY_DEFAULT
-from fornix.memory.keys import KeyMemory, KnowledgeMemory
+from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
 from fornix.search.signals import Signals
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
@@ -324,10 +324,12 @@ class ForgetItems(_SetCall):
         """See `MemoryCall.answer`."""
         how: Any = {"scrub": self.scrub, "dry_run": self.dry_run, "idempotency_key": to.once}
         where = asked.stored(self.where)
+        if isinstance(to.owner, KeyBatch):
+            raise InvalidInput("forget is a commit of its own; ask for it with POST /v1/call")
         if self.of == "set":
             receipt = self.set.open(to).forget(self.ids, where=where, **how)
         elif not isinstance(to.owner, KeyMemory):
-            raise Unusable("all of a key is forgotten by a call of its own, and names the key")
+            raise InvalidInput("what is forgotten of a key needs the key: name one with ?key=")
         elif (self.of == "key") == (where is None and self.ids is None):
             receipt = to.owner.forget(where=where, **how)
         else:
