@@ -11,6 +11,7 @@ import pytest
 
 from fornix import Memory
 from fornix.server import inspector_routes, item_traces
+from fornix.server.tokens import TokenFile
 from fornix.store.items import Item
 from inspected import inspecting, remember
 from test_server import Client, ServedHere
@@ -252,6 +253,39 @@ def test_only_its_own_pages_may_ask_a_server_without_tokens(served):
         assert answer[0] == 403
     evil = {"Origin": "http://evil.example", "Host": "evil.example"}
     assert client.ask("GET", "/v1/keys", None, evil)[0] == 403
+
+
+def test_a_token_for_some_keys_sees_no_others(small, tmp_path):
+    """Nor does it see what is about all keys, such as journal, runs and receipts, with "admin"."""
+    file = TokenFile(tmp_path / "tokens.json")
+    some = file.add("some", access="admin", space=None, keys="ad")
+    bound = file.add("bound", access="read", space="other", keys="")
+    about_all = [
+        "journal", "growth", "spaces", "stats", "receipts", "runs", "run", "quarantine/all",
+        "export",
+    ]  # fmt: skip
+    about_one = [
+        "entities", "exact", "exact/commits", "exact/changes", "map", "item/lineage",
+        "item/relatives", "item/readings", "compaction", "compactions", "runs", "quarantine",
+        "facts", "export",
+    ]  # fmt: skip
+    shutil.copytree(small.parent, tmp_path / "copy")
+    served = ServedWithMeaning(tmp_path / "copy", tokens=file)
+    client = served.client(some)
+    try:
+        for name in about_all:
+            status, told = client.ask("GET", f"/v1/{name}", run=2)
+            assert (status, told["error"]["type"]) == (403, "AccessDenied"), name
+        for name in about_one:
+            asked = {"key": "linus", "set": "trips", "id": 1, "since": 0}
+            assert client.ask("GET", f"/v1/{name}", **asked)[0] == 403, name
+        assert client.ask("GET", "/v1/runs", key="ada")[1] == {"runs": [], "more": False}
+        status, exported = client.ask("GET", "/v1/export", key="ada")
+        assert (status, "lentil soup" in exported) == (200, True)
+        # Whoever has a token for one space learns which.
+        assert served.client(bound).ask("GET", "/v1/spaces")[1] == {"spaces": ["other"]}
+    finally:
+        served.stop()
 
 
 def test_it_reads_only_unless_told_otherwise(small):

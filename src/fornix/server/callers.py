@@ -77,6 +77,20 @@ class Caller:
         self.check(access)
         return self.memories.of(space)
 
+    def whole(self, space: str) -> Memory:
+        """Return the memory of a space, for what tells of all its keys, or reaches any of them.
+
+        Raises:
+            AccessDenied: The token is not "admin", or is for some keys alone.
+        """
+        memory = self.memory(space, "admin")
+        if self.token.keys:
+            raise AccessDenied(
+                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
+                "this is about all keys of a space"
+            )
+        return memory
+
     def check(self, access: Access) -> None:
         """Refuse a token that does not reach so far."""
         self.token.check(access)

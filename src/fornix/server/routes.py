@@ -558,7 +558,7 @@ def list_receipts(
     caller: Asking, space: asked.Space = asked.DEFAULT, limit: asked.Count = 100
 ) -> Document:
     """List what was forgotten, the latest first."""
-    found = caller.memory(space, "admin").receipts(limit=limit)
+    found = caller.whole(space).receipts(limit=limit)
     return {"receipts": [*map(forms.receipt_fields, found)]}
 
 
@@ -575,7 +575,7 @@ def list_runs(
 ) -> Document:
     """List runs of agents, the latest first; go on before the last one with `before`."""
     if of.key is None:
-        memory = of.caller.memory(of.space, "admin")
+        memory = of.caller.whole(of.space)
     else:
         of.open("read")
         memory = of.caller.memories.of(of.space)
@@ -593,7 +593,7 @@ def retry_run(
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
     """Have a parked run tried again by whoever serves its agent."""
-    memory = caller.memory(space, "admin")
+    memory = caller.whole(space)
     named = _named(memory, idempotency_key, ["retry", run])
     if named is not None and (done := memory.engine.done(named)) is not None:
         return {"run": done.result}
@@ -610,7 +610,7 @@ def discard_run(
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
     """Give a run up: what its finished actions did stays, the rest is never done."""
-    memory = caller.memory(space, "admin")
+    memory = caller.whole(space)
     named = _named(memory, idempotency_key, ["discard", run])
     if named is None or memory.engine.done(named) is None:
         batch = given_up(run_of(memory, run), memory.engine.clock())
@@ -644,7 +644,7 @@ def run_of(memory: Memory, number: int) -> Run:
 @router.get("/stats", tags=["maintenance"], **schemas.answers(schemas.StatsAnswer))
 def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     """Read how large the memory is, and what waits."""
-    found = caller.memory(space, "admin").stats()
+    found = caller.whole(space).stats()
     counts = "commits keys sets items pending file_bytes wal_bytes runs_waiting runs_parked"
     return forms.attributes(found, "space knowledge embedder pending queue_age_s failure") | {
         "store": forms.attributes(found.store, counts)
@@ -659,7 +659,11 @@ def export_space(
     knowledge: bool = True,  # noqa: FBT001, FBT002 - parameters of a request
 ) -> Response:
     """Export a space, or one key, as JSON lines: one unmoving state, as it is sent."""
-    memory = caller.memory(space, "admin")
+    if key is None:
+        memory = caller.whole(space)
+    else:
+        caller.key(space, key, "admin")
+        memory = caller.memories.of(space)
     chosen = Selection(keys=None if key is None else [key], knowledge=knowledge and key is None)
     return StreamingResponse(_lines(export_lines(memory, chosen)), media_type=JSON_LINES)
 

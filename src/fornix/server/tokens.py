@@ -47,7 +47,7 @@ class Token:
             receipts of all keys.
         space: The one space that it may use; None: all.
         keys: With what the keys have to begin that it may use; a token with such a beginning
-            reads knowledge, and does not write it.
+            reads knowledge, and does not write it, and sees nothing that is about all keys.
         created: When, in ISO 8601.
     """
 
