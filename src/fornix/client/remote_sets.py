@@ -176,7 +176,7 @@ class RemoteSet(MemorySet):
 
     def _place(self) -> dict[str, Any]:
         place: dict[str, Any] = {"name": self.name, "knowledge": self._ref.scope.key is None}
-        if self._ttl is not None:
+        if self._ttl is not None and not self._calls.read_only:
             seconds = ttl_us(self._ttl.after) / 1_000_000
             place["ttl"] = {"after_s": seconds, "refresh": self._ttl.refresh}
         return place

@@ -43,6 +43,11 @@ class RemoteCalls(Protocol):
         """Whether what is done here is committed with others."""
         ...
 
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be changed, not even how long what is read lives."""
+        ...
+
     def read(self, call: str, **arguments: object) -> Json:
         """Return what a call answers that changes nothing."""
         ...

@@ -163,7 +163,10 @@ def read(plain: Mapping[str, Value]) -> BuiltIn:
         raise InvalidInput(f"this fornix knows no strategy of compaction like {dict(plain)!r}")
     arguments: dict[str, object] = dict(settings)
     if isinstance(half_life := settings.get("half_life"), int):
-        arguments["half_life"] = timedelta(microseconds=half_life)
+        try:
+            arguments["half_life"] = timedelta(microseconds=half_life)
+        except OverflowError:
+            raise InvalidInput(f"half_life is too long: {short_repr(half_life)}") from None
     if isinstance(otherwise := settings.get("otherwise"), Mapping):
         arguments["otherwise"] = read(cast("Mapping[str, Value]", otherwise))
     return kind(**arguments)  # pyright: ignore[reportArgumentType]  the classes check themselves

@@ -67,6 +67,11 @@ class OwnerCalls:
         """See `RemoteCalls.identity`."""
         return id(self._connection), self._scope
 
+    @property
+    def read_only(self) -> bool:
+        """See `RemoteCalls.read_only`."""
+        return self._connection.address.read_only
+
     def read(self, call: str, **arguments: object) -> Json:
         """See `RemoteCalls.read`."""
         return self._connection.read("/v1/call", {"call": call, **arguments}, **self._where)
@@ -87,7 +92,7 @@ class BatchCalls:
     Nothing of a batch is kept at the server before that: each request carries all of it.
     """
 
-    in_batch = True
+    in_batch, read_only = True, False
 
     def __init__(self, connection: ServerConnection, scope: Scope, idempotency_key: str) -> None:
         self._connection, self._scope, self._key = connection, scope, idempotency_key

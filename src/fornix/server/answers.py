@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -79,7 +80,7 @@ def status_of(error: FornixError) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), OTHERWISE)
 
 
-def error_answer(error: FornixError) -> JSONResponse:
+def error_answer(error: FornixError) -> Response:
     """Return an error as an answer."""
     status = status_of(error)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}  # noqa: PLR2004 - of HTTP
@@ -95,10 +96,12 @@ def problem(
     message: str,
     facts: Mapping[str, Json] | None = None,
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
+) -> Response:
     """Return an answer that says what is wrong."""
     told: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
-    return JSONResponse({"error": told}, status, dict(headers or {}))
+    # In ASCII: a message may quote half a character, which no encoding has.
+    content = json.dumps({"error": told})
+    return Response(content, status, dict(headers or {}), media_type="application/json")
 
 
 def _fact(fact: object) -> Json:

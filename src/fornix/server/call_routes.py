@@ -63,7 +63,8 @@ def make_call(
     owner = at.open(body.access)
     if body.in_knowledge and not isinstance(owner, KnowledgeMemory):
         owner = at.caller.knowledge(at.space, body.access)
-    return body.answer(CallTarget(owner, idempotency_key if body.access == "write" else None))
+    once = idempotency_key if body.access == "write" else None
+    return body.answer(CallTarget(owner, once, renews=at.caller.token.may("write")))
 
 
 @router.post("/batch", **schemas.answers(schemas.BatchAnswer))

@@ -21,10 +21,12 @@ class CallTarget(NamedTuple):
 
     Attributes:
         once: The idempotency key of the call, if it has one of its own.
+        renews: Whether a read may have items live longer that expire, as a set asks for.
     """
 
     owner: Owner
     once: str | None = None
+    renews: bool = True
 
     def tree(self) -> MemoryObject:
         """Return the root of the exact memory.

@@ -107,8 +107,8 @@ class ItemBody(_Body):
         given.pop("value", None)
         if "metadata" in given and given["metadata"] is not None:
             given["metadata"] = stored(given["metadata"])
-        if given.get("sources") is not None:
-            given["sources"] = tuple(given["sources"])
+        if (sources := given.pop("sources", None)) is not None:
+            given["sources"] = tuple(sources)
         if (ttl := given.pop("ttl_s", None)) is not None:
             given["ttl"] = timedelta(seconds=ttl)
         return given
@@ -193,6 +193,13 @@ def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
         return wire.decode_user_json(json.dumps(value))
     except RecursionError:
         raise InvalidInput("the value is nested too deep") from None
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput(
+            'an object of one field, "$bytes", "$float" or "$int", is bytes or a number as in '
+            f'exports, and one is not: {error}; write a name of your own with "$$"'
+        ) from None
 
 
 def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON

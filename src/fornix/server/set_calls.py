@@ -35,6 +35,9 @@ class SetLife(BaseModel):
         return Ttl(timedelta(seconds=self.after_s), self.refresh)
 
 
+SpanS = Annotated[float, Field(ge=0, le=asked.LONGEST_S)]
+"""A span of time in seconds."""
+
 OF_KNOWLEDGE = frozenset({"item_type", "admission"})
 """What a set of knowledge may be defined by."""
 
@@ -50,7 +53,7 @@ class SetDefinition(BaseModel):
     high_water: float | None = None
     low_water: float | None = None
     execution: Literal["background", "sync", "external"] | None = None
-    retention: Literal["keep", "purge"] | float | None = None
+    retention: Literal["keep", "purge"] | SpanS | None = None
     signals: dict[str, float] | None = None
     admission: list[dict[str, Any]] | None = None
     item_type: str | None = None
@@ -94,7 +97,7 @@ class NamedSet(BaseModel):
         """Return it."""
         owner = to.sets(knowledge=self.knowledge)
         options = {} if self.definition is None else self.definition.options()
-        ttl = None if self.ttl is None else self.ttl.ttl()
+        ttl = None if self.ttl is None or not to.renews else self.ttl.ttl()
         if isinstance(owner, KnowledgeMemory):
             refuse_upkeep({"ttl": ttl} | {n: options.pop(n) for n in {*options} - OF_KNOWLEDGE})
             return owner.set(self.name, **options)
@@ -345,7 +348,10 @@ class RedefineSet(_SetCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        done = self.set.open(to).redefine(**self.definition.options())
+        options = self.definition.options()
+        if "item_type" in options:
+            raise InvalidInput("item_type is not redefined: it says what the items already are")
+        done = self.set.open(to).redefine(**options)
         return {"definition": forms.wired(done.to_json())}
 
 

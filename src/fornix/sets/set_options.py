@@ -253,7 +253,7 @@ _CHECKS: Mapping[str, Callable[[object, str], object]] = {
     "retention": _retention,
     "compaction": _unchecked,
     "signals": _signals,
-    "item_type": _unchecked,
+    "item_type": checked_name,
     "admission": _unchecked,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import timedelta
@@ -437,7 +438,8 @@ class PopCall:
     def plan(self, new_id: NewId) -> PlannedWrite:
         """See `WriteCall.plan`."""
         _ = new_id
-        newest = islice(self.editor.items(newest_first=True), self.n) if self.n else ()
+        most = min(self.n, sys.maxsize)
+        newest = islice(self.editor.items(newest_first=True), most) if self.n else ()
         items = list({stored.record.id: stored for stored in newest}.values())[::-1]
         self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
         result: list[Value] = [[s.record.id, s.version] for s in items]

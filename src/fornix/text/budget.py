@@ -23,6 +23,9 @@ MESSAGE_TOKENS = 4
 Source: OpenAI's cookbook counts 3, and 1 for a name.
 """
 
+MOST_TOKENS = 1 << 53
+"""Of more, shares cannot be reckoned: a float does not tell them apart."""
+
 
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.tokens is not None:
-            counted(self.tokens, "budget_tokens")
+            counted(self.tokens, "budget_tokens", most=MOST_TOKENS)
         counted(self.message_tokens, "message_tokens", least=0)
         if not callable(self.counter):  # pyright: ignore[reportUnnecessaryComparison] - user input
             raise InvalidInput(f"a token counter is a function of a text, not {self.counter!r}")
