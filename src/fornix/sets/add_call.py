@@ -87,7 +87,7 @@ class AddCall:
             for item in self.items
             if type(text := item.value if item.text is None else item.text) is str
             and item.texts is None
-            and type(item.metadata) is dict
+            and isinstance(item.metadata, dict)
             and CAPTION not in item.metadata
             and text.strip()
         ]
