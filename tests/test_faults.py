@@ -837,3 +837,45 @@ def test_the_end_of_the_stack_harms_no_store(path: Path) -> None:
         assert sum(item.text == "deep" for item in notes.list()) >= added
         assert isinstance(memory.store, SqliteStore)
         assert memory.store.problems() == []
+
+
+def test_the_end_of_one_stack_keeps_no_other_thread_waiting(path: Path) -> None:
+    """Who runs out of stack while it commits for others leaves them able to go on."""
+
+    def at_depth(left: int, call: Callable[[], object]) -> object:
+        return call() if not left else at_depth(left - 1, call)
+
+    over, before = threading.Event(), sys.getrecursionlimit()
+    added = [0] * 3
+    with Memory.open(path, embedder="static", durability="normal") as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add("warm")
+
+        def work(number: int) -> None:
+            while not over.is_set():
+                try:
+                    notes.add("other")
+                except Unavailable as error:
+                    assert "RecursionError" in str(error)
+                added[number] += 1
+
+        others = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(3)]
+        for each in others:
+            each.start()
+        sys.setrecursionlimit(500)
+        failed = 0
+        try:
+            for left in range(250, 498):
+                try:
+                    at_depth(left, lambda: notes.add("deep"))
+                except RecursionError:
+                    failed += 1
+        finally:
+            sys.setrecursionlimit(before)
+        for number in range(3):
+            wait_until(lambda n=number, least=added[number]: added[n] > least + 2)
+        over.set()
+        for each in others:
+            each.join(LIMIT_S)
+        assert failed
+        assert not any(each.is_alive() for each in others)

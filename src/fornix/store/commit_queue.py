@@ -74,6 +74,7 @@ class CommitQueue(Generic[W]):
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
         """
+        _reserve_calls()
         ticket = CommitTicket(work, batches)
         if self.caller is not None:
             ticket.caller = self.caller()
@@ -124,6 +125,15 @@ class CommitQueue(Generic[W]):
                 self._waiting[0].ready.release()
             else:
                 self._led = False
+
+
+def _reserve_calls(left: int = 16) -> None:
+    """Raise RecursionError now where the stack has no room for as many calls as leading takes.
+
+    Raised in the midst of that, it would leave all others waiting.
+    """
+    if left:
+        _reserve_calls(left - 1)
 
 
 def _settle(group: list[CommitTicket[W]], error: FornixError) -> None:
