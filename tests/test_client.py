@@ -401,6 +401,21 @@ def test_batches_that_get_in_each_others_way_are_refused(served: ServedHere) -> 
         assert [item.id for item in ada.list()] == ["a", "c"]
 
 
+def test_a_thread_that_ended_keeps_no_connection(served: ServedHere) -> None:
+    """A program with a thread for each request does not run out of files."""
+
+    def count() -> int:
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    with over_http(served, space="ended") as memory:
+        ada, before = memory.key("ada"), count()
+        for _ in range(30):
+            thread = threading.Thread(target=ada.list)
+            thread.start()
+            thread.join()
+        wait_until(lambda: count() < before + 10)
+
+
 def test_threads_share_a_memory_and_each_change_counts(served: ServedHere) -> None:
     """Each thread has its connection; `commit` is repeated until nobody was faster."""
     with over_http(served, space="threads", timeout_s=LIMIT_S) as memory:
@@ -528,7 +543,15 @@ def test_a_token_opens_what_it_is_for(tmp_path: Path, monkeypatch: pytest.Monkey
         ("http://127.0.0.1:port", {}),
         ("http://127.0.0.1:1?x=1", {}),
         ("http://ada:secret@127.0.0.1:1", {}),
+        ("http://127.0.0.1:1/a b", {}),
+        ("http://127.0.0.1:1/ä", {}),
+        ("http://127.0.0.1 :1", {}),
+        ("http://127.0.0.1:1\r\nX: y", {}),
+        ("http://a..b:1", {}),
+        ("HTTP://:1", {}),
+        ("localhost:8080", {}),
         ("http://127.0.0.1:1", {"token": " "}),
+        ("http://127.0.0.1:1", {"token": b"x"}),
         ("http://127.0.0.1:1", {"timeout_s": 0}),
         ("http://127.0.0.1:1", {"mode": "r"}),
         ("http://127.0.0.1:1", {"space": ""}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ TOKEN_VARIABLE = "FORNIX_TOKEN"  # noqa: S105 - the name of a variable
 
 TIMEOUT_S = 30.0
 """How long a call of a server may take, unless `Memory.open` was told."""
+
+_BLANK = re.compile("[\x00-\x20\x7f]")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -70,7 +73,8 @@ class ServerAddress:
                 f"timeout_s must be a number of seconds above 0, not {short_repr(self.timeout_s)}"
             )
         token = self.token
-        if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
+        is_text = isinstance(token, str) and token.isascii() and token.isprintable()
+        if token is not None and not (is_text and token.strip()):
             raise InvalidInput(
                 f"token must be what `fornix token new` printed; look at {TOKEN_VARIABLE}"
             )
@@ -84,9 +88,11 @@ class ServerAddress:
         try:
             split = urlsplit(self.url)
             host, port = split.hostname, split.port
+            (host or "").encode("idna")
         except ValueError:
             host, port, split = None, None, urlsplit("")
-        if not host or split.query or split.fragment or "@" in split.netloc:
+        more = split.query or split.fragment or "@" in split.netloc
+        if not host or more or not split.path.isascii() or _BLANK.search(self.url):
             raise InvalidInput(
                 "the url of a server is http://host:port, or https://…, with nothing after it; a "
                 f"token is given as token=, or in {TOKEN_VARIABLE}"
@@ -110,7 +116,7 @@ class ServerConnection:
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
         self._of_thread = threading.local()
-        self._opened: list[HTTPConnection] = []
+        self._opened: list[tuple[threading.Thread, HTTPConnection]] = []
         self._lock = threading.Lock()
         self._generation = FORKS.generation
         self._closed = False
@@ -120,7 +126,7 @@ class ServerConnection:
         self._closed = True
         with self._lock:
             while self._opened:
-                self._opened.pop().close()
+                self._opened.pop()[1].close()
 
     def get(self, path: str, **query: object) -> Json:
         """Return the answer to a GET."""
@@ -245,7 +251,11 @@ class ServerConnection:
         is_https, host, port, _ = self.address.parts()
         made = (HTTPSConnection if is_https else HTTPConnection)(host, port)
         with self._lock:
-            self._opened.append(made)
+            ended = [each for each in self._opened if not each[0].is_alive()]
+            for each in ended:  # nothing tells when a thread ends
+                each[1].close()
+                self._opened.remove(each)
+            self._opened.append((threading.current_thread(), made))
         self._of_thread.connection = made
         return made
 
@@ -253,8 +263,7 @@ class ServerConnection:
         connection.close()
         self._of_thread.connection = None
         with self._lock:
-            if connection in self._opened:
-                self._opened.remove(connection)
+            self._opened = [each for each in self._opened if each[1] is not connection]
 
     # --- what is wrong ------------------------------------------------------------------------
 

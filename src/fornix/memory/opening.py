@@ -28,7 +28,7 @@ from fornix.store import UNFINISHED_NOTE, Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
 from fornix.text import Summariser
 from fornix.values.storable import counted, microseconds
-from fornix.values.urls import IMMUTABLE_SUFFIX, is_server
+from fornix.values.urls import IMMUTABLE_SUFFIX, is_host_and_port, is_server
 
 if TYPE_CHECKING:
     from fornix.client.connection import ServerConnection
@@ -157,12 +157,18 @@ def open_store(
             f"{short_repr(location)} has no //; a server is named postgresql://user@host/database, "
             "and a file of that name ./postgresql:…"
         )
+    if is_host_and_port(location):
+        raise InvalidInput(
+            f"{short_repr(location)} is a host and a port; a server is named http://{location}, "
+            f"and a file of that name ./{location}"
+        )
     from fornix.store.sqlite import SqliteStore
 
     scheme, separator, rest = location.partition("://")
     if separator and scheme != "sqlite":
         raise Unsupported(
-            f"{scheme}:// stores are not supported; use a path, postgresql://…, or ':memory:'"
+            f"{scheme}:// stores are not supported; use a path, postgresql://…, http://…, or "
+            "':memory:'"
         )
     path = rest.removeprefix("/") if separator else location
     still = bool(separator) and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)

@@ -25,6 +25,8 @@ _USER = re.compile(r"^([^:/]+://)([^:@/?]*)(:(?:[^/]*|[^?]*))?@")
 
 _UNQUOTED = re.compile(r"[@/?#]|%(?![0-9A-Fa-f]{2})")
 
+_HOST_AND_PORT = re.compile("[A-Za-z0-9.-]+:[0-9]{1,5}")
+
 _DATA = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
 
@@ -35,7 +37,12 @@ def is_server(location: str) -> bool:
 
 def is_http(location: object) -> TypeGuard[str]:
     """Return whether *location* is the URL of a server of fornix."""
-    return isinstance(location, str) and location.startswith(("http://", "https://"))
+    return isinstance(location, str) and location[:8].lower().startswith(("http://", "https://"))
+
+
+def is_host_and_port(location: str) -> bool:
+    """Return whether *location* is what would be a server's address if ``http://`` began it."""
+    return _HOST_AND_PORT.fullmatch(location) is not None
 
 
 def without_password(url: str) -> str:
