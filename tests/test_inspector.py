@@ -253,6 +253,18 @@ def test_only_its_own_pages_may_ask_a_server_without_tokens(served):
         assert answer[0] == 403
     evil = {"Origin": "http://evil.example", "Host": "evil.example"}
     assert client.ask("GET", "/v1/keys", None, evil)[0] == 403
+    # Of a picture, a script or a frame in another page, a browser tells the site, not the origin.
+    for site, mode, shown_in, status in (
+        ("cross-site", "no-cors", "image", 403),
+        ("same-site", "no-cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+    ):
+        names = ("Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest")
+        told = dict(zip(names, (site, mode, shown_in), strict=True))
+        assert client.ask("GET", "/v1/keys", None, told)[0] == status, told
 
 
 def test_a_token_for_some_keys_sees_no_others(small, tmp_path):

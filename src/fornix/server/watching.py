@@ -82,10 +82,16 @@ class WatchedRequests:
 def _is_own(request: Request) -> bool:
     """Return whether a request names this machine, and comes from no page but the server's own.
 
-    A page that a browser shows may have its own name lead here.
+    A page that a browser shows may have its own name lead here. Of what a page asks for without
+    reading the answer, such as a picture or a frame, a browser tells no origin, but that the page
+    is another one; a link may lead here.
     """
-    own = f"http://{request.headers.get('host', '')}"
-    return request.url.hostname in LOOPBACK and request.headers.get("origin", own) == own
+    told = request.headers
+    own = f"http://{told.get('host', '')}"
+    if request.url.hostname not in LOOPBACK or told.get("origin", own) != own:
+        return False
+    is_link = told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest") == "document"
+    return is_link or told.get("sec-fetch-site", "none") in {"none", "same-origin"}
 
 
 def _client_of(request: Request, tokens: TokenFile | None) -> str:
