@@ -179,7 +179,10 @@ def test_a_hostile_text_is_a_text(memory, text):
     for value in values:
         display = Display(value)
         assert display.tags <= TAGS
-        assert {name for name, _ in display.attributes} <= {"style", "title"}
+        assert {name for name, _ in display.attributes} <= {"class", "style", "title"}
+        # Else a notebook shows what is between two dollar signs as a formula.
+        assert display.source.startswith('<div class="tex2jax_ignore mathjax_ignore"')
+        assert [name for name, _ in display.attributes].count("class") == 1
         styles = [style for name, style in display.attributes if name == "style"]
         assert not [style for style in styles if "url" in style or "position" in style]
         assert text in display.text or repr(text) in display.text

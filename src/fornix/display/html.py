@@ -47,6 +47,9 @@ TEXT_CHARACTERS = 4_000
 NAME_WIDTH = 16
 """Characters for which a column has room at least, if its texts have as many."""
 
+UNTYPESET = "tex2jax_ignore mathjax_ignore"
+"""Classes that MathJax 2 and 3 leave alone: else notebooks show what is between two $ as math."""
+
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = "text-align:left;vertical-align:top;padding:4px 12px 4px 0;border:0"
 _SOFT = "opacity:.75;font-size:.9em"
@@ -98,13 +101,14 @@ def element(tag: str, *children: str, style: str = "", title: str = "") -> Html:
 def frame(title: str, *children: str, notes: Iterable[str] = ()) -> Html:
     """Return the display of one value: its title, what it shows, and notes, a line each."""
     heading = element("bdi", one_line(title))
-    return element(
+    whole = element(
         "div",
         element("div", heading, style="font-weight:600;margin-bottom:4px"),
         *children,
         *[soft(note) for note in notes],
         style="max-width:64em;line-height:1.45;overflow-wrap:anywhere",
     )
+    return Html(whole.replace("<div", f'<div class="{UNTYPESET}"', 1))
 
 
 def drawn(draw: Callable[[], Html], plain: str) -> Html:
