@@ -213,6 +213,56 @@ def test_hostile_texts_are_shown_as_texts(inspected, visit):
     assert "owned" not in page.title()
 
 
+LARGE = 123_456_789_012_345_678_901_234_567_890
+
+
+def test_values_are_shown_as_they_are_kept(visit, tmp_path):
+    """No digit of a large number is lost, neither shown nor brought back; bytes are no object."""
+    with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
+        tree = memory.key("ada").short_term
+        for name, value in {"large": LARGE, "odd": 2**53 + 1, "$none": 1, "raw": b"\xff"}.items():
+            tree.set((name,), value)
+        tree.set("lost", [float("nan"), -LARGE])
+        memory.key("ada").add({"seats": LARGE}, id="seats", text="Seats.", metadata={"$": -LARGE})
+        memory.key("ada").set("default").update("seats", text="Some seats.", metadata={})
+    with inspecting(tmp_path / "memory.db", "--write") as made:
+        page = visit(made.url)
+        shown(page, at("key", key="ada"), "What this commit changed")
+        told = page.locator(".tree").inner_text().splitlines()
+        assert told[:4] == [
+            f"large: {LARGE}",
+            "odd: 9007199254740993",
+            "$none: 1",
+            "raw: bytes /w==",
+        ]
+        assert str(-LARGE) in told[4]
+        shown(page, at("item", key="ada", set="default", id="seats"), f'{{"seats":{LARGE}}}')
+        page.get_by_role("button", name="Bring back version 1").click()
+        read(page, "3 versions")
+        read(page, str(-LARGE))
+        page.close()
+    with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
+        item = memory.key("ada").get("seats")
+    assert (item.value, item.text, item.metadata) == ({"seats": LARGE}, "Seats.", {"$": -LARGE})
+
+
+def test_no_name_or_mark_breaks_a_page(visit, tmp_path):
+    """Tags that hide a text are named, a long id is broken; what is not there is said plainly."""
+    name = "constructor " * 20 + "x" * 700
+    with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
+        memory.key(name[:900]).set(name[:200]).add(
+            "Hid\U000e0041den, \u061c and \u206aquiet", id="x" * 999
+        )
+    with inspecting(tmp_path / "memory.db") as made:
+        page = visit(made.url, viewport=PHONE, ignored="404")
+        read(page, "All is well")
+        place = at("item", key=name[:900], set=name[:200], id="x" * 999)
+        shown(page, place, "Hid⟨U+E0041⟩den, ⟨U+061C⟩ and ⟨U+206A⟩quiet")
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        shown(page, "#/constructor", "There is no such page.")
+        shown(page, at("audit", commit=99), "This space has no commit 99.")
+
+
 def test_a_hundred_thousand_items_are_a_list_of_few_elements(inspected, visit):
     """However far one goes, only rows in sight are elements."""
     page = visit(inspected.url)
@@ -522,6 +572,24 @@ def test_a_token_is_asked_for_where_there_are_tokens(visit, file, tmp_path):
         page.get_by_role("button", name="Go on").click()
         read(page, "All is well")
         assert secret not in page.url
+        page.close()
+
+
+def test_a_token_that_is_none_can_be_given_again(visit, tmp_path):
+    """Also one that no header can carry; one for another space shows that space."""
+    file = TokenFile(tmp_path / "tokens.json")
+    secret = file.add("travel", access="read", space="travel", keys="")
+    with Memory.open(tmp_path / "memory.db", space="travel", embedder="static") as memory:
+        memory.key("ada").add("Prefers window seats.")
+    with inspecting(tmp_path / "memory.db", "--tokens", tmp_path / "tokens.json") as made:
+        page = visit(made.url + at("keys"), ignored="40[13]")
+        for none in ("“fornix_…”", "fornix_none"):
+            page.get_by_label("Token").fill(none)
+            page.get_by_role("button", name="Go on").click()
+            read(page, "This server has no such token.")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Go on").click()
+        read(page, "ada")
         page.close()
 
 

@@ -11,6 +11,7 @@ export class Refused extends Error {
 // Of this tab alone, until it is closed.
 export const setSpace = (name) => sessionStorage.setItem(SPACE, name);
 export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 
 function headers(more = {}) {
   const token = sessionStorage.getItem(TOKEN);
@@ -26,6 +27,11 @@ function place(path, query = {}) {
   return url;
 }
 
+// A whole number that JavaScript would round stays as it was written, to be shown and sent back.
+const LONG_NUMBER = /[:,[]\s*-?\d{16,}\s*[,}\]]/;
+const kept = (_name, value, { source }) => (Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? JSON.rawJSON(source) : value);
+const parsed = (text) => (JSON.rawJSON && LONG_NUMBER.test(text) ? JSON.parse(text, kept) : JSON.parse(text));
+
 async function ask(method, path, query, body, signal, more = {}) {
   const sent = body === undefined ? {} : { body: JSON.stringify(body), headers: headers({ "Content-Type": "application/json", ...more }) };
   let answer;
@@ -35,7 +41,8 @@ async function ask(method, path, query, body, signal, more = {}) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The server does not answer. Is it still running?");
   }
-  const told = await answer.json();
+  const told = parsed(await answer.text());
+  if (answer.status === 401) dispatchEvent(new Event("token-refused"));
   if (!answer.ok) throw new Refused(answer.status, told.error?.message ?? `status ${answer.status}`);
   return told;
 }

@@ -1,6 +1,6 @@
 // The frame: which page is shown, the keyboard, the scheme, and the commits that are followed.
 
-import { follow, Refused, setToken, settings } from "./api.js";
+import { follow, get, hasToken, setSpace, setToken, settings } from "./api.js";
 import { address, count, el, empty, field } from "./dom.js";
 import { auditPage } from "./audit.js";
 import { compactionsPage } from "./compactions.js";
@@ -37,7 +37,7 @@ let shown = { leave: null, changed: null };
 
 async function show() {
   const [name, text = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const page = PAGES[name];
+  const page = Object.hasOwn(PAGES, name) ? PAGES[name] : undefined;
   const query = Object.fromEntries(new URLSearchParams(text));
   shown.leave?.abort();
   const leave = new AbortController();
@@ -59,18 +59,37 @@ async function show() {
     main.querySelector("[data-focus]")?.focus();
   } catch (error) {
     if (error.name === "AbortError" || leave.signal.aborted) return;
-    main.replaceChildren(error instanceof Refused && error.status === 401 ? tokenForm() : fault(error));
+    main.replaceChildren(fault(error.message));
   }
 }
 
-const fault = (error) => el("div", { class: "fault", role: "alert" }, error.message);
+const fault = (says) => el("div", { class: "fault", role: "alert" }, says);
 
-function tokenForm() {
+const NO_TOKEN = "This server has no such token.";
+
+function askForToken() {
+  // Whichever part of a page was refused: none of it is shown.
+  shown.leave?.abort();
+  main.replaceChildren(tokenForm(hasToken() && NO_TOKEN));
+  main.querySelector("[data-focus]").focus();
+}
+
+function tokenForm(refusal) {
   const input = el("input", { type: "password", name: "token", autocomplete: "off", required: true, "data-focus": true });
-  const enter = (event) => { event.preventDefault(); setToken(input.value.trim()); show(); };
+  const says = el("div", {}, refusal && fault(refusal));
+  const enter = async (event) => {
+    event.preventDefault();
+    const token = input.value.trim();
+    if (!/^[!-~]+$/.test(token)) { says.replaceChildren(fault(NO_TOKEN)); return; }  // no header can carry it
+    setToken(token);
+    const { spaces } = await get("spaces").catch(() => ({ spaces: [] }));
+    if (!spaces.length || spaces.includes(config.space)) { show(); return; }
+    setSpace(spaces[0]);  // the only one that the token is for
+    location.reload();
+  };
   return el("section", { class: "card" }, el("h1", {}, "A token is needed"),
     el("p", { class: "soft" }, "Whoever runs this server makes one with fornix token new. It is kept until this tab is closed."),
-    el("form", { onsubmit: enter }, field("Token", input, "wide"), el("button", { class: "main" }, "Go on")));
+    says, el("form", { onsubmit: enter }, field("Token", input, "wide"), el("button", { class: "main" }, "Go on")));
 }
 
 // --- the frame
@@ -137,6 +156,7 @@ async function start() {
   document.getElementById("help").addEventListener("click", help);
   document.addEventListener("keydown", pressed);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  addEventListener("token-refused", askForToken);
   addEventListener("hashchange", () => { show(); scrollTo(0, 0); });
   config = await settings();
   show();

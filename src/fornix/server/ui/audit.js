@@ -1,6 +1,6 @@
 // Audit: what every commit changed, what was forgotten, and what is held back.
 
-import { get, post } from "./api.js";
+import { get, post, Refused } from "./api.js";
 import { address, card, count, el, empty, facts, head, link, longText, oneLine, plural, said, time } from "./dom.js";
 import { receiptView } from "./item.js";
 
@@ -30,6 +30,7 @@ async function commitsTab({ commit }, config, signal) {
   let before = commit ? Number(commit) + 1 : null;
   const load = async () => {
     const { commits, next } = await get("journal", { before, limit: commit ? 1 : 20 }, signal);
+    if (commit && String(commits[0]?.number) !== commit) throw new Refused(404, `This space has no commit ${oneLine(commit, 20)}.`);
     rows.append(...commits.map((done) => commitView(done, Boolean(commit))));
     before = next;
     more.hidden = next === null || Boolean(commit);

@@ -61,8 +61,8 @@ export function longText(text) {
 
 export function visible(text) {
   // Marks that change the direction or hide are named, so that a text cannot disguise itself.
-  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-    (mark) => `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu,
+    (mark) => `⟨U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
 export function oneLine(text, most = 300) {
@@ -71,7 +71,14 @@ export function oneLine(text, most = 300) {
 
 export const said = (item) => item.text ?? inline(item.value);
 
-export const inline = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+export const inline = (value) => (typeof value === "string" ? value : unmarked(value) ?? JSON.stringify(value));
+
+// Values are as in exports: what JSON lacks is an object of one field, and a name that begins with $ has one more.
+const MARKED = { $bytes: (text) => `bytes ${text}`, $float: (text) => text, $int: (text) => BigInt(text.replace("-", "")) * (text.startsWith("-") ? -1n : 1n) };
+const markOf = (value) => { const names = Object.keys(value ?? {}); return names.length === 1 && Object.hasOwn(MARKED, names[0]) ? names[0] : null; };
+const unmarked = (value) => { const mark = markOf(value); return mark && String(MARKED[mark](value[mark])); };
+export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !JSON.isRawJSON?.(value) && !markOf(value);
+export const nameOf = (written) => written.replace(/^\$\$/, "$");
 
 const COUNT = new Intl.NumberFormat("en");
 export const count = (number) => COUNT.format(number);
