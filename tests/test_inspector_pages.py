@@ -406,6 +406,7 @@ def test_a_box_on_the_map_selects_and_lists(inspected, visit):
     read(page, "100,000 items;")
     area.press("ArrowRight")
     read(page, re.compile(r"of 100,000 items selected"))
+    page.locator(".map-box").wait_for()  # it is drawn with the next frame
     before = page.locator(".map-box").bounding_box()
     area.press("Shift+ArrowRight")
     page.wait_for_function(
@@ -494,6 +495,30 @@ def test_commits_of_other_processes_appear_by_themselves(written, visit):
         arg=before,
     )
     read(page, "grace")
+
+
+def test_lists_follow_unless_somebody_moved_in_them(written, visit):
+    """Keys, sets, conversations and knowledge; a list that was scrolled waits for a click."""
+    page = visit(written.url)
+    read(page, "All is well")
+    with Memory.open(written.file, embedder="static") as memory:
+        shown(page, at("keys"), "ada")
+        memory.key("bea").add("Likes tea.")
+        read(page, "bea")
+        shown(page, at("key", key="ada", set="support"), "is kind")
+        memory.key("ada").conversation("support").add({"role": "assistant", "content": "Glad to."})
+        read(page, "Glad to.")
+        shown(page, at("key"), "opening hours")
+        memory.knowledge.set("menus").add("Soup on Mondays.")
+        read(page, "menus")
+        shown(page, at("key", key="ada", set="notes"), "entry 99.")
+        memory.key("ada").set("notes").add("Came by while nobody moved.")
+        read(page, "while nobody moved")
+        read(page, "101 items")
+        page.evaluate("document.querySelector('.virtual').scrollTop = 900")
+        memory.key("ada").set("notes").add("Came by while somebody read.")
+        page.get_by_role("button", name="Show them").click()
+        read(page, "while somebody read")
 
 
 def test_what_may_write_forgets_with_a_receipt_and_accepts(written, visit):

@@ -144,7 +144,8 @@ let last = null;
 
 function told(number) {
   live.textContent = `Commit ${count(number)}`;
-  if (last !== null && number !== last) shown.changed?.(number);
+  const { changed, leave } = shown;
+  if (last !== null && number !== last) Promise.resolve(changed?.(number)).catch((error) => { if (!leave.signal.aborted) throw error; });
   last = number;
 }
 

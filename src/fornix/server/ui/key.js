@@ -5,7 +5,7 @@ import { address, card, count, el, empty, field, head, inline, isObject, link, l
 import { virtualList } from "./list.js";
 import { keyLinks, setLinks } from "./overview.js";
 
-export async function keysPage({ query, signal }) {
+export async function keysPage({ query, signal, onCommit }) {
   const box = el("div", {});
   const prefix = el("input", { type: "search", name: "prefix", value: query.prefix ?? "", placeholder: "Begins with", "data-focus": true });
   const rows = async () => {
@@ -16,17 +16,20 @@ export async function keysPage({ query, signal }) {
     };
     const row = (key) => el("a", { href: address("key", { key }) }, el("span", { class: "cut" }, oneLine(key)));
     const nothing = begins ? empty("No key begins so.", "Letters are told apart by case.") : keyLinks({ keys: [] });
-    box.replaceChildren(virtualList({ label: "Keys", page, row, nothing }));
+    const made = el("div", {}, virtualList({ label: "Keys", page, row, nothing }));
+    await made.firstChild.ready;
+    if (begins === prefix.value) box.replaceChildren(made);
   };
   prefix.addEventListener("input", rows);
   await rows();
+  onCommit(() => isAtRest(box) && rows());
   return [head("Keys"), card(null, el("form", { onsubmit: (event) => event.preventDefault() }, field("Find a key", prefix, "wide"))), box];
 }
 
 export async function keyPage({ query, signal, onCommit }) {
   const { key, set } = query;
   const parts = el("div", {});
-  if (set) parts.append(await setView(key, set, query, signal));
+  if (set) parts.append(await following(() => setView(key, set, query, signal), onCommit));
   else if (key) {
     const [tree, sets] = [el("section", { class: "card" }), el("div", {})];
     const fill = async () => {
@@ -38,8 +41,10 @@ export async function keyPage({ query, signal, onCommit }) {
     onCommit(fill);
     parts.append(el("div", { class: "grid" }, tree, sets), facts);
   } else {
-    const found = await get("sets", {}, signal);
-    parts.append(card("Sets", found.sets.length ? setLinks(found.sets, null) : empty("No knowledge yet.", "It is shared by all keys.")));
+    parts.append(await following(async () => {
+      const { sets } = await get("sets", {}, signal);
+      return card("Sets", sets.length ? setLinks(sets, null) : empty("No knowledge yet.", "It is shared by all keys."));
+    }, onCommit));
   }
   return [
     el("p", { class: "crumbs" }, link("keys", {}, "Keys"), set && " / ", set && link("key", { key }, el("bdi", {}, oneLine(key ?? "Knowledge")))),
@@ -47,6 +52,22 @@ export async function keyPage({ query, signal, onCommit }) {
       link("search", { key, set }, "Search here"), link("map", { key, set }, "Map"), key && set && link("compactions", { key, set }, "Compactions"), key && link("prompt", { key }, "Make a prompt"))),
     parts,
   ];
+}
+
+// A list in which somebody moved stays as it is until he asks for what is new.
+async function following(make, onCommit) {
+  const shown = el("div", {}), newer = el("div", { role: "status" });
+  const fill = async () => { shown.replaceChildren(await make()); newer.replaceChildren(); };
+  await fill();
+  onCommit(() => (isAtRest(shown) ? fill() : newer.replaceChildren("There are newer commits. ", el("button", { type: "button", onclick: fill }, "Show them"))));
+  return el("div", {}, newer, shown);
+}
+
+function isAtRest(shown) {
+  const box = shown.querySelector(".virtual, .chat");
+  if (!box) return true;
+  const end = box.matches(".chat") ? box.scrollHeight - box.clientHeight : 0;
+  return !box.contains(document.activeElement) && Math.abs(box.scrollTop - end) < 8;
 }
 
 // --- exact memory
@@ -153,9 +174,11 @@ async function setView(key, set, query, signal) {
   const nothing = empty("This set is empty.", "Items that were deleted are in their history, not here.");
   const shown = view === "chat" ? await chat(place, signal, nothing)
     : virtualList({ label: `Items of ${set}`, total, page, nothing, row: (item) => itemRow(item, place) });
-  return el("div", {}, el("div", { class: "row tabs" }, el("span", { class: "soft" }, plural(total, "item")),
+  const made = el("div", {}, el("div", { class: "row tabs" }, el("span", { class: "soft" }, plural(total, "item")),
     spoken && tab("As a conversation", { view: "chat" }, view === "chat"), spoken && tab("As a list", { view: "list" }, view === "list"),
     view === "list" && tab(oldest ? "Show the newest first" : "Show the oldest first", { order: oldest ? "newest" : "oldest" }, false)), shown);
+  await shown.ready;
+  return made;
 }
 
 export const itemRow = (item, place) => el("a", { href: address("item", { ...place, id: item.id }) },

@@ -55,6 +55,7 @@ export function virtualList({ label, page, row, total, nothing }) {
     draw();
     at(next)?.focus({ preventScroll: true });
   });
-  read();
+  new ResizeObserver(draw).observe(box);
+  box.ready = read();
   return box;
 }
