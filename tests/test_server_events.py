@@ -26,7 +26,8 @@ class Follower:
     `events` are those that came, and `ids` their numbers.
     """
 
-    def __init__(self, port, *, token=None, position=None, **query):
+    def __init__(self, port, *, token=None, position=None, address="/v1/events", **query):
+        self.address = address
         self.port, self.token, self.query, self.position = port, token, query, position
         self.events = []
         self.connect()
@@ -41,7 +42,7 @@ class Follower:
         headers = {} if self.position is None else {"Last-Event-ID": str(self.position)}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        place = f"/v1/events?{urlencode(self.query)}"
+        place = f"{self.address}?{urlencode(self.query)}"
         self._connection.request("GET", place, headers=headers)
         self.stream = self._connection.getresponse()
 
@@ -167,6 +168,40 @@ def test_a_token_follows_what_it_may_read(tmp_path):
             assert [event["key"] for event in follower.events] == keys
     finally:
         made.stop()
+
+
+def test_a_token_that_is_revoked_or_rotated_ends_its_streams(tmp_path):
+    """Nothing of what is committed later comes over them."""
+    file = TokenFile(tmp_path / "tokens.json")
+    secrets = [file.add(name, access="read", space=None, keys="") for name in ("a", "b", "c")]
+    made = ServedHere(tmp_path, tokens=file)
+    followers = [Follower(made.port, token=secret, after=0, key="ada") for secret in secrets]
+    numbers = Follower(made.port, token=secrets[0], address="/v1/commits")
+    try:
+        file.revoke("a")
+        file.rotate("b")
+        assert numbers.stream.read().endswith(b"data: 0\n\n")
+        for each in followers[:2]:
+            with pytest.raises(http.client.IncompleteRead):
+                each.until(1)
+        with Memory.open(made.file, embedder="words") as memory:
+            memory.key("ada").short_term.set("n", 1)
+        followers[2].until(1)
+        assert [each.ids for each in followers] == [[], [], [1]]
+    finally:
+        for each in (numbers, *followers):
+            each.close()
+        made.stop()
+
+
+def test_a_position_of_another_store_is_refused(served):
+    """An older copy was put in its place: to wait for that commit would be to miss those before."""
+    with Memory.open(served.file, embedder="words") as memory:
+        memory.key("ada").short_term.set("n", 1)
+    for headers, query in (({"Last-Event-ID": "2"}, {}), ({}, {"after": 2})):
+        status, told = served.client().ask("GET", "/v1/events", None, headers, **query)
+        assert (status, told["error"]["type"]) == (404, "NotFound")
+        assert "there is no commit 2, the last one is 1" in told["error"]["message"]
 
 
 def test_events_come_once_whenever_the_server_is_killed(tmp_path):

@@ -15,11 +15,12 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from fornix.errors import StoreClosed
+from fornix.errors import InvalidInput, NotFound, StoreClosed
 from fornix.memory.memory import Memory
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
 from fornix.server.answers import PlainRoute
+from fornix.server.callers import Caller, Unauthenticated, token_of
 from fornix.server.routes import RESPONSES, Asking, sends
 from fornix.store import Scope
 from fornix.store.as_of import FOREVER
@@ -97,6 +98,7 @@ async def _position(after: Position = None, last_event_id: LastEventId = None) -
 
 @router.get("/events", tags=["events"], responses=sends(EVENTS, each="CommitAnswer"))
 def follow_events(
+    caller: Asking,
     request: Request,
     followed: Annotated[_FollowedKeys, Depends(_followed)],
     begin: Annotated[int | None, Depends(_position)],
@@ -106,7 +108,13 @@ def follow_events(
     Each event is a commit, and says what it changed; without a position, those from now on.
     What was forgotten since is left out.
     """
-    return StreamingResponse(_events(followed, request, begin), media_type=EVENTS, headers=AT_ONCE)
+    if begin is not None and begin > (last := _last(followed.memory)):
+        raise NotFound(
+            f"there is no commit {begin}, the last one is {last}: this is another store, or an "
+            "older copy of it; read again what you follow, and follow without a position"
+        )
+    events = _events(followed, caller, request, begin)
+    return StreamingResponse(events, media_type=EVENTS, headers=AT_ONCE)
 
 
 @router.get("/commits", tags=["events"], responses=sends(EVENTS))
@@ -115,17 +123,18 @@ def follow_commits(
 ) -> Response:
     """Follow the number of the last commit of the store, as server-sent events."""
     memory = caller.memory(space, "read")
-    return StreamingResponse(_numbers(memory, request), media_type=EVENTS, headers=AT_ONCE)
+    numbers = _numbers(memory, caller, request)
+    return StreamingResponse(numbers, media_type=EVENTS, headers=AT_ONCE)
 
 
 async def _events(
-    followed: _FollowedKeys, request: Request, begin: int | None
+    followed: _FollowedKeys, caller: Caller, request: Request, begin: int | None
 ) -> AsyncGenerator[str]:
     try:
         seen = await run_in_threadpool(_last, followed.memory) if begin is None else begin
         yield f"id: {seen}\n\n"  # no event, but from now on there is a position to return to
         quiet_s = 0.0
-        while not await _is_over(request):
+        while not await _is_over(caller, request):
             told, seen, is_all = await run_in_threadpool(followed.events, seen)
             for event in told:
                 yield event
@@ -139,9 +148,9 @@ async def _events(
         return
 
 
-async def _numbers(memory: Memory, request: Request) -> AsyncGenerator[str]:
+async def _numbers(memory: Memory, caller: Caller, request: Request) -> AsyncGenerator[str]:
     seen, quiet_s = -1, 0.0
-    while not await _is_over(request):
+    while not await _is_over(caller, request):
         try:
             number = await run_in_threadpool(_last, memory)
         except StoreClosed:
@@ -160,8 +169,14 @@ def _last(memory: Memory) -> int:
     return memory.store.commit_at(FOREVER)
 
 
-async def _is_over(request: Request) -> bool:
-    return request.app.state.ends.is_set() or await request.is_disconnected()
+async def _is_over(caller: Caller, request: Request) -> bool:
+    """Return whether the server ends, the client has gone, or its token is another by now."""
+    state = request.app.state
+    try:
+        token = token_of(request.headers.get("authorization"), state.tokens)
+    except (Unauthenticated, InvalidInput, NotFound):  # it is told when the client comes again
+        return True
+    return state.ends.is_set() or token != caller.token or await request.is_disconnected()
 
 
 def _event(number: int, data: str) -> str:
