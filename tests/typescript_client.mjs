@@ -49,6 +49,13 @@ const tasks = {
     await assert.rejects(missing, refusedWith(404, "NotFound"));
     await assert.rejects(fornix.listItems({ limit: 0 }), refusedWith(400, "InvalidInput"));
     await assert.rejects(new Fornix(url, { token: "none" }).listKeys(), refusedWith(401, "Unauthenticated"));
+    const items = { items: [{ value: "Tea." }] };
+    for (const whose of [{ key: undefined }, { key: null }, { key: "ada", space: undefined }]) {
+      await assert.rejects(fornix.addItems(whose, items), { name: "TypeError", message: /leave it out/ });
+    }
+    assert.deepEqual((await fornix.listItems({ after: undefined })).items, []);
+    await assert.rejects(fornix.addItems({ key: "ada" }, items, { idempotencyKey: "a\nb" }), TypeError);
+    assert.throws(() => new Fornix("localhost:8080"), /http:/);
     const nobody = new Fornix("http://127.0.0.1:9", { retryForMs: 200 });
     await assert.rejects(nobody.listKeys(), (error) => error instanceof ServerUnreachable && error.cause instanceof TypeError);
     const signal = AbortSignal.abort(new Error("enough"));

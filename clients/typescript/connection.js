@@ -1,6 +1,8 @@
 // How a client asks a server: again until there is an answer, under one Idempotency-Key.
 
 const AGAIN = new Set([429, 503, 504]);
+// Who forgot to say whose memory is meant would read and write what all share.
+const WHOSE = new Set(["key", "space"]);
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
 
@@ -50,6 +52,7 @@ export class Connection {
   #retryForMs;
 
   constructor(url, { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000 } = {}) {
+    if (!/^https?:\/\//i.test(url)) throw new TypeError(`${url}: the url of a server is http://host:port, or https://…`);
     this.#url = url.replace(/\/+$/, "");
     this.#token = token;
     this.#fetch = fetch;
@@ -105,6 +108,7 @@ export class Connection {
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (isWrite) headers["Idempotency-Key"] = idempotencyKey ?? crypto.randomUUID();
     if (ifMatch !== undefined) headers["If-Match"] = ifMatch;
+    new Headers(headers); // what no header may hold is an error now, and not tried again
     const url = this.#address(path, query);
     const sent = { method, headers, body: body === undefined ? undefined : JSON.stringify(body) };
     const ends = Date.now() + this.#retryForMs;
@@ -141,6 +145,9 @@ export class Connection {
   #address(path, query) {
     const asked = new URLSearchParams();
     for (const [name, value] of Object.entries(query ?? {})) {
+      if (WHOSE.has(name) && (value === undefined || value === null)) {
+        throw new TypeError(`${name} is ${value}; leave it out to mean what all keys share, or the default space`);
+      }
       if (value !== undefined && value !== null) asked.set(name, String(value));
     }
     const text = asked.toString();
