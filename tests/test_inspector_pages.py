@@ -315,6 +315,25 @@ def test_everything_can_be_reached_by_keyboard(inspected, visit):
     read(page, "entry 99,970.")
 
 
+def test_a_field_can_be_left_by_keyboard(inspected, visit):
+    """By Escape, after which letters are keys again; ↓ leads from the field of keys to the list."""
+    page = visit(inspected.url)
+    read(page, "All is well")
+    for key in ("g", "k"):
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.activeElement.name === 'prefix'")
+    page.locator(".virtual-rows a").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.at") == "1"
+    for key in ("g", "s"):
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.activeElement.name === 'query'")
+    for key in ("Escape", "g", "k"):
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.activeElement.name === 'prefix'")
+
+
 def test_exact_memory_is_seen_as_of_each_commit(inspected, visit):
     """The slider goes back by keys and buttons, and says what each commit changed."""
     page = visit(inspected.url)

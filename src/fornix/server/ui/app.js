@@ -117,7 +117,7 @@ function switchTheme() {
 function help() {
   const rows = [
     ...Object.values(PAGES).filter((page) => page.press).map((page) => [`g ${page.press}`, page.title]),
-    ["/", "Search"], ["↑ ↓", "Move through a list"], ["t", "Light or dark"], ["?", "This list"],
+    ["/", "Search"], ["↑ ↓", "Move through a list"], ["Esc", "Leave a field"], ["t", "Light or dark"], ["?", "This list"],
   ];
   dialog.replaceChildren(el("h2", { id: "dialog-title" }, "Keyboard"),
     el("dl", {}, rows.flatMap(([press, does]) => [el("dt", {}, el("kbd", {}, press)), el("dd", {}, does)])),
@@ -129,7 +129,11 @@ let going = false;
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
-  if (event.target.closest("input, select, textarea")) return;
+  if (event.target.closest("input, select, textarea")) {
+    if (event.key !== "Escape") return;
+    main.focus({ preventScroll: true });
+    event.preventDefault();
+  }
   const page = Object.entries(PAGES).find(([, each]) => each.press === event.key);
   if (going && page) location.hash = address(page[0]);
   else if (event.key === "/") location.hash = address("search");

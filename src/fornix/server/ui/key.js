@@ -21,6 +21,10 @@ export async function keysPage({ query, signal, onCommit }) {
     if (begins === prefix.value) box.replaceChildren(made);
   };
   prefix.addEventListener("input", rows);
+  prefix.addEventListener("keydown", (event) => {
+    const first = event.key === "ArrowDown" && box.querySelector(".virtual-rows a");
+    if (first) { event.preventDefault(); first.focus(); }
+  });
   await rows();
   onCommit(() => isAtRest(box) && rows());
   return [head("Keys"), card(null, el("form", { onsubmit: (event) => event.preventDefault() }, field("Find a key", prefix, "wide"))), box];
