@@ -540,14 +540,26 @@ def test_lists_follow_unless_somebody_moved_in_them(written, visit):
         read(page, "while somebody read")
 
 
+def followed(inspected, page):
+    """Commit something, and wait until a page has heard of it, and of all before."""
+    with Memory.open(inspected.file, embedder="static") as memory:
+        memory.key("ada").short_term.increment("visits")
+        last = memory.stats().store.commits
+    page.get_by_text(f"Commit {last}", exact=True).wait_for()
+
+
 def test_what_may_write_forgets_with_a_receipt_and_accepts(written, visit):
     """First it says what would go; then it is gone, and the audit has the receipt."""
     page = visit(written.url)
     shown(page, at("item", key="ada", set="diary", id="day-2"), "3 versions")
     page.get_by_role("button", name="Forget this item").click()
     read(page, "What would be erased")
+    followed(written, page)  # nor does a commit of others take away what somebody reads
     page.get_by_role("button", name="Forget for good").click()
-    read(page, "There is no such item.")
+    read(page, "Gone from every file of the store")
+    followed(written, page)
+    read(page, "Gone from every file of the store")
+    assert page.get_by_text("Met Grace").count() == 0
     shown(page, at("audit", tab="receipts"), "Receipt")
     assert page.get_by_text("Receipt").count() == 2
     shown(page, at("audit", tab="quarantine"), "praise Acme")

@@ -7,7 +7,11 @@ import { card, count, el, empty, facts, head, inline, link, longText, nameOf, on
 export async function itemPage({ query, config, signal, onCommit }) {
   const { key, set, id } = query, place = { key, set, id };
   const body = el("div", {});
-  const fill = async () => body.replaceChildren(...await content(place, config, signal));
+  // What would be erased, and the receipt, stay until somebody has read them.
+  const fill = async () => {
+    const made = await content(place, config, signal, (receipt) => body.replaceChildren(receipt));
+    if (!body.querySelector("[data-receipt]")) body.replaceChildren(...made);
+  };
   await fill();
   onCommit(fill);
   return [
@@ -16,7 +20,7 @@ export async function itemPage({ query, config, signal, onCommit }) {
   ];
 }
 
-async function content(place, config, signal) {
+async function content(place, config, signal, erased) {
   const { versions } = await get("item/history", place, signal);
   if (!versions.length) return [card(null, empty("There is no such item.", "It was forgotten, or never was."))];
   const item = versions.at(-1);
@@ -28,7 +32,7 @@ async function content(place, config, signal) {
       : empty("It stands alone.", "A summary shows here what it sums up, and an item what was made of it.")),
     el("div", { class: "grid" }, card("What is known of it", details(item)), card("Where it was read", readings(read.readings))),
     card(plural(versions.length, "version"), versions.map((version, at) => versionView(version, versions[at - 1], version !== item && !item.retired && config.writes && (() => bringBack(place, version, item)))).reverse()),
-    forgetting(place, config),
+    forgetting(place, config, erased),
   ];
 }
 
@@ -109,7 +113,7 @@ async function compactionOf(item, { key, set }, { writes }, signal) {
 
 // --- forgetting
 
-function forgetting({ key, set, id }, { writes }) {
+function forgetting({ key, set, id }, { writes }, erased) {
   const box = el("section", { class: "card" }, el("h2", {}, "Forget"));
   const says = el("p", { class: "soft" }, "Erases every version, and what was derived from it, for good. The receipt says what keeps it elsewhere.");
   if (!writes || !key) {
@@ -120,8 +124,8 @@ function forgetting({ key, set, id }, { writes }) {
   const act = async (dry) => {
     try {
       const receipt = await post("forget", { key, set }, { ids: [id], dry_run: dry });
-      out.replaceChildren(receiptView(receipt, { dry }));
-      if (dry) out.append(el("button", { type: "button", class: "bad", onclick: () => act(false) }, "Forget for good"));
+      if (dry) out.replaceChildren(el("div", { "data-receipt": true }, receiptView(receipt, { dry }), el("button", { type: "button", class: "bad", onclick: () => act(false) }, "Forget for good")));
+      else erased(el("section", { class: "card", role: "status", "data-receipt": true }, receiptView(receipt, { heading: "h2" })));
     } catch (error) { out.replaceChildren(el("div", { class: "fault", role: "alert" }, error.message)); }
   };
   box.append(says, el("button", { type: "button", class: "bad", onclick: () => act(true) }, "Forget this item …"), out);
