@@ -756,6 +756,15 @@ NAMES_BOTH = {"migrate"}
 ON_FILE = sorted(set(COMMANDS) - ON_SERVER - NAMES_BOTH - ELSEWHERE - WITHOUT_MEMORY)
 
 
+@pytest.mark.parametrize("words", ["add Tea. -k ada", "search tea -k ada", "serve", "backup b"])
+def test_a_command_opens_no_memory_of_a_server(tmp_path, monkeypatch, words):
+    """The error says where to run it; no file, and no folder, is named as the url is."""
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(fornix, ["--db", "http://localhost:8080", *words.split()])
+    assert (refused.exit_code, "docs/client.md" in refused.stderr) == (1, True)
+    assert [*tmp_path.iterdir()] == []
+
+
 @pytest.fixture(scope="session")
 def given_files(tmp_path_factory):
     """The files that commands are given: made once."""

@@ -310,14 +310,21 @@ def test_what_is_forgotten_is_gone_and_the_receipt_says_so(served: ServedHere) -
 
 
 def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
-    """Where the connection broke, where the server is busy; not for longer than the timeout."""
-    answers = [None, (503, "StoreBusy"), (429, "LimitReached"), (200, None)]
+    """Where the connection broke, where the server is busy, or away from a proxy that is before it.
+
+    Not for longer than the timeout.
+    """
+    answers = [None, (503, "StoreBusy"), (429, "LimitReached"), (502, ""), (200, None)]
     with told(answers) as (url, asked):
         with Memory.open(url) as memory:
             assert memory.key("ada").short_term.increment("n") == 7
         keys = {key for path, key in asked if path.startswith("/v1/call")}
         assert len(keys) == 1
-        assert len(asked) == 1 + 4
+        assert len(asked) == 1 + 5
+        answers[:] = [(502, "")] * 99
+        with Memory.open(url) as memory, pytest.raises(ServerUnreachable, match="proxy") as away:
+            impatient(memory).key("ada").short_term.increment("n")
+        assert away.value.idempotency_key
         answers[:] = [(503, "KeyBusy")] * 99
         with Memory.open(url) as memory, pytest.raises(KeyBusy) as caught:
             impatient(memory).key("ada").short_term.increment("n")
@@ -347,7 +354,7 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
                 return
             status, kind = answer
             error = {"error": {"type": kind, "message": "told", "facts": {"key": "ada"}}}
-            self._answer(status, {"value": 7} if kind is None else error)
+            self._answer(status, {"value": 7} if kind is None else error if kind else "a page")
 
         def _answer(self, status: int, body: Any) -> None:
             asked.append((self.path, self.headers["Idempotency-Key"]))
@@ -564,6 +571,16 @@ def test_what_cannot_be_asked_is_told_before_it_is(url: str, options: dict[str, 
     with pytest.raises(InvalidInput) as caught:
         Memory.open(url, **options)
     assert "secret" not in str(caught.value)
+
+
+def test_a_file_may_have_the_name_of_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the error says: with ./ before it, or as a path."""
+    monkeypatch.chdir(tmp_path)
+    for place in ("./localhost:8080", Path("localhost:8080")):
+        Memory.open(place, embedder="words").close()
+    assert (tmp_path / "localhost:8080").is_file()
 
 
 def test_nobody_there_and_somebody_else_are_one_clear_error(tmp_path: Path) -> None:

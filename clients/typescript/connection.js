@@ -116,7 +116,7 @@ export class Connection {
       const [response, failure] = await this.#tried(url, sent, signal, isStream);
       if (response?.ok) return response;
       const isLate = Date.now() + pauseMs > ends;
-      if (response !== undefined && (isLate || !AGAIN.has(response.status))) throw await faultOf(response);
+      if (response !== undefined && (isLate || !isAway(response))) throw await faultOf(response);
       if (isLate) throw new ServerUnreachable(this.#url, failure);
       const wantedMs = 1_000 * Number(response?.headers.get("Retry-After") ?? 0);
       await pause(Math.max(wantedMs, pauseMs * (0.5 + Math.random() / 2)), signal);
@@ -154,6 +154,10 @@ export class Connection {
     return `${this.#url}${path}${text === "" ? "" : `?${text}`}`;
   }
 }
+
+// A proxy before the server that does not reach it answers 502 with a page; the server itself, of a model, with JSON.
+const isAway = ({ status, headers }) =>
+  AGAIN.has(status) || (status === 502 && !headers.get("Content-Type")?.includes("json"));
 
 async function whole(response) {
   const { status, headers } = response;

@@ -17,7 +17,7 @@ from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name
-from fornix.values.urls import is_server, without_password
+from fornix.values.urls import is_http, is_server, without_password
 
 if TYPE_CHECKING:
     from fornix import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet
@@ -74,6 +74,11 @@ class Session:
             raise InvalidInput(
                 "this command works on a file, and --db names a server; docs/postgres.md says "
                 "what does it there"
+            )
+        if is_http(self.db):
+            raise InvalidInput(
+                "this command opens a file or a database, and --db names a server of fornix; run "
+                "it on the server's machine, or open the url in Python (docs/client.md)"
             )
         if self.db is None:
             return default_file()

@@ -44,6 +44,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
 BUSY = 503
 TOO_MANY = 429
+OF_PROXIES = frozenset({502, 503, 504})
 OF_ERRORS = 400
 UNAUTHENTICATED = 401
 
@@ -192,7 +193,7 @@ class ServerConnection:
             else:
                 if answer.status < OF_ERRORS:
                     return self._json(answer)
-                problem = self._error(answer)
+                problem = self._error(answer, idempotency_key)
                 wait_s = _wait_s(answer, problem, pause_s)
             if wait_s is None or count == tries or time.monotonic() + wait_s >= deadline:
                 raise problem from None
@@ -288,13 +289,16 @@ class ServerConnection:
         )
         return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
 
-    def _error(self, answer: _Answer) -> FornixError:
+    def _error(self, answer: _Answer, idempotency_key: str | None) -> FornixError:
         """Return the error that an answer tells of, as the server raised it."""
         try:
             told = json.loads(answer.content)["error"]
             name, message = str(told["type"]), str(told["message"])
-            facts = cast("dict[str, Any]", wire.decode_user_json(json.dumps(told["facts"])))
+            facts = dict(cast("dict[str, Any]", wire.decode_user_json(json.dumps(told["facts"]))))
         except (ValueError, LookupError, TypeError, RecursionError):
+            if answer.status in OF_PROXIES:
+                what = f"is behind a proxy that does not reach it (status {answer.status})"
+                return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
             return self._foreign(f"it answers with status {answer.status}")
         if answer.status == UNAUTHENTICATED:
             return AccessDenied(
@@ -371,7 +375,8 @@ def header_text(idempotency_key: str) -> str:
 def _wait_s(answer: _Answer, problem: FornixError, pause_s: float) -> float | None:
     """Return how long to wait before the same request may be answered; None: it never is."""
     is_busy = answer.status == BUSY and isinstance(problem, (Unavailable, StoreClosed))
-    if not is_busy and answer.status != TOO_MANY:
+    is_away = isinstance(problem, ServerUnreachable)
+    if not is_busy and not is_away and answer.status != TOO_MANY:
         return None
     try:
         return max(pause_s, float(answer.retry_after or 0))

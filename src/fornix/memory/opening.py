@@ -157,7 +157,7 @@ def open_store(
             f"{short_repr(location)} has no //; a server is named postgresql://user@host/database, "
             "and a file of that name ./postgresql:…"
         )
-    if is_host_and_port(location):
+    if isinstance(url, str) and is_host_and_port(location):
         raise InvalidInput(
             f"{short_repr(location)} is a host and a port; a server is named http://{location}, "
             f"and a file of that name ./{location}"
