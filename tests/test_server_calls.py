@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from fornix import Memory
+from fornix.errors import InvalidInput
 from fornix.server.tokens import TokenFile
 from fornix.state import Ttl
 from test_server import ServedHere
@@ -104,3 +105,17 @@ def test_what_is_beyond_all_bounds_means_all_or_nothing(served: ServedHere) -> N
     assert call(call="admit", item={"value": "x", "sources": None})[0] == 200
     status, told = call(call="pop", n=10**30)
     assert (status, [item["id"] for item in told["items"]]) == (200, ["a"])
+
+
+@pytest.mark.parametrize("as_of", [-1, True, "x", 10**30, 1 << 62])
+def test_what_is_no_moment_is_told_as_on_a_file(served: ServedHere, as_of: Any) -> None:
+    """And a commit that is not there yet is the present."""
+    url, found = f"http://127.0.0.1:{served.port}", list[object]()
+    for place, space in ((url, "moments"), (":memory:", "default")):
+        with Memory.open(place, space=space, embedder=None if place == url else "words") as memory:
+            memory.key("ada").add("Tea.", id="a", on_existing="keep")
+            try:
+                found.append([item.id for item in memory.key("ada").list(as_of=as_of)])
+            except InvalidInput as error:
+                found.append(str(error))
+    assert found[0] == found[1]

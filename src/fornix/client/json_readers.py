@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from fornix.sets.forgetting import OutOfReach, Receipt
 from fornix.state import NonValue
 from fornix.state.tree_values import MISSING, Branch, Expiry
-from fornix.store.as_of import AsOf, ValidAt, valid_time
+from fornix.store.as_of import FOREVER, AsOf, ValidAt, checked_as_of, valid_time
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import request_json
 from fornix.values import wire
@@ -123,8 +123,11 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Any]
 
 def as_of_text(as_of: AsOf | None) -> str | None:
     """Return a moment of the past as it is sent."""
-    if as_of is None or isinstance(as_of, int):
-        return None if as_of is None else str(as_of)
+    if as_of is None:
+        return None
+    as_of = checked_as_of(as_of)
+    if isinstance(as_of, int):
+        return str(min(as_of, FOREVER))
     return time_text(as_of, "as_of")
 
 

@@ -53,7 +53,7 @@ Count: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 
 DEFAULT = DEFAULT_SPACE
 
-_COMMIT = re.compile("[0-9]{1,18}")
+_COMMIT = re.compile("[0-9]{1,19}")
 
 LONGEST_S = LONGEST_TTL.total_seconds()
 """The longest span that can be asked for, in seconds."""

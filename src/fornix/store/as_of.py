@@ -32,18 +32,26 @@ class Moment(NamedTuple):
     time: int
 
 
+def checked_as_of(as_of: AsOf, what: str = "as_of") -> AsOf:
+    """Return *as_of*, if it can mean a moment."""
+    if isinstance(as_of, int):
+        return counted(as_of, what, least=0)
+    if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"{what} must be the number of a commit or a datetime, not {short_repr(as_of)}"
+        )
+    return as_of
+
+
 def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> Moment:
     """Return the moment that *as_of* means: of a commit, or of a time up to *now*.
 
     A time means what was there after the last commit, by number, whose time is not later.
     """
+    as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
-        number, last = counted(as_of, what, least=0), ledger.commit_at(FOREVER)
-        return Moment(last, now) if number > last else Moment(number, ledger.time_of_commit(number))
-    if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(
-            f"{what} must be the number of a commit or a datetime, not {short_repr(as_of)}"
-        )
+        last = ledger.commit_at(FOREVER)
+        return Moment(last, now) if as_of > last else Moment(as_of, ledger.time_of_commit(as_of))
     time = microseconds(as_of, what)
     if time > now:  # a clock may be behind the commits that are there
         time = min(time, max(now, ledger.time_of_commit(ledger.commit_at(FOREVER))))
