@@ -243,6 +243,7 @@ def test_values_are_shown_as_they_are_kept(visit, tmp_path):
         page.close()
     with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
         item = memory.key("ada").get("seats")
+    assert item is not None
     assert (item.value, item.text, item.metadata) == ({"seats": LARGE}, "Seats.", {"$": -LARGE})
 
 
