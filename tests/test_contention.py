@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 
 from doors import Letters
 from fornix import Limits, Memory
-from fornix.errors import DuplicateItem, FornixError, StaleRun
+from fornix.errors import DuplicateItem, ForkedStore, FornixError, StaleRun
 from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sqlite import SqliteStore
@@ -222,6 +223,23 @@ def test_an_add_that_breaks_breaks_alone(path: Path) -> None:
         together(8, work)
         assert sum(broken) == 40
         assert len(memory.key("ada").list()) == 41
+
+
+def test_a_child_waits_for_no_thread_of_its_parent(path: Path) -> None:
+    """A fork in the middle of other threads' adds: an add of the child is refused at once."""
+    with Memory.open(path, embedder="static") as memory:
+        memory.key("ada").add("first")
+        memory._engine.joint_adds._queue._led = True  # as where another thread leads
+        if not (child := os.fork()):
+            try:
+                memory.key("ada").add("in the child")
+            except ForkedStore:
+                os._exit(7)
+            os._exit(1)
+        memory._engine.joint_adds._queue._led = False
+        ended: list[int] = []
+        wait_until(lambda: ended.extend(os.waitpid(child, os.WNOHANG)) or ended[-2] == child)
+        assert os.waitstatus_to_exitcode(ended[-1]) == 7
 
 
 def test_an_embedder_may_add(path: Path) -> None:

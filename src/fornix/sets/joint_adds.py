@@ -15,6 +15,7 @@ from fornix.errors import FornixError
 from fornix.store import Batch, Commit, Store
 from fornix.store.commit_queue import CommitQueue, CommitTicket
 from fornix.store.records import RecordMaker
+from fornix.values.forks import FORKS
 
 
 class JointAdd(Protocol):
@@ -40,6 +41,7 @@ class JointAdds:
         self._store, self._recorder = store, recorder
         self._queue = CommitQueue[JointAdd](self._commit_group)
         self._leader = 0
+        self._generation = FORKS.generation
 
     def commit(self, add: JointAdd) -> Commit | None:
         """Return the commit that an add became, beside those of others.
@@ -50,6 +52,8 @@ class JointAdds:
             FornixError: All of the group failed alike: the disk is full, or the store is away.
         """
         if self._leader == get_ident():  # an embedder adds
+            return None
+        if self._generation != FORKS.generation:  # whoever led at the fork is not there any more
             return None
         return cast("Commit | None", self._queue.pass_in(add))
 
