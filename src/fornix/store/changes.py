@@ -6,6 +6,7 @@ Times are microseconds since 1970 in UTC, as int; commit numbers are whole and s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
@@ -98,6 +99,8 @@ class ItemRecord:
         terms: What words read: `words.pack`ed term hashes and counts.
         tokens: How many tokens the words were.
         temporal: How many temporal words the text has, 0..255.
+        minute: Where `time` is None: the minute since 1970 whose words are among the terms; a
+            commit in another one reads them again. None: the terms have no such words.
         vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never will be.
     """
 
@@ -119,6 +122,7 @@ class ItemRecord:
     terms: bytes = b""
     tokens: int = 0
     temporal: int = 0
+    minute: int | None = field(default=None, compare=False, repr=False)
     vectors: bytes | None = b""
 
 

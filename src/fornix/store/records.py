@@ -24,12 +24,14 @@ NONE_KNOWN: Mapping[str, bytes] = MappingProxyType({})
 
 MICROSECOND = timedelta(microseconds=1)
 
+MINUTE_US = 60_000_000
+
 CAPTION = "caption"
 """The metadata field that search reads: what an image shows."""
 
 
 Fields: TypeAlias = tuple[Any, ...]
-"""All fields of a `ItemRecord` but the last, in its order."""
+"""All fields of an `ItemRecord` but the last, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class RecordMaker:
             item.compacted,
             *_times(item, time, now),
             *terms,
+            now // MINUTE_US if time is None else None,
         )
         return fields, None if needs_vectors else b""
 
@@ -210,6 +213,15 @@ def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) ->
     """Return what words read of an item; *time* in microseconds, *metadata* in wire form."""
     caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
     return words.analyse(text or "", moment(time), speaker, caption)
+
+
+def read_at(record: ItemRecord, time: int) -> ItemRecord:
+    """Return a record as a commit keeps it whose time is *time*: it may be of another minute."""
+    minute = time // MINUTE_US
+    if record.minute in {None, minute} or record.time is not None:
+        return record
+    packed, tokens, temporal = terms_of(record.text, time, record.speaker, record.metadata)
+    return replace(record, terms=packed, tokens=tokens, temporal=temporal, minute=minute)
 
 
 def has_meaning(text: str, metadata: str) -> bool:

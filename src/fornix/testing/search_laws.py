@@ -22,6 +22,7 @@ from fornix.store import (
     SetRef,
     Store,
 )
+from fornix.store.records import MINUTE_US, terms_of
 from fornix.testing.batches import (
     ADA,
     BOB,
@@ -315,6 +316,25 @@ class FinderLaws(Laws):
             [(info(store).number, 123_456, b"\1"), (info(store).number, place, b"\2")]
         )
         assert features(store)[0].vectors == b"\2"
+
+    def test_words_are_those_of_the_minute_of_the_commit(self, store: Store) -> None:
+        """A record may be made in the minute before, and a clock may be behind the last commit."""
+        minute = NOW // MINUTE_US
+        made = terms_of("tea", NOW, None, "{}")
+        early = replace(record("i", "tea"), terms=made.packed, tokens=made.tokens, minute=minute)
+        late = (minute + 1) * MINUTE_US
+        store.commit(batch(Add(NOTES, early), time=NOW))
+        store.commit(batch(Add(NOTES, replace(early, id="next")), time=late))
+        store.commit(batch(Add(NOTES, replace(early, id="moved")), time=late - SECOND))
+        store.commit(batch(Add(NOTES, replace(early, id="given", time=NOW)), time=late))
+        found = {f.id: (f.time, f.terms, f.tokens) for f in features(store)}
+        read = terms_of("tea", late, None, "{}")
+        assert read.packed != made.packed
+        assert found["i"] == (NOW, made.packed, made.tokens) == found["given"]
+        assert found["next"] == (late, read.packed, read.tokens) == found["moved"]
+        store.commit(batch(Add(NOTES, replace(early, id="again")), time=late))
+        last = features(store)[-1]
+        assert (last.id, last.terms) == ("again", read.packed)
 
     def test_an_ended_version_is_filled_in_too(self, store: Store) -> None:
         """For searches of the past."""

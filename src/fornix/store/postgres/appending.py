@@ -22,6 +22,7 @@ from fornix.store import CLOCK_STEP_US, Add, Commit
 from fornix.store.checks import ROW_BITS
 from fornix.store.postgres.connection import EPOCH, NO_ROWS, NeverRaised, NoRows
 from fornix.store.postgres.dialect import NumberArray, TextArray
+from fornix.store.records import MINUTE_US
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.batched_inserts import (
     COUNT,
@@ -186,9 +187,11 @@ class AppendDraft(NamedTuple):
     ) -> tuple[str, Sequence[object]]:
         """Return the statement that takes the lock, and gives (number, time, version) before."""
         commits = [commit for answer in self.answers for commit in answer]
+        end_of_minute = self.earliest - self.earliest % MINUTE_US + MINUTE_US - 1  # see `read_at`
+        latest = min(self.earliest + CLOCK_STEP_US, end_of_minute)
         return _BEGIN, (
-            *(host, attempt, epoch, structure, self.number),
-            *(len(commits), self.earliest + CLOCK_STEP_US, commits[-1].time),
+            *(host, attempt, epoch, structure, self.number, len(commits), latest),
+            commits[-1].time,
             str(max(1, round(wait_s * 1000))),
         )
 

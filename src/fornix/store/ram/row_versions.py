@@ -27,7 +27,7 @@ from fornix.store import (
 )
 from fornix.store.checks import ROW_BITS
 from fornix.store.packed_values import packed
-from fornix.store.records import has_meaning
+from fornix.store.records import has_meaning, read_at
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
 
@@ -364,7 +364,7 @@ class CommitDraft:
             created=self.time if last is None else last.created,
             updated=self.time,
             time=time,
-            record=replace(record, time=time),
+            record=replace(read_at(record, time), time=time),
         )
         return self._add_version(set_rows, row)
 

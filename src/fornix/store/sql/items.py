@@ -37,6 +37,7 @@ from fornix.store import (
     upserted,
 )
 from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
+from fornix.store.records import read_at
 from fornix.store.sql import journal
 from fornix.store.sql.batched_inserts import INHERIT_LINKS, INHERIT_STUBS, PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
@@ -442,7 +443,8 @@ class Changes:
         row, now = self._take_row(), self._time
         first = row if first is None else first
         created = now if created is None else created
-        self._gathered.add_item(number, self._number, record, (row, first, version, created, now))
+        version_of = (row, first, version, created, now)
+        self._gathered.add_item(number, self._number, read_at(record, now), version_of)
         return row
 
     def _end(self, number: int, row: int) -> None:
