@@ -32,7 +32,7 @@ from fornix.compat.agentscope import (
     deserialize,
 )
 from fornix.compat.reme import fused_ranks, keyword_scores, score_of_kind
-from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable
+from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable, NoSuchPlace
 from fornix.llm import ChatReranker, ScriptedChat
 from fornix.text.budget import Budget
 from pages import ROOT
@@ -93,18 +93,11 @@ def make(request: pytest.FixtureRequest, tmp_path: Path):
         one.close()
 
 
-LATER = {
-    "A46": "Deleting a place that is not there is an IndexError.",
-    "A87": "A message of two blocks is split between them.",
-}
-"""Vectors of a later part, and what AgentScope does: no test has them yet."""
-
-
 def test_every_vector_has_one_place():
-    """No vector is missing, and none is there twice: it is a test, or of a later part."""
+    """No vector is missing, and none is there twice."""
     source = "".join(path.read_text(encoding="utf-8") for path in [Path(__file__), *ELSEWHERE])
     named = [one.upper() for one in re.findall(r"^def test_(a\d+)_", source, re.MULTILINE)]
-    assert sorted([*named, *LATER]) == sorted(VECTORS)
+    assert sorted(named) == sorted(VECTORS)
     rows = re.findall(r"^\| (A\d+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(rows) == sorted(VECTORS)
 
@@ -560,6 +553,21 @@ def ids(messages: Any) -> list[str]:
     return [message["id"] for message in messages]
 
 
+def test_a46_a_place_that_is_not_there(make):
+    """AgentScope: an IndexError. fornix: the same, with missing="raise"; nothing is deleted."""
+    memory = make(missing="raise")
+    memory.add([A, B])
+    for place in (9, -1):
+        with pytest.raises(IndexError, match=re.escape(f"2 messages, and none at [{place}]")):
+            memory.delete([0, place])
+    assert memory.delete([0]) == 1
+    with pytest.raises(NoSuchPlace) as caught:
+        memory.delete([3, 4])
+    assert (caught.value.places, caught.value.size) == ((3, 4), 1)
+    with pytest.raises(InvalidInput, match="missing must be"):
+        make(missing="ignore")
+
+
 def test_a47_an_iterator_of_places(make):
     """AgentScope: the check consumes it, and nothing is deleted. fornix: it is deleted."""
     memory = make()
@@ -830,7 +838,7 @@ def test_a80_a_newest_message_of_any_size(key):
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
 
 
-def call(n: int) -> list[dict[str, Any]]:
+def call_and_answer(n: int) -> list[dict[str, Any]]:
     """A tool call, and what answers it."""
     function = {"name": "look", "arguments": f'{{"at": {n}}}'}
     asked = {"id": f"c{n}", "type": "function", "function": function}
@@ -843,7 +851,7 @@ def call(n: int) -> list[dict[str, Any]]:
 def test_a81_a_call_and_its_result(key):
     """Both: they stay together, and count as one."""
     talk = key.conversation("talk")
-    talk.add([number(1), *call(1), number(2), *call(2)])
+    talk.add([number(1), *call_and_answer(1), number(2), *call_and_answer(2)])
     talk.compress(keep_recent=1)
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "2", "asks2", "says2"]
 
@@ -905,6 +913,103 @@ def test_a86_the_newest_request(key):
     talk.add(number(4, "assistant"))
     assert talk.compress(keep_recent=0, trigger_tokens=1).messages == 1
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
+def blocks(*texts: str) -> list[dict[str, Any]]:
+    """Blocks of text, of ten words each."""
+    return [{"type": "text", "text": " ".join([text] * 10)} for text in texts]
+
+
+def split_talk(key: KeyMemory) -> tuple[ConversationMemory, list[dict[str, Any]]]:
+    """A conversation of 30, (10, 10) and 10 words, of which 80 are kept beside 60."""
+    talk = key.conversation("talk")
+    said = [
+        {"id": "1", "role": "user", "content": "old " * 30},
+        {"id": "2", "role": "assistant", "content": blocks("one", "two")},
+        {"id": "3", "role": "user", "content": "new " * 10},
+    ]
+    talk.add(said)
+    talk.compress(**KEPT)
+    return talk, said
+
+
+KEPT: Any = {"keep_tokens": 80, "beside_tokens": 60, "trigger_tokens": words(80)}
+
+
+def test_a87_inside_a_message(key):
+    """Both: of 30, (10, 10) and 10 tokens the second message is split between its blocks."""
+    talk, said = split_talk(key)
+    assert "old" in talk.summary
+    assert "one" in talk.summary
+    assert "two" not in talk.summary
+    summary, *told = talk.get_memory(exclude_mark=COMPRESSED)
+    assert summary["id"] == SUMMARY
+    assert told == [said[1] | {"content": blocks("two")}, said[2]]
+    assert [turn["content"] for turn in talk.messages()[1:]] == [blocks("two"), "new " * 10]
+    assert talk.get_memory(prepend_summary=False) == said
+
+
+def test_a_split_message_is_summed_up_once(key):
+    """What was split off is no part of the next summary's sources; both can be undone."""
+    talk, said = split_talk(key)
+    asked = ScriptedChat(['{"summary": "All that was said."}'])
+    talk.add({"id": "4", "role": "user", "content": "last " * 10})
+    assert talk.compress(**KEPT, model=asked).messages == 1
+    assert "assistant: two two" in str(asked.requests[0].messages)
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3", "4"]
+    talk.uncompress()
+    assert talk.get_memory(exclude_mark=COMPRESSED)[1]["content"] == blocks("two")
+    talk.update_compressed_summary("By hand.")
+    assert talk.messages()[:2] == [
+        {"role": "user", "content": "By hand."},
+        {"role": "assistant", "content": blocks("two")},
+    ]
+    talk.update_compressed_summary("All by hand.", "2")
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3", "4"]
+    talk.uncompress()
+    talk.uncompress()
+    talk.uncompress()
+    assert talk.get_memory(exclude_mark=COMPRESSED)[:2] == said[:2]
+
+
+def test_a_split_goes_on_within_its_message(key):
+    """A longer message is split again where the room of later messages ends."""
+    talk = key.conversation("talk")
+    parts = ["apple", "bread", "cheese", "dates"]
+    talk.add({"id": "1", "role": "assistant", "content": blocks(*parts)})
+    talk.add({"id": "2", "role": "user", "content": "new " * 10})
+    for gone in (1, 2, 3):
+        left = parts[gone:]
+        done = talk.compress(keep_tokens=len(left) * 10 + 10, trigger_tokens=words(40))
+        assert done.messages == 0
+        assert talk.get_memory(exclude_mark=COMPRESSED)[1]["content"] == blocks(*left)
+        assert [one for one in parts if one in talk.summary] == parts[:gone]
+    assert talk.search("apple", limit=1)[0].item.id == "1"
+    talk.forget("1")
+    assert (talk.summary, ids(talk.get_memory())) == ("", ["2"])
+
+
+def test_no_call_is_parted_from_its_answer(key):
+    """A message is not split between a tool call and what answers it, in it or behind it."""
+    talk = key.conversation("talk")
+    call, answer = (
+        {"type": "tool_call", "id": "c", "name": "look", "input": "x"},
+        {"type": "tool_result", "id": "c", "name": "look", "output": "found " * 9},
+    )
+    parts = [*blocks("one"), call, answer, *blocks("two")]
+    talk.add({"id": "1", "role": "assistant", "content": parts})
+    talk.add({"id": "2", "role": "user", "content": "new"})
+    assert talk.messages()[0]["content"] == parts
+    assert talk.messages(recent_n=2)[0]["content"] == parts
+    talk.compress(keep_tokens=20, trigger_tokens=words(20))
+    assert talk.messages()[1]["content"] == blocks("two")
+
+    other = key.conversation("other")
+    asks, says = call_and_answer(1)
+    other.add([asks | {"content": blocks("one", "two")}, says, number(3)])
+    other.compress(keep_tokens=16, trigger_tokens=words(16))
+    _, asked, answered, _ = other.messages()
+    assert (asked["content"], answered["content"]) == (blocks("two"), "found 1")
 
 
 def test_a88_from_a_size_on_down_to_another(key):

@@ -61,10 +61,6 @@ Each is a test by its id in {" or ".join(f"`{name}`" for name in (self.tests, *s
             if found is not None:
                 vector, case = found[1].upper().replace(*self.renamed), found[2].replace("_", " ")
                 yield f"| {vector} | {case} | {self._said(node)} |"
-        for node in nodes:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LATER":
-                for vector, said in ast.literal_eval(node.value).items():
-                    yield f"| {vector} | | later | {said} | Not here yet. |"
 
     def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
@@ -112,6 +108,6 @@ AGENTSCOPE = Vectors(
         "tests/integrations_older/test_agentscope_memory.py",
     ),
     about="""\
-What a program of AgentScope sees of its messages and their memory, as 105 small cases; those of a later part of fornix come last.
+What a program of AgentScope sees of its messages and their memory, as 105 small cases.
 They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A83 of 1.0, the others of all.""",
 )

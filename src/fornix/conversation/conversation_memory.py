@@ -15,8 +15,11 @@ from fornix.conversation.rolling_summary import (
     MOST_AT_ONCE,
     NOTHING,
     Compressed,
+    Split,
     SummaryPolicy,
     Summing,
+    head_of,
+    rest_of,
     summed_up,
     without_orphaned_calls,
 )
@@ -146,10 +149,13 @@ class ConversationMemory:
             InvalidValue: A mark is no text (a TypeError).
             InvalidInput: A mark is empty, or *recent_n* negative.
         """
-        found, summary = self._consistent(lambda _: self._chosen(mark, exclude_mark, recent_n))
+        found, summary = self._consistent(
+            lambda summary: self._chosen(mark, exclude_mark, recent_n, summary)
+        )
         told = [message_items.as_message(stored) for stored in found]
-        head: dict[str, Any] = {"id": SUMMARY, "role": "user", "name": "user", "content": summary}
-        return [head, *told] if summary and prepend_summary else told
+        text = text_of_summary(summary)
+        head: dict[str, Any] = {"id": SUMMARY, "role": "user", "name": "user", "content": text}
+        return [head, *told] if text and prepend_summary else told
 
     def messages(
         self,
@@ -173,13 +179,14 @@ class ConversationMemory:
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
             is_void = summary is None and exclude_mark == COMPRESSED
-            return self._chosen(mark, None if is_void else exclude_mark, recent_n)
+            return self._chosen(mark, None if is_void else exclude_mark, recent_n, summary)
 
         found, summary = self._consistent(read)
         as_told = message_items.for_chat if for_chat else message_items.for_model
         told = [as_told(stored) for stored in without_orphaned_calls(found)]
-        head = {"role": "user", "content": summary}
-        return [head, *told] if summary and prepend_summary else told
+        text = text_of_summary(summary)
+        head = {"role": "user", "content": text}
+        return [head, *told] if text and prepend_summary else told
 
     def size(self) -> int:
         """Return how many messages there are; the summary is none."""
@@ -215,7 +222,7 @@ class ConversationMemory:
 
     def _consistent(
         self, read: Callable[[StoredItem | None], list[StoredItem]]
-    ) -> tuple[list[StoredItem], str]:
+    ) -> tuple[list[StoredItem], StoredItem | None]:
         """Return what *read* does under a summary, and that summary: both of one moment.
 
         Others may sum up while it reads; then it reads again.
@@ -224,13 +231,18 @@ class ConversationMemory:
         for _ in range(TRIES):
             found, after = read(before), self._summary()
             if (before and before.row) == (after and after.row):
-                return found, text_of_summary(after)
+                return found, after
             before = after
-        return read(before), text_of_summary(before)
+        return read(before), before
 
     def _chosen(
-        self, mark: str | None, exclude_mark: str | None, recent_n: int | None
+        self,
+        mark: str | None,
+        exclude_mark: str | None,
+        recent_n: int | None,
+        summary: StoredItem | None,
     ) -> list[StoredItem]:
+        """Return messages; without those that *summary* stands for, without their blocks too."""
         has = None if mark is None else message_items.checked_mark(mark)
         lacks = (
             None
@@ -239,6 +251,7 @@ class ConversationMemory:
         )
         if recent_n is not None and counted(recent_n, "recent_n", least=0) == 0:
             return []
+        split = Split.of(noted(summary)) if lacks == COMPRESSED else None
         found: list[StoredItem] = []
         open_: set[str] = set()
         beyond = 0
@@ -250,7 +263,7 @@ class ConversationMemory:
             marks = message_items.marks_of(stored)
             if (has is not None and has not in marks) or (lacks is not None and lacks in marks):
                 continue
-            found.append(stored)
+            found.append(stored := rest_of(stored, split))
             if recent_n is not None:
                 message = message_items.model_message(stored)
                 open_.difference_update(message.calls)
@@ -385,7 +398,11 @@ class ConversationMemory:
             before, found = self._summary(), self._messages.get(wanted)
             new = [one for one in found if COMPRESSED not in message_items.marks_of(one)]
             chosen = found if before is None else new
-            self._sum_up(before, chosen, {"content": summary}, upto=None)
+            split = Split.of(noted(before))
+            said: dict[str, Any] = {"content": summary}
+            if split is not None and split.id not in wanted:
+                said["split"] = split.to_dict()
+            self._sum_up(before, chosen, said, upto=None)
             return len(new)
 
         return call_with_retries(work, on=MOVED)
@@ -397,19 +414,22 @@ class ConversationMemory:
         said: Mapping[str, Any],
         *,
         upto: str | None,
+        heads: Sequence[StoredItem] = (),
         open_: Sequence[StoredItem] = (),
     ) -> None:
         """Commit a summary that takes the place of *before*, and marks of *chosen*.
 
+        It is made of *heads* as well, messages that are split.
         Marks of *open_* that no summary stands for, since it was forgotten, are taken off.
 
         Raises:
             StaleItem: One of them is not as it was read; nothing was changed.
         """
         value = {"role": "system", **said, "upto": upto, "under": before and before.version}
-        last = chosen[-1] if chosen else next(self._newest(), None)  # it is no newer than that
+        made_of = [*chosen, *heads]
+        last = made_of[-1] if made_of else next(self._newest(), None)  # it is no newer than that
         time = None if last is None else last.record.time or last.updated
-        links = [Link(self._ref, stored.record.id) for stored in chosen]
+        links = [Link(self._ref, stored.record.id) for stored in made_of]
         pairs = [(stored, message_items.marks_with(stored, COMPRESSED)) for stored in chosen]
         pairs += [
             (stored, message_items.marks_without(stored, COMPRESSED))
@@ -459,13 +479,15 @@ class ConversationMemory:
         The summary rolls on: it holds what the one before said. The messages stay, are found by
         searches, and are marked `COMPRESSED`, in the same commit; a long conversation takes a
         commit per `MOST_AT_ONCE` messages. Kept out of it are the newest request, and tool calls
-        that wait for an answer; a call and its answers are summed up together, or not.
+        that wait for an answer; a call and its answers are summed up together, or not. With
+        *keep_tokens*, a message of several blocks may be split: the summary has the first of them,
+        and is told with the others, until these are summed up too; the message stays whole.
 
         Args:
             keep_recent: How many of the last messages are kept, three if nothing is said; a tool
                 call with its answers counts as one.
             keep_tokens: In place of that, as many of the last messages are kept as have so many
-                tokens together.
+                tokens together; of the message before them, as many of its last blocks.
             trigger_tokens: Only if the summary and all that is not in it have so many; a `Budget`
                 says who counts.
             beside_tokens: Of what stands beside the conversation in the prompt, as instructions
@@ -487,53 +509,70 @@ class ConversationMemory:
             self._sum_up_all(policy, summing, steps)
 
         call_with_retries(work, on=MOVED)
-        left = self._open()
-        size = budget.size([message_items.model_message(stored) for stored in left])
-        summary = self.summary
+        left, last = self._open()
+        split, summary = Split.of(noted(last)), text_of_summary(last)
+        size = budget.size([message_items.model_message(rest_of(one, split)) for one in left])
         size += budget.size([Message(summary)]) if summary else 0
         done = sum(count for count, _ in steps)
         made = steps[-1][1] if steps else Summary(text="", by="", tokens=0)
         return Compressed(done, summary, made.by, made.because, size)
 
-    def _open(self) -> list[StoredItem]:
-        """Return the messages that no summary stands for, oldest first."""
+    def _open(self) -> tuple[list[StoredItem], StoredItem | None]:
+        """Return the messages that no summary stands for, whole, oldest first; and the summary."""
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
-            return self._chosen(None, None if summary is None else COMPRESSED, None)
+            newest = self._newest(open_only=summary is not None)
+            return [
+                stored
+                for stored in newest
+                if summary is None or COMPRESSED not in message_items.marks_of(stored)
+            ][::-1]
 
-        return self._consistent(read)[0]
+        return self._consistent(read)
 
     def _sum_up_all(
         self, policy: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
     ) -> None:
         """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
-        open_ = self._open()
-        told = [message_items.model_message(stored) for stored in open_]
-        text = self.summary
+        open_, summary = self._open()
+        split, text = Split.of(noted(summary)), text_of_summary(summary)
+        told = [message_items.model_message(rest_of(stored, split)) for stored in open_]
         if not policy.is_due([Message(text), *told] if text else told):
             return
-        chosen = summed_up(open_, policy)
-        while chosen:
+        chosen, divided = summed_up(open_, policy, split)
+        while chosen or divided is not None:
             part = chosen
             if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next
-                part = summed_up(chosen[:MOST_AT_ONCE], NOTHING) or chosen
-            steps.append((len(part), self._rolled(part, open_, summing)))
+                part = summed_up(chosen[:MOST_AT_ONCE], NOTHING)[0] or chosen
             rows = {stored.row for stored in part}
             chosen = [stored for stored in chosen if stored.row not in rows]
+            last, divided = (None, divided) if chosen else (divided, None)
+            steps.append((len(part), self._rolled(part, last, open_, summing)))
             open_ = [stored for stored in open_ if stored.row not in rows]
 
     def _rolled(
-        self, part: Sequence[StoredItem], open_: Sequence[StoredItem], summing: Summing
+        self,
+        part: Sequence[StoredItem],
+        divided: Split | None,
+        open_: Sequence[StoredItem],
+        summing: Summing,
     ) -> Summary:
-        """Commit the summary of what was summed up before and of *part*."""
+        """Commit the summary of what was summed up before, of *part*, and up to a split."""
         before = self._summary()
-        made = summing.rolled(text_of_summary(before), part)
+        split = Split.of(noted(before))
+        heads = [one for one in open_ if divided is not None and one.record.id == divided.id]
+        told = [rest_of(stored, split) for stored in part]
+        told += [head_of(stored, split, divided) for stored in heads if divided is not None]
+        made = summing.rolled(text_of_summary(before), told)
         rows = {stored.row for stored in part}
         first = list(takewhile(lambda stored: stored.row in rows, open_))
         upto = first[-1].record.id if first else noted(before).get("upto")
-        said = {"content": made.text, "by": made.by, "because": made.because}
+        said: dict[str, Any] = {"content": made.text, "by": made.by, "because": made.because}
         left = [stored for stored in open_ if stored.row not in rows]
-        self._sum_up(before, part, said, upto=upto, open_=left)
+        ids = {stored.record.id for stored in left}
+        if split := divided or (split if split is not None and split.id in ids else None):
+            said["split"] = split.to_dict()
+        self._sum_up(before, part, said, upto=upto, heads=heads, open_=left)
         return made
 
     def uncompress(self) -> int:

@@ -275,13 +275,34 @@ def for_chat(stored: StoredItem) -> dict[str, Any]:
 
 
 def model_message(stored: StoredItem) -> Message:
-    """Return a message as what is counted, and told apart by its tool calls."""
+    """Return a message as what is counted, and told apart by its tool calls.
+
+    Calls that it answers itself, in its own blocks, tie it to no other message.
+    """
     value = value_of(stored)
     role = value.get("role")
     said = stored.record.text or ""
     who: Role = role if role in ROLES else "system" if role == "developer" else "user"
     calls, answers = _texts(value.get("calls")), _texts(value.get("answers"))
-    return Message(said, who, None, tuple(calls), tuple(answers))
+    own = {*calls} & {*answers}
+    asked = tuple(call for call in calls if call not in own)
+    return Message(said, who, None, asked, tuple(call for call in answers if call not in own))
+
+
+def blocks_of(stored: StoredItem) -> list[Any]:
+    """Return the blocks of content of a message; none if it has fewer than two."""
+    more: object = value_of(stored).get("more")
+    content = cast("dict[str, object]", more).get("content") if isinstance(more, dict) else None
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return blocks if len(blocks) > 1 and len(_dicts(blocks)) == len(blocks) else []
+
+
+def with_blocks(stored: StoredItem, blocks: Sequence[Any]) -> StoredItem:
+    """Return a message as if its content were only *blocks*; to be read, not to be written."""
+    message = as_message(stored) | {"content": list(blocks)}
+    item = as_item(message, [], stored.record.session or "")
+    record = replace(stored.record, value=wire.encode(item.value), text=item.text)
+    return replace(stored, record=record)
 
 
 def line_of(stored: StoredItem) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import accumulate
-from typing import Self
+from typing import Any, Self, cast
 
-from fornix.conversation.message_items import line_of, model_message
+from fornix.conversation.message_items import blocks_of, line_of, model_message, with_blocks
 from fornix.errors import FornixError, InvalidInput, ModelFailed
 from fornix.llm import ChatModel
 from fornix.store import StoredItem
@@ -45,6 +45,43 @@ class Compressed:
     by: str = ""
     because: str = ""
     tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A message of which a summary has the first blocks, and a model is told the others.
+
+    Attributes:
+        id: The message.
+        blocks: How many of its blocks are summed up.
+    """
+
+    id: str
+    blocks: int
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> Self | None:
+        """Return what a summary notes as its `split`; None: it splits no message."""
+        found: object = noted.get("split")
+        return None if found is None else cls(**cast("dict[str, Any]", found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a summary notes it."""
+        return {"id": self.id, "blocks": self.blocks}
+
+
+def rest_of(stored: StoredItem, split: Split | None) -> StoredItem:
+    """Return what of a message no summary has: all, or the blocks behind those of its split."""
+    if split is None or stored.record.id != split.id:
+        return stored
+    blocks = blocks_of(stored)  # fewer than before, if the message was changed: then it is whole
+    return with_blocks(stored, blocks[split.blocks :]) if split.blocks < len(blocks) else stored
+
+
+def head_of(stored: StoredItem, before: Split | None, split: Split) -> StoredItem:
+    """Return the blocks of a message that *split* sums up, without those of an earlier split."""
+    start = before.blocks if before is not None and before.id == split.id else 0
+    return with_blocks(stored, blocks_of(stored)[start : split.blocks])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +137,53 @@ NOTHING = SummaryPolicy()
 """Keeps none of the last units."""
 
 
-def summed_up(open_: Sequence[StoredItem], policy: SummaryPolicy) -> list[StoredItem]:
+def summed_up(
+    open_: Sequence[StoredItem], policy: SummaryPolicy, split: Split | None = None
+) -> tuple[list[StoredItem], Split | None]:
     """Return those of the messages that no summary stands for which one may stand for now.
 
-    Kept are the last units, the newest request, and calls that wait for an answer.
+    Kept are the last units, the newest request, and calls that wait for an answer. Of the message
+    before the kept ones, the last blocks are kept that there is room for: it is split.
     """
-    turns = [model_message(stored) for stored in open_]
+    turns = [model_message(rest_of(stored, split)) for stored in open_]
     found = _units(turns)
-    kept = set(range(len(found) - policy.last(turns, found), len(found)))
+    first = len(found) - max(0, policy.last(turns, found))
+    kept = set(range(first, len(found)))
     asked = [at for at, unit in enumerate(found) if any(_asks(turns[one]) for one in unit.places)]
     kept.update(asked[-1:])
-    gone = [unit for at, unit in enumerate(found) if at not in kept and not _waits(turns, unit)]
-    return [open_[place] for place in sorted(place for unit in gone for place in unit.places)]
+    kept.update(at for at, unit in enumerate(found) if _waits(turns, unit))
+    divided = None
+    if policy.tokens is not None and first - 1 in set(range(len(found))) - kept:
+        last = [turns[place] for unit in found[first:] for place in unit.places]
+        room = policy.tokens - policy.beside - policy.budget.size(last)
+        unit = [open_[place] for place in found[first - 1].places]
+        divided = _divided(unit, split, policy.budget, room)
+        kept.update([first - 1] if divided is not None else [])
+    gone = sorted(place for at in set(range(len(found))) - kept for place in found[at].places)
+    return [open_[place] for place in gone], divided
+
+
+def _divided(
+    unit: Sequence[StoredItem], before: Split | None, budget: Budget, room: int
+) -> Split | None:
+    """Return where the first message of a unit is split for the others to have *room*, or None.
+
+    No call is parted from its answer.
+    """
+    head, blocks = unit[0], blocks_of(unit[0])
+    others = [model_message(stored) for stored in unit[1:]]
+    lacks = _lacks([model_message(head), *others])
+    done = before.blocks if before is not None and before.id == head.record.id else 0
+    for at in range(done + 1, len(blocks)):
+        left = [model_message(with_blocks(head, blocks[at:])), *others]
+        if budget.size(left) <= room and _lacks(left) <= lacks:
+            return Split(head.record.id, at)
+    return None
+
+
+def _lacks(messages: Sequence[Message]) -> set[str]:
+    """Return the calls that messages answer and do not ask for."""
+    return {call for unit in _units(messages) for call in unit.lacks}
 
 
 def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:

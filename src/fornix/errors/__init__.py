@@ -27,6 +27,7 @@
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
+    │   ├── NoSuchPlace (IndexError)       a memory of messages has no message at a place
     │   ├── OutputsPruned                  outputs past a position are no longer kept
     │   ├── HistoryPruned                  a moment of the past is no longer kept
     │   └── Forgotten                      it was erased by a `forget`
@@ -316,6 +317,19 @@ class CompareFailed(Conflict):
 
 class NotFound(FornixError, LookupError):
     """There is no such item, set, key or file."""
+
+
+class NoSuchPlace(NotFound, IndexError):
+    """A memory of messages has no message at a place; nothing was changed.
+
+    Attributes:
+        places: Those where none is.
+        size: How many messages there are: their places are 0 to one less.
+    """
+
+    def __init__(self, places: Sequence[int], size: int) -> None:
+        self.places, self.size = tuple(places), size
+        super().__init__(f"there are {size} messages, and none at {[*places]}; places count from 0")
 
 
 class OutputsPruned(NotFound):

@@ -27,7 +27,7 @@ from fornix.agents.messages.message import (
 )
 from fornix.agents.storage import LayerStorage, Now
 from fornix.conversation.message_items import in_order, time_of, whole_text
-from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue
+from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue, NoSuchPlace
 from fornix.memory.keys import KeySets
 from fornix.sets import MemorySet
 from fornix.sets.set_editor import NewId, SetEditor
@@ -125,10 +125,12 @@ class TemporaryMemory(MemoryBase):
         name: The name of their set.
         dedupe: Which messages are one: those of one "id", or of one "content" (which id and
             timestamp are no part of).
+        missing: What `delete` does with a place where no message is: "warn", as in the first
+            versions of AgentScope, or "raise" a `NoSuchPlace`, an IndexError, as in 1.0.
         now: The clock of RAM.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two of AgentScope, and all others by name
         self,
         config: Mapping[str, Any] | None = None,
         embedding_model: Embed | None = None,
@@ -136,15 +138,18 @@ class TemporaryMemory(MemoryBase):
         memory: KeySets | None = None,
         name: str = "messages",
         dedupe: Literal["id", "content"] = "id",
+        missing: Literal["warn", "raise"] = "warn",
         now: Now = None,
     ) -> None:
         super().__init__(config)
         checked_name(name, "the name of a memory of messages")
         if dedupe not in ("id", "content"):
             raise InvalidInput(f"dedupe must be 'id' or 'content', not {dedupe!r}")
+        if missing not in ("warn", "raise"):
+            raise InvalidInput(f"missing must be 'warn' or 'raise', not {missing!r}")
         self._embed = None if embedding_model is None else embed_with(embedding_model)
         self._storage = LayerStorage(memory, now=now, embedder="words")
-        self._name, self._dedupe = name, dedupe
+        self._name, self._dedupe, self._missing = name, dedupe, missing
 
     def __repr__(self) -> str:
         return f"<TemporaryMemory {self._name!r} in {self._storage!r}>"
@@ -222,6 +227,9 @@ class TemporaryMemory(MemoryBase):
         """Delete messages by their places, from 0; return how many there were.
 
         Places where no message is are named in a warning, and passed over.
+
+        Raises:
+            NoSuchPlace: There are such places, and the memory was made with ``missing="raise"``.
         """
         places = _places(index)
         return self._editor.commit("delete", [*places], partial(self._deleted, places))
@@ -229,6 +237,8 @@ class TemporaryMemory(MemoryBase):
     def _deleted(self, places: Sequence[int], _new_id: NewId) -> PlannedWrite:
         messages = list(self._editor.items()) if places else []
         if outside := [place for place in places if not 0 <= place < len(messages)]:
+            if self._missing == "raise":
+                raise NoSuchPlace(outside, len(messages))
             _LOG.warning("there are %d messages, and none at %s", len(messages), outside)
         chosen = [messages[place] for place in places if 0 <= place < len(messages)]
         return self._editor.plan(self._editor.retired(chosen), len(chosen))
