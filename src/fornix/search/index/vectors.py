@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Columns, Growable
-from fornix.search.index.bit_codes import BLOCK, FAR, Bits, encoded, nearest
+from fornix.search.index.bit_codes import BLOCK, Bits, encoded, nearest
 from fornix.search.index.feature_arrays import EXACT_F32, norms
 from fornix.search.index.segment import Segment
 
@@ -226,7 +226,8 @@ class SetVectors:
             return nearest(self._bits.distances(code, chosen), owner[chosen], limit, among=count)
         distances = self._bits.distances(code)
         if usable is not None:
-            np.copyto(distances, FAR, where=~usable)
+            # What is not usable is FAR: all bits of its distance are set.
+            distances |= np.subtract(usable.view(np.uint8), 1, dtype=np.uint16)
         return nearest(distances, owner, limit, among=count)
 
     @property
