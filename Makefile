@@ -12,6 +12,8 @@ INTEGRATIONS := agentscope_middleware google_adk llama_index
 OLDER_BIN := .venv-integrations-older/bin
 OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
+# What may be compiled (hatch_build.py) is compiled again when it changes.
+NATIVE := hatch_build.py src/fornix/values/_native.c
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Hundreds of tests start a process: it should find what was compiled before.
@@ -107,12 +109,12 @@ endef
 	$(call environment,.venv)
 	@touch $@
 
-.venv/.fornix: .venv/.made pyproject.toml constraints.txt
+.venv/.fornix: .venv/.made pyproject.toml constraints.txt $(NATIVE)
 	@echo "Installing fornix into .venv …"
 	@$(BIN)/python $(PIP_INSTALL) -e .
 	@touch $@
 
-.venv/.dev: .venv/.made pyproject.toml constraints.txt
+.venv/.dev: .venv/.made pyproject.toml constraints.txt $(NATIVE)
 	@echo "Installing fornix and the tools of its tests into .venv …"
 	@$(BIN)/python $(PIP_INSTALL) 'pip>=25.1'    # the first to know --group
 	@$(BIN)/python $(PIP_INSTALL) --group dev -e '.[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,plot,postgres,pydantic-ai,server]'
@@ -125,7 +127,7 @@ endef
 	@touch $@
 
 # Flink holds numpy, protobuf and others to versions of its own, so it has constraints of its own.
-.venv-flink/.flink: .venv-flink/.made pyproject.toml constraints-flink.txt
+.venv-flink/.flink: .venv-flink/.made pyproject.toml constraints-flink.txt $(NATIVE)
 	@echo "Installing fornix and Apache Flink into .venv-flink (large: some minutes) …"
 	@$(FLINK_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-flink.txt 'pip>=25.1'
 	@$(FLINK_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-flink.txt --group flink -e '.[flink,postgres]'
@@ -142,7 +144,7 @@ endef
 	$(call environment,.venv-integrations)
 	@touch $@
 
-.venv-integrations/.peers: .venv-integrations/.made pyproject.toml constraints-integrations.txt
+.venv-integrations/.peers: .venv-integrations/.made pyproject.toml constraints-integrations.txt $(NATIVE)
 	@echo "Installing fornix and the frameworks of its integrations into .venv-integrations …"
 	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt 'pip>=25.1'
 	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt --group integrations -e '.[agentscope,google-adk,llama-index,server]'
@@ -155,7 +157,7 @@ endef
 	@touch $@
 
 # CrewAI holds pydantic, openai, mcp and others to versions that the other frameworks are past.
-.venv-integrations-older/.peers: .venv-integrations-older/.made pyproject.toml constraints-integrations-older.txt
+.venv-integrations-older/.peers: .venv-integrations-older/.made pyproject.toml constraints-integrations-older.txt $(NATIVE)
 	@echo "Installing fornix and frameworks with older needs into .venv-integrations-older (large: some minutes) …"
 	@$(OLDER_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations-older.txt 'pip>=25.1'
 	@$(OLDER_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations-older.txt --group integrations-older -e '.[crewai]'
@@ -188,7 +190,7 @@ endef
 	@touch $@
 
 # The peers choose their own versions, so the constraints do not hold here.
-.venv-bench/.peers: .venv-bench/.made pyproject.toml bench/requirements.txt
+.venv-bench/.peers: .venv-bench/.made pyproject.toml bench/requirements.txt $(NATIVE)
 	@echo "Installing fornix and its peers into .venv-bench (large: some minutes) …"
 	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt -e .
 	@touch $@

@@ -429,7 +429,7 @@ def test_what_is_remembered_is_bounded():
     """A million different words or characters do not fill the memory."""
     pieces = wordpiece.WordPieces(["[PAD]"] * 999 + ["a", "##1"])
     pieces.ids(" ".join(f"a{number}" for number in range(wordpiece.CACHED_CHUNKS + 10)))
-    assert len(pieces._chunks) == 10
+    assert len(pieces.chunks) == 10
     assert pieces.ids("a11 b") == [999, 1000, 1000, wordpiece.UNKNOWN]
     pieces.words("".join(map(chr, range(wordpiece.CACHED_CHARACTERS + 10))))
     assert len(pieces._characters) == 10

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.wheel
+
+hatch_build = SimpleNamespace(**runpy.run_path(str(ROOT / "hatch_build.py")))
 
 CLOSURE = {"fornix", "numpy", "apsw", "click", "rich", "markdown-it-py", "mdurl", "pygments"}
 """fornix, its four dependencies, and what rich needs to show text."""
@@ -54,15 +58,21 @@ def run(*command: str, folder: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the source archive, as a release would be."""
-    folder = tmp_path_factory.mktemp("dist")
+    return built(tmp_path_factory.mktemp("dist"))
+
+
+def built(folder: Path) -> Path:
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), folder=ROOT)
-    (built,) = folder.glob("fornix-*.whl")
-    return built
+    (wheel,) = folder.glob("fornix-*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    folder = tmp_path_factory.mktemp("empty-environment")
+    return environment_of(wheel, tmp_path_factory.mktemp("empty-environment"))
+
+
+def environment_of(wheel: Path, folder: Path) -> Environment:
     run(sys.executable, "-m", "venv", str(folder), folder=ROOT)
     environment = Environment(folder)
     install = ("-m", "pip", "install", "-c", str(ROOT / "constraints.txt"), str(wheel))
@@ -75,9 +85,30 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         packed = {path for path in archive.namelist() if ".dist-info/" not in path}
     package = {
-        str(path.relative_to(ROOT / "src")) for path in files() if ROOT / "src" in path.parents
+        str(path.relative_to(ROOT / "src"))
+        for path in files()
+        if ROOT / "src" in path.parents and path.suffix != ".c"
     }
-    assert packed == package
+    compiled = {"fornix/values/_native.abi3.so"} if hatch_build.compiler() else set()
+    assert packed == package | compiled
+    assert wheel.name.endswith("-py3-none-any.whl") == (not compiled)
+
+
+def test_a_wheel_without_compiled_code_serves_as_well(tmp_path, monkeypatch):
+    """It is one wheel for all machines, and finds what the README says."""
+    monkeypatch.setenv("FORNIX_NATIVE_BUILD", "off")
+    installed = environment_of(built(tmp_path), tmp_path / "environment")
+    show = "from fornix.values.native import NATIVE; print(NATIVE)"
+    assert installed.run("python", "-c", show).strip() == "None"
+    installed.run("python", "-c", quick_start().code)
+
+
+def test_a_build_that_requires_compiled_code_fails_without_a_compiler(tmp_path, monkeypatch):
+    """A release for one kind of machine does not turn into one without, unseen."""
+    monkeypatch.setenv("FORNIX_NATIVE_BUILD", "require")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(AssertionError, match="no C compiler"):
+        built(tmp_path)
 
 
 def test_installing_brings_little(installed: Environment):

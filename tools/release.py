@@ -33,7 +33,7 @@ WANTED = (
 )
 """Files without which an installed fornix would not be whole."""
 
-ALLOWED = {".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".typed", ""}
+ALLOWED = {".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".typed", ".so", ""}
 """Endings of what a wheel holds below `fornix/`."""
 
 

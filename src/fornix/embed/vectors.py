@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.errors import InvalidInput
+from fornix.values.native import NATIVE
 
 Vectors: TypeAlias = NDArray[np.float32]
 """Rows of numbers, shape (rows, dimensions)."""
@@ -49,6 +50,14 @@ def quantise(vectors: Vectors) -> bytes:
         raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
     if not vectors.size:
         return b""
+    if NATIVE is not None and vectors.dtype == np.float32 and vectors.flags.c_contiguous:
+        packed = NATIVE.quantise(vectors, vectors.shape[1])
+        if packed is not None:
+            return packed
+    return _quantise(vectors)
+
+
+def _quantise(vectors: Vectors) -> bytes:
     largest = np.maximum.reduce(np.abs(vectors), axis=1)
     if not math.isfinite(largest.sum(dtype=np.float64)):  # NaN if one number of a row is
         raise InvalidInput("vectors hold a number that is not finite; embed the text again")

@@ -49,7 +49,7 @@ class WordPieces:
         self._inner = {piece[2:]: at for at, piece in enumerate(vocabulary) if piece[:2] == "##"}
         self._longest = max(map(len, chain(self._words, self._inner)))
         self._characters = _Characters()
-        self._chunks = _Chunks(self)
+        self.chunks = _Chunks(self)
 
     def ids(self, text: str) -> list[int]:
         """Return the pieces of *text* as places in the vocabulary, without marks.
@@ -60,7 +60,7 @@ class WordPieces:
         """
         if _REMOVED_SPACES.search(text):
             text = _REMOVED_SPACES.sub("", text)
-        return list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
+        return list(chain.from_iterable(map(self.chunks.__getitem__, text.split())))
 
     def words(self, text: str) -> list[str]:
         """Return the words that *text* is cut into before they are cut into pieces."""

@@ -1,0 +1,60 @@
+"""The part of fornix that may be compiled: `NATIVE` has it, or is None.
+
+`_native.c` does what takes most of the time of an add: it reads the words of a text of ASCII
+letters, sums word pieces up, and rounds vectors. It is compiled when fornix is installed where a C
+compiler is (`hatch_build.py`), and left out where there is none. Python beside each call does the
+same, to the last bit: it is the definition, reads whatever the compiled part leaves to it, and
+serves where that is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Native(Protocol):
+    """The functions of `_native.c`; what each does is said where Python does the same."""
+
+    def analyse(
+        self, text: str, context_terms: list[int], known_words: dict[str, int], /
+    ) -> tuple[bytes, int, int] | None:
+        """See `words.analyse_with`; None: the text is for Python."""
+        ...
+
+    def quantise(self, rows: NDArray[np.float32], width: int, /) -> bytes | None:
+        """See `vectors.quantise`; None: a number is not finite."""
+        ...
+
+    def gather(
+        self,
+        texts: list[str],
+        chunks: Mapping[str, tuple[int, ...]],
+        others: Callable[[str], Sequence[int]],
+        rows: NDArray[np.int8],
+        scales: NDArray[np.float32],
+        first: int,
+        /,
+    ) -> tuple[bytearray, bytearray, list[int]]:
+        """See `static.gather_by`."""
+        ...
+
+
+def _compiled() -> Native | None:
+    if os.environ.get("FORNIX_NATIVE", "").lower() == "off" or "t" in sys.abiflags:
+        return None  # a Python without its global lock has no limited interface
+    try:
+        module = import_module("fornix.values._native")
+    except ImportError:  # there was no compiler, or it was compiled for another kind of Python
+        return None
+    return cast("Native", module)
+
+
+NATIVE = _compiled()
+"""The compiled functions; None: there are none."""

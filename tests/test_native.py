@@ -1,0 +1,213 @@
+"""Compiled code does what Python does, to the last bit, and may be missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import sys
+from datetime import UTC, datetime
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fornix import Item, Memory
+from fornix.embed import static, vectors, wordpiece
+from fornix.errors import InvalidInput
+from fornix.values import native, words
+from pages import ROOT, pages
+
+hatch_build = SimpleNamespace(**runpy.run_path(str(ROOT / "hatch_build.py")))
+
+MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """The compiled functions, made of the source as it is now.
+
+    Without a compiler there are none to be compared, and whoever runs the tests is told so.
+    """
+    command = hatch_build.compiler()
+    if command is None:
+        print("No C compiler with Python's headers: Python alone is tested.", file=sys.__stderr__)
+        return None
+    module = tmp_path_factory.mktemp("native") / "_native.abi3.so"
+    hatch_build.compile_native([*command, "-Wall", "-Wextra"], ROOT / hatch_build.SOURCE, module)
+    spec = importlib.util.spec_from_file_location("_native", module)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+FRAGMENTS = (
+    *("Yesterday", "the", "seats", "running", "2023", "may", "MARCH", "don't", "x" * 65, "a.b-c"),
+    *("29.12.2023", "2023-12-29", "2023-13-01", "1.2", "always", "Never mind", "please", "make"),
+    *("?", "?)", "? ", ".", "-", "_", "\x00", "\x0b", "\x1c", "\x1e", "\x85", "\t", "\n"),
+    *("é", "漢字", "\ud800", "ß", "ﬀ", "२०२३"),
+)
+TEXTS = st.one_of(
+    st.text(),
+    st.text(st.characters(max_codepoint=127)),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(" ".join),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join),
+)
+
+
+def by_length():
+    """Texts around each length at which something changes."""
+    for count in (0, 1, 24, 25, 26, 60, 61, 132, 133, 134, 300):
+        yield "ab " * count + "?"
+        yield "a?" * count
+    yield "word " * 300 + "x" * 300
+
+
+def corpus():
+    """Every line of the documentation, texts of all lengths, and words in any order."""
+    random = Random(7)
+    for page in pages():
+        yield from page.read_text(encoding="utf-8").splitlines()
+    yield from by_length()
+    for size in range(400):
+        yield random.choice([" ", ", ", ". "]).join(random.choices(FRAGMENTS, k=size % 40))
+
+
+def compare_words(compiled, text, context):
+    """Compare what words read; return whether compiled code left it to Python."""
+    found = compiled.analyse(text, context, words._known_words())
+    if found is not None:
+        assert found == tuple(words._analyse(text, context)), text
+    return found is None
+
+
+def compare_rows(compiled, texts):
+    """Compare the rows of pieces of texts, which are then summed up by the same call."""
+    table, pieces = static.Static()._table(), wordpiece.bundled()
+    numbers, scales, ends = static.gather_by(compiled, table, texts)
+    rows, row_scales, row_ends = static._gathered(table, texts)
+    assert ends == row_ends, [pieces.ids(text) for text in texts]
+    assert np.array_equal(numbers, rows)
+    assert np.array_equal(scales, row_scales)
+
+
+@given(TEXTS, st.sampled_from([None, "Ada Lovelace", "2023 yesterday"]))
+def test_compiled_code_reads_the_same_words(compiled, text, speaker):
+    """Terms, marks, dates and counts are those of Python for any text."""
+    if compiled is not None:
+        compare_words(compiled, text, words.context_terms(MAY, speaker))
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_compiled_code_finds_the_same_rows(compiled, texts):
+    """The pieces of any texts have the rows that Python finds."""
+    if compiled is not None:
+        compare_rows(compiled, texts)
+
+
+def test_a_corpus_is_the_same_by_compiled_code(compiled, monkeypatch):
+    """All that is stored of a corpus is the same bytes with and without it, and little is left."""
+    if compiled is None:
+        return
+    texts = list(corpus())
+    left = sum(compare_words(compiled, text, []) for text in texts if text.isascii())
+    assert left < len(texts) / 10
+    compare_rows(compiled, texts)
+    stored = []
+    for module in (None, compiled):
+        for user in (words, vectors, static):
+            monkeypatch.setattr(user, "NATIVE", module)
+        stored.append(rows_of([text for text in texts[::4] if text.isprintable()]))
+    assert len(stored[0]) > 1000
+    assert stored[0] == stored[1]
+
+
+def rows_of(texts):
+    """What a store keeps of texts: what words and meaning read of them."""
+    with Memory.open(":memory:", embedder="static") as memory:
+        lines = memory.key("ada").set("lines")
+        items = [
+            Item(text, id=f"{at}", time=MAY, speaker="Ada", metadata={"caption": "a café"})
+            if at % 9 == 0
+            else Item(text, id=f"{at}", time=MAY)
+            for at, text in enumerate(texts)
+        ]
+        lines.add_many(items)
+        recorder = memory._engine.recorder
+        records = recorder.records([(item.id or "", item) for item in items], now=0)
+        return [(r.text, r.terms, r.tokens, r.temporal, r.vectors) for r in records]
+
+
+NUMBERS = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.5, -0.5, 1.5, 2.5, 127.0, -127.0, 1e-45, 3.4e38, 0.0, -0.0]),
+)
+
+ROWS = st.integers(1, 9).flatmap(
+    lambda width: st.lists(
+        st.lists(NUMBERS, min_size=width, max_size=width), min_size=1, max_size=4
+    )
+)
+
+
+@given(ROWS)
+def test_compiled_code_rounds_as_numpy(compiled, rows):
+    """Ties go to the even number, and rows of the smallest and largest numbers are stretched."""
+    if compiled is not None:
+        numbers = np.array(rows, np.float32)
+        assert compiled.quantise(numbers, numbers.shape[1]) == vectors._quantise(numbers)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused_by_both(compiled, monkeypatch, wrong):
+    """Python says what is wrong with them."""
+    rows = np.array([[1, 0], [0, wrong]], np.float32)
+    for module in (None, compiled):
+        monkeypatch.setattr(vectors, "NATIVE", module)
+        with pytest.raises(InvalidInput, match="not finite"):
+            vectors.quantise(rows)
+
+
+def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
+    """What calls it is ours, and still no argument brings a process down."""
+    if compiled is None:
+        return
+    table, chunks = np.zeros((2, 4), np.int8), {"a": (5,), "b": ("x",)}
+    one, two = np.zeros(1, np.float32), np.zeros(2, np.float32)
+    calls = [
+        (compiled.analyse, ("a", (), {}), TypeError),
+        (compiled.analyse, (b"a", [], {}), TypeError),
+        (compiled.analyse, ("a", ["x"], {"a": 1}), TypeError),
+        (compiled.analyse, ("a", [], {}), KeyError),
+        (compiled.quantise, (two,), TypeError),
+        (compiled.quantise, (two, 0), TypeError),
+        (compiled.quantise, ("ab", 1), TypeError),
+        (compiled.gather, (["a"],), TypeError),
+        (compiled.gather, (("a",), chunks, list, table, two, 0), TypeError),
+        (compiled.gather, ([b"a"], chunks, list, table, two, 0), TypeError),
+        (compiled.gather, (["a"], chunks, list, table, two, 0), IndexError),
+        (compiled.gather, (["b"], chunks, list, table, two, 0), TypeError),
+        (compiled.gather, (["c"], chunks, list, table, two, 0), KeyError),
+        (compiled.gather, (["é"], chunks, len, table, two, 0), TypeError),
+        (compiled.gather, (["a"], chunks, list, np.zeros(5, np.int8), two, 0), ValueError),
+        (compiled.gather, (["a"], chunks, list, table, one[:0], 0), ValueError),
+    ]
+    for function, arguments, error in calls:
+        with pytest.raises(error):
+            function(*arguments)
+
+
+def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):
+    """Python alone serves then."""
+    monkeypatch.setenv("FORNIX_NATIVE", "on")
+    monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)  # None: cannot be imported
+    assert native._compiled() is compiled
+    monkeypatch.setitem(sys.modules, "fornix.values._native", None)
+    assert native._compiled() is None
+    monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)
+    monkeypatch.setenv("FORNIX_NATIVE", "off")
+    assert native._compiled() is None
