@@ -5,15 +5,70 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 
 from fornix import Memory
 from fornix.errors import InvalidInput
+from fornix.server.calls import Call
+from fornix.server.memory_call import MemoryCall
 from fornix.server.tokens import TokenFile
 from fornix.state import Ttl
 from test_server import ServedHere
+
+ITEM, NOTES, MESSAGE = {"value": "Tea."}, {"name": "notes"}, {"role": "user", "content": "Tea."}
+
+CALLS: dict[str, dict[str, Any]] = {
+    **{f"exact.{name}": {"path": ["a"]} for name in ("get", "is_exist", "delete")},
+    **{
+        f"exact.{name}": {"path": []}
+        for name in ("get_field_names", "names", "get_fields", "to_dict", "clear")
+    },
+    **{f"exact.{name}": {"path": ["a"], "value": [1]} for name in ("set", "append", "update")},
+    "exact.new_object": {"path": ["b"]},
+    "exact.move": {"path": ["a"], "new_path": ["c"]},
+    "exact.increment": {"path": ["n"]},
+    "exact.copy": {"path": ["d"], "source": ["b"]},
+    **{name: {"set": NOTES} for name in ("describe", "list", "recent", "pop", "points")},
+    **{name: {"set": NOTES, "id": "a"} for name in ("history", "sources", "lineage")},
+    "compactions": {"set": NOTES},
+    "undo": {"set": NOTES, "compaction": 1},
+    "get": {"set": NOTES, "ids": ["a"]},
+    "admit": {"set": NOTES, "item": ITEM},
+    "add_many": {"set": NOTES, "items": [ITEM]},
+    "update": {"set": NOTES, "id": "a", "changes": {"text": "x"}},
+    "delete": {"set": NOTES, "ids": ["a"]},
+    "supersede": {"set": NOTES, "id": "b", "item": ITEM},
+    "renew": {"set": NOTES, "ids": ["a"], "ttl_s": 9},
+    "forget": {"set": NOTES, "ids": ["a"]},
+    "redefine": {"set": NOTES, "definition": {"capacity": 9}},
+    "sets": {},
+    "search": {"set": NOTES, "query": "tea"},
+    "context": {"query": "tea"},
+    "diff": {"since": "0"},
+    "conversation.add": {"conversation": "chat", "messages": [MESSAGE]},
+    **{
+        f"conversation.{name}": {"conversation": "chat"}
+        for name in ("get_memory", "messages", "describe", "state_dict", "compress", "clear")
+    },
+    "conversation.uncompress": {"conversation": "summed"},
+    "conversation.load_state_dict": {"conversation": "chat", "state": {"content": []}},
+    "conversation.mark": {"conversation": "summed", "new_mark": "seen"},
+    "conversation.summary": {"conversation": "chat", "summary": "They met."},
+    "quarantine.list": {},
+    **{f"quarantine.{name}": {"id": "x"} for name in ("get", "release", "discard")},
+    **{
+        f"facts.{name}": {}
+        for name in ("list", "count", "learnings", "check", "entities", "timeline", "profile")
+    },
+    **{f"facts.{name}": {"id": "x"} for name in ("history", "get", "why")},
+    **{f"facts.{name}": {"name": "Lisbon"} for name in ("about", "neighbours", "split")},
+    "facts.cost": {"conversation": "chat"},
+    "facts.merge": {"name": "Grace", "others": ["Gracie"]},
+    "facts.undo": {"learnings": ["x"]},
+}
+"""Arguments for each call; those that they are made on are not always there."""
 
 LONG, HALF = "1" * 4_000, '"\\ud800"'
 
@@ -119,3 +174,81 @@ def test_what_is_no_moment_is_told_as_on_a_file(served: ServedHere, as_of: Any) 
             except InvalidInput as error:
                 found.append(str(error))
     assert found[0] == found[1]
+
+
+def kinds() -> dict[str, type[MemoryCall]]:
+    """Return the classes of all calls, by name."""
+    union = get_args(Call)[0]
+    return {get_args(kind.model_fields["call"].annotation)[0]: kind for kind in get_args(union)}
+
+
+def test_no_call_reaches_beyond_its_token(tmp_path: Path) -> None:
+    """Each is tried by a token of another key, by one that reads, and on all of knowledge."""
+    every = kinds()
+    assert CALLS.keys() == every.keys()
+    file = TokenFile(tmp_path / "tokens.json")
+    here = file.add("here", access="write", space="default", keys="ada")
+    reader = file.add("reader", access="read", space="default", keys="ada")
+    made = ServedHere(tmp_path, tokens=file)
+    try:
+        for name, arguments in CALLS.items():
+            body, writes = {"call": name, **arguments}, every[name].access == "write"
+            for token in (here, reader):
+                for place in ({"key": "bea"}, {"key": "ada", "space": "other"}):
+                    status, told = made.ask("POST", "/v1/call", body, token=token, **place)
+                    assert (status, told["error"]["type"]) == (403, "AccessDenied"), (name, place)
+            own = made.ask("POST", "/v1/call", body, token=reader, key="ada")[0]
+            assert (own == 403) == writes, (name, own)
+            shared = made.ask("POST", "/v1/call", body, token=here)[0]
+            assert (shared == 403) if writes else (shared in (200, 400, 404)), (name, shared)
+            for of in ({"set": {"knowledge": True}}, {"knowledge": True}):
+                if of.keys() <= every[name].model_fields.keys():
+                    status = made.ask("POST", "/v1/call", body | of, token=here, key="ada")[0]
+                    assert (status == 403) == writes, (name, of, status)
+    finally:
+        made.stop()
+
+
+def test_a_repeated_call_is_answered_as_the_first_one_was(served: ServedHere) -> None:
+    """Each call that writes, under one Idempotency-Key; what fails changes nothing either."""
+    client = served.client()
+
+    def call(name: str, once: str | None = None, /, **arguments: Any) -> tuple[int, Any]:
+        headers = {} if once is None else {"Idempotency-Key": once}
+        body = {"call": name, **arguments}
+        return client.ask("POST", "/v1/call", body, headers, key="repeated")
+
+    call("exact.set", path=["a"], value=[1])
+    call("add_many", items=[{**ITEM, "id": name} for name in "ab"], set=NOTES)
+    said = [{"role": "user", "content": f"I live in place {n}.", "id": f"{n}"} for n in range(6)]
+    for name in ("chat", "summed"):
+        call("conversation.add", conversation=name, messages=said)
+    call("conversation.compress", conversation="summed", keep_recent=2)
+    call("conversation.compress", conversation="summed", keep_recent=1)
+    client.ask("POST", "/v1/learn", {"conversation": "chat"}, key="repeated")
+    learnings = call("facts.learnings")[1]["learnings"]
+    more = {"facts.undo": {"learnings": [learnings[0]["id"]]}}
+    done = set[str]()
+    for name, kind in kinds().items():
+        if kind.access == "write":
+            arguments = CALLS[name] | more.get(name, {})
+            first, second = (call(name, f"once {name}", **arguments) for _ in range(2))
+            assert first == second, name
+            assert first[0] in (200, 404, 409, 412), (name, first)
+            done |= {name} if first[0] == 200 else set()
+    assert done >= {
+        "facts.undo",
+        "facts.merge",
+        *(n for n in CALLS if n.startswith("conv") and kinds()[n].access == "write"),
+    }
+
+
+@pytest.mark.parametrize("wrong", [None, 1 << 70, [[None]], "\0"])
+def test_wrong_arguments_are_no_fault(served: ServedHere, wrong: Any) -> None:
+    """Whatever stands for one of them, the server answers with what is wrong, or as it can."""
+    client = served.client()
+    for name, kind in kinds().items():
+        for field in sorted(kind.model_fields.keys() - {"call"}):
+            body = {"call": name, **CALLS[name], field: wrong}
+            status = client.ask("POST", "/v1/call", body, key="wrong")[0]
+            assert status in (200, 400, 404, 409, 410, 412, 413, 422, 501), (name, field, status)

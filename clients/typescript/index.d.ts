@@ -13,6 +13,17 @@ export interface AddItems {
   on_rejected?: "error" | "skip";
 }
 
+/** Add messages; those that are there already stay as they are. */
+export interface AddMessages {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.add";
+  messages: Array<Record<string, any>>;
+  marks?: Array<string>;
+  /** Whether a `timestamp` of the last minute is the time of the message. */
+  keeps_times?: boolean;
+}
+
 /** The ids of items that were added, in the order of the request. */
 export interface AddedIds {
   ids: Array<string>;
@@ -42,7 +53,7 @@ export interface BatchAnswer {
 
 /** Calls that are made together, or not at all. */
 export interface BatchBody {
-  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | MakePrompt>;
+  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | AddMessages | ReadMessages | TellMessages | DescribeConversation | ConversationState | LoadConversation | ClearConversation | MarkMessages | SetSummary | CompressConversation | UncompressConversation | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | ListFacts | CountFacts | FactHistory | ReadFact | ListLearnings | ExplainFact | CostOfLearning | CheckFacts | ReadEntity | ListEntities | ListNeighbours | ReadTimeline | ReadProfile | MergeNames | SplitName | UndoLearnings | MakePrompt>;
   /** Commit nothing; tell the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
@@ -65,6 +76,18 @@ export interface BatchCommit {
 
 /** What the call answers in Python, as fields; none if that is nothing. */
 export type CallAnswer = Record<string, any>;
+
+/** Tell what is wrong with the sources of the facts. */
+export interface CheckFacts {
+  call: "facts.check";
+}
+
+/** Delete all messages, and the summary. */
+export interface ClearConversation {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.clear";
+}
 
 /** Remove all below an object, which stays; an empty path is the root. */
 export interface ClearObject {
@@ -115,6 +138,31 @@ export interface CompactionList {
   compactions: Array<CompactionAnswer>;
 }
 
+/** Tell what changed in the memory of a key between two moments. */
+export interface CompareMoments {
+  call: "diff";
+  since: string;
+  /** Left out: now. */
+  until?: string | null;
+  /** Left out: all. */
+  sets?: Array<string> | null;
+  /** Whether exact memory is looked at. */
+  tree?: boolean;
+}
+
+/** Sum up what was said, but for the end of it, by sentences that are chosen; see fornix. */
+export interface CompressConversation {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.compress";
+  keep_recent?: number | null;
+  keep_tokens?: number | null;
+  trigger_tokens?: number | null;
+  message_tokens?: number;
+  beside_tokens?: number;
+  max_tokens?: number;
+}
+
 /** A prompt: as messages of a chat, and as one text. */
 export interface ContextAnswer {
   messages: Array<Record<string, any>>;
@@ -143,6 +191,13 @@ export interface ContextBody {
   min_score?: number;
 }
 
+/** Read all of it: messages with their marks, and the summary. */
+export interface ConversationState {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.state_dict";
+}
+
 /** Copy an object of this memory, or one that is sent, with all below it. */
 export interface CopyObject {
   /** The names from the root down. */
@@ -155,6 +210,17 @@ export interface CopyObject {
   source?: Array<string> | null;
   /** As `exact.to_dict` tells. */
   nodes?: Array<NewNode> | null;
+}
+
+/** Tell what learning from a conversation by rules would read now. */
+export interface CostOfLearning {
+  call: "facts.cost";
+  conversation: string;
+}
+
+/** Count the items of the set "facts". */
+export interface CountFacts {
+  call: "facts.count";
 }
 
 /** Retire items by id, or those that match a filter; `{}` matches all. */
@@ -177,6 +243,22 @@ export interface Describe {
   call: "describe";
 }
 
+/** Tell how many messages there are, and the summary. */
+export interface DescribeConversation {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.describe";
+}
+
+/** Retire what is held. */
+export interface DiscardHeld {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  knowledge?: boolean;
+  call: "quarantine.discard";
+  id: string;
+}
+
 /** What is known of a person, a place or a thing. */
 export interface EntityAnswer {
   names: Array<string>;
@@ -193,6 +275,12 @@ export interface ExactValue {
   value: any;
   /** Whether an object is there, and not a dict as a value. */
   is_object: boolean;
+}
+
+/** Tell where a fact comes from. */
+export interface ExplainFact {
+  call: "facts.why";
+  id: string;
 }
 
 /** A fact, and what it rests on. */
@@ -218,6 +306,12 @@ export interface FactAnswer {
   prompt: string;
   version: number;
   retired: string | null;
+}
+
+/** Read every version of a fact that is kept, the oldest first. */
+export interface FactHistory {
+  call: "facts.history";
+  id: string;
 }
 
 /** What was learnt. */
@@ -427,6 +521,52 @@ export interface LearnAnswer {
 export interface LearnBody {
   texts?: Array<string> | null;
   conversation?: string | null;
+  options?: LearnSettings | null;
+}
+
+/** How messages are read; see `LearnOptions` of fornix. */
+export interface LearnSettings {
+  batch_messages?: number;
+  batch_tokens?: number;
+  tries?: number;
+  skipped?: "leave" | "retry";
+  at_least?: number;
+  idle_s?: number;
+  calls_per_hour?: number | null;
+}
+
+/** List what compacted a set, the latest first. */
+export interface ListCompactions {
+  set?: NamedSet;
+  call: "compactions";
+  before?: number | null;
+  limit?: number;
+}
+
+/** List people, places and things, with how many facts name each. */
+export interface ListEntities {
+  as_of?: string | null;
+  valid_at?: string | null;
+  call: "facts.entities";
+}
+
+/** List facts, by the time of their messages. */
+export interface ListFacts {
+  as_of?: string | null;
+  valid_at?: string | null;
+  call: "facts.list";
+  subject?: string | null;
+  where?: any;
+  limit?: number | null;
+}
+
+/** List what is held, by set and time. */
+export interface ListHeld {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  knowledge?: boolean;
+  call: "quarantine.list";
+  limit?: number | null;
 }
 
 /** List items by time. */
@@ -441,6 +581,12 @@ export interface ListItems {
   valid_at?: string | null;
 }
 
+/** List what was learnt when, the last first. */
+export interface ListLearnings {
+  call: "facts.learnings";
+  limit?: number;
+}
+
 /** List names of fields in their own order, from one on, so many of them. */
 export interface ListNames {
   /** The names from the root down. */
@@ -453,11 +599,29 @@ export interface ListNames {
   newest_first?: boolean;
 }
 
+/** List the entities that facts lead to from one, the nearest first. */
+export interface ListNeighbours {
+  as_of?: string | null;
+  valid_at?: string | null;
+  call: "facts.neighbours";
+  name: string;
+  steps?: number;
+}
+
 /** List sets by name, with how many items each has. */
 export interface ListSets {
   call: "sets";
   prefix?: string;
   knowledge?: boolean;
+}
+
+/** Have another state in place of all of it. */
+export interface LoadConversation {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.load_state_dict";
+  state: any;
+  strict?: boolean;
 }
 
 /** Make a prompt, and say what is in it and why; see `context` of fornix. */
@@ -486,6 +650,24 @@ export interface MakePrompt {
   shares?: PromptShares;
   secrets?: "mask" | "show";
   details?: "hide" | "show";
+}
+
+/** Give messages a mark, take one off, or put one in the place of another. */
+export interface MarkMessages {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.mark";
+  new_mark?: string | null;
+  old_mark?: string | null;
+  /** Left out: all messages. */
+  ids?: Array<string> | null;
+}
+
+/** Let other names be of the same entity, in one commit. */
+export interface MergeNames {
+  call: "facts.merge";
+  name: string;
+  others: Array<string>;
 }
 
 /** Move a value, or an object with all below it. */
@@ -575,6 +757,16 @@ export interface PieceAnswer {
   parts: Record<string, number>;
 }
 
+/** Tell where items are that mean nearly the same: columns of one length. */
+export interface PlaceItems {
+  set?: NamedSet;
+  call: "points";
+  /** Several sets, or "all" of them, in place of `set`. */
+  sets?: "all" | Array<string> | null;
+  where?: any;
+  limit?: number | null;
+}
+
 /** Retire the last items by time, and answer with them. */
 export interface PopItems {
   set?: NamedSet;
@@ -614,12 +806,77 @@ export interface QuotationAnswer {
   text: string;
 }
 
+/** Read the page of a person, a place or a thing. */
+export interface ReadEntity {
+  as_of?: string | null;
+  valid_at?: string | null;
+  call: "facts.about";
+  name: string;
+}
+
+/** Read a fact; null: there is none. */
+export interface ReadFact {
+  call: "facts.get";
+  id: string;
+}
+
 /** Read the fields of an object; of those that are objects, only that they are. */
 export interface ReadFields {
   /** The names from the root down. */
   path: Array<string>;
   as_of?: string | null;
   call: "exact.get_fields";
+}
+
+/** Read what is held under an id; null: nothing is. */
+export interface ReadHeld {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  knowledge?: boolean;
+  call: "quarantine.get";
+  id: string;
+}
+
+/** Read all that an item was derived from, to any depth: nodes, and pairs of places in them. */
+export interface ReadLineage {
+  set?: NamedSet;
+  call: "lineage";
+  id: string;
+}
+
+/** Read messages as they were added, with their ids. */
+export interface ReadMessages {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.get_memory";
+  mark?: string | null;
+  exclude_mark?: string | null;
+  prepend_summary?: boolean;
+  recent_n?: number | null;
+}
+
+/** Read what is always told of somebody. */
+export interface ReadProfile {
+  as_of?: string | null;
+  valid_at?: string | null;
+  call: "facts.profile";
+  name?: string | null;
+  budget?: number;
+}
+
+/** Read the items that an item was derived from, as they were then. */
+export interface ReadSources {
+  set?: NamedSet;
+  call: "sources";
+  id: string;
+}
+
+/** List what took place and what is planned, by when it does. */
+export interface ReadTimeline {
+  as_of?: string | null;
+  valid_at?: string | null;
+  call: "facts.timeline";
+  name?: string | null;
 }
 
 /** Read a value; of an object only that it is one. */
@@ -666,6 +923,16 @@ export interface RedefineSet {
   set?: NamedSet;
   call: "redefine";
   definition: SetDefinition;
+}
+
+/** Move what is held into its set. */
+export interface ReleaseHeld {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  knowledge?: boolean;
+  call: "quarantine.release";
+  id: string;
+  by?: string | null;
 }
 
 /** Remove a value, or an object with all below it. */
@@ -800,6 +1067,22 @@ export interface SetList {
   sets: Array<SetAndSize>;
 }
 
+/** Have another summary; an empty one takes it away. */
+export interface SetSummary {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.summary";
+  summary: string;
+  /** Messages that it stands for besides those it did. */
+  ids?: Array<string>;
+}
+
+/** Let another name of an entity be of one of its own again. */
+export interface SplitName {
+  call: "facts.split";
+  name: string;
+}
+
 /** How large a memory is, and what waits. */
 export interface StatsAnswer {
   space: string;
@@ -841,12 +1124,44 @@ export interface SupersedeItem {
   at?: string | null;
 }
 
+/** Read what a model is to be told: the summary, and the messages that it is not of. */
+export interface TellMessages {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.messages";
+  recent_n?: number | null;
+  mark?: string | null;
+  exclude_mark?: string | null;
+  prepend_summary?: boolean;
+  for_chat?: boolean;
+}
+
 /** A version of an item that a batch changes; 0 where it adds one. */
 export interface TouchedItem {
   key: string | null;
   set: string;
   id: string;
   version: number;
+}
+
+/** Undo the last summary. */
+export interface UncompressConversation {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  call: "conversation.uncompress";
+}
+
+/** Bring back what a compaction retired, and remove what it added. */
+export interface UndoCompaction {
+  set?: NamedSet;
+  call: "undo";
+  compaction: number;
+}
+
+/** Take back learnings, in one commit. */
+export interface UndoLearnings {
+  call: "facts.undo";
+  learnings: Array<string>;
 }
 
 /** What the undoing of a compaction brought back and removed: ids of items. */
@@ -1164,7 +1479,7 @@ export class Fornix extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string | null;
-  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
+  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | AddMessages | ReadMessages | TellMessages | DescribeConversation | ConversationState | LoadConversation | ClearConversation | MarkMessages | SetSummary | CompressConversation | UncompressConversation | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | ListFacts | CountFacts | FactHistory | ReadFact | ListLearnings | ExplainFact | CostOfLearning | CheckFacts | ReadEntity | ListEntities | ListNeighbours | ReadTimeline | ReadProfile | MergeNames | SplitName | UndoLearnings | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, and say what is in it and why. */
   makeContext(query: {
     /** The user, session or device. */

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from fornix.compaction.lineage import Ancestor, CompactionInfo, Lineage
+from fornix.sets.admission import Quarantined
 from fornix.sets.forgetting import OutOfReach, Receipt
 from fornix.state import NonValue
 from fornix.state.tree_values import MISSING, Branch, Expiry
@@ -17,6 +19,9 @@ from fornix.store.records import request_json
 from fornix.values import wire
 from fornix.values.storable import Value, checked, microseconds, moment
 from fornix.values.times import format_time, parse_time
+
+if TYPE_CHECKING:
+    from fornix.search.projection import MapPoints
 
 Json: TypeAlias = Any
 """What `json.loads` gives, and `json.dumps` takes."""
@@ -64,6 +69,49 @@ def read_hits(told: Mapping[str, Any]) -> Hits:
         for hit in told["hits"]
     ]
     return Hits(hits, partial=told["partial"], reranker_failure=told["reranker_failure"])
+
+
+def read_compaction(told: Mapping[str, Any]) -> CompactionInfo:
+    """Return the compaction that a server tells of."""
+    made: dict[str, Any] = dict(told)
+    made.update({name: value_of(told[name]) for name in ("strategy", "notes")})
+    made.update(time=parse_time(told["time"]), added=tuple(told["added"]))
+    return CompactionInfo(**made)
+
+
+def read_lineage(told: Mapping[str, Any]) -> Lineage:
+    """Return the lineage that a server tells of."""
+    nodes = [
+        Ancestor(set_name=node["set"], **{n: v for n, v in node.items() if n != "set"})
+        for node in told["nodes"]
+    ]
+    edges = [(derived, source) for derived, source in told["edges"]]
+    return Lineage(tuple(nodes), tuple(edges), told["cut"])
+
+
+def read_held(told: Mapping[str, Any]) -> Quarantined:
+    """Return what a server tells of an item that is held."""
+    item, since = read_item(told["item"]), parse_time(told["since"])
+    return Quarantined(told["id"], item, told["set"], told["rule"], told["reason"], since)
+
+
+def read_points(told: Mapping[str, Any]) -> MapPoints:
+    """Return the points that a server tells of."""
+    import numpy as np
+
+    from fornix.search.projection import MapPoints
+
+    return MapPoints(
+        x=np.array(told["x"], np.float64),
+        y=np.array(told["y"], np.float64),
+        times=np.array(told["times"], np.int64).astype("datetime64[us]"),
+        **{name: told[name] for name in told.keys() - {"x", "y", "times"}},
+    )
+
+
+def optional_time(told: str | None) -> datetime | None:
+    """Return a time that may be none."""
+    return None if told is None else parse_time(told)
 
 
 def read_receipt(told: Mapping[str, Any]) -> Receipt:

@@ -6,14 +6,18 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NoReturn, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from fornix.client.json_readers import (
     Json,
     as_of_text,
     item_json,
+    read_compaction,
+    read_held,
     read_hits,
     read_item,
+    read_lineage,
+    read_points,
     read_receipt,
     time_text,
     valid_at_text,
@@ -22,15 +26,19 @@ from fornix.client.json_readers import (
 from fornix.client.local_only import no_engine, refused, unsupported
 from fornix.client.remote_tree import RemoteCalls
 from fornix.compaction import Given
+from fornix.compaction.lineage import CompactionInfo, Lineage, Undone
 from fornix.compaction.strategies import Merge, Summarize, Trim, stored_form
 from fornix.errors import Unusable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
+from fornix.search.projection import MapPoints
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, OnExisting
+from fornix.sets.admission import Quarantine, Quarantined
 from fornix.sets.admission.barrier import OnRejected
 from fornix.sets.admission.rules import CustomRule
 from fornix.sets.admission.verdicts import Added, Verdict
 from fornix.sets.forgetting import Receipt, Scrub
+from fornix.sets.set_compaction import LAST_ID, checked_page
 from fornix.sets.set_options import (
     SetChanges,
     checked_ids,
@@ -291,8 +299,8 @@ class RemoteSet(MemorySet):
 
     def admit(self, value: object) -> Verdict:
         """See `SetWrites.admit`."""
-        told = self._read("admit", item=item_json(item_from(value)))["verdict"]
-        return Verdict(*told)
+        place, item = self._defining_place(), item_json(item_from(value))
+        return Verdict(*self._calls.read("admit", set=place, item=item)["verdict"])
 
     # --- writes ---
 
@@ -353,18 +361,81 @@ class RemoteSet(MemorySet):
         told = self._calls.write("redefine", set=self._place(), definition=wanted)
         return Definition.from_json(told["definition"])
 
-    add_back = refused("set.add_back", "use add_many, or import the export on the server's machine")
-    compact = refused("set.compact", "run `fornix compact` on the server's machine")
-    compactions = refused("set.compactions", "ask GET /v1/compactions")
-    undo = refused("set.undo", "ask POST /v1/compactions/undo")
-    sources = refused("set.sources", "ask GET /v1/item/lineage")
-    lineage = refused("set.lineage", "ask GET /v1/item/lineage")
-    points = refused("set.points", "look at GET /ui/")
+    # --- what was compacted, and what is held -------------------------------------------------
+
+    def compactions(
+        self, *, before: int | None = None, limit: int = 100
+    ) -> builtins.list[CompactionInfo]:
+        """See `SetTidying.compactions`."""
+        checked_page(before, limit)
+        told = self._read("compactions", before=before, limit=limit)
+        return [read_compaction(done) for done in told["compactions"]]
+
+    def undo(self, compaction: int, *, idempotency_key: str | None = None) -> Undone:
+        """See `SetTidying.undo`."""
+        number = counted(compaction, "a compaction's id", least=0, most=LAST_ID)
+        place = self._place()
+        told = self._calls.write("undo", idempotency_key, set=place, compaction=number)
+        ids = {name: tuple(told[name]) for name in ("restored", "missing", "removed")}
+        return Undone(**ids, erased=told["erased"])
+
+    def sources(self, id: str) -> builtins.list[Item]:
+        """See `SetTidying.sources`."""
+        told = self._read("sources", id=checked_name(id, "an item's id"))
+        return [read_item(item) for item in told["items"]]
+
+    def lineage(self, id: str) -> Lineage:
+        """See `SetTidying.lineage`."""
+        return read_lineage(self._read("lineage", id=checked_name(id, "an item's id")))
+
+    def points(self, *, where: Where | None = None, limit: int | None = None) -> MapPoints:
+        """See `SetReads.points`."""
+        return read_points(self._read("points", **points_json(where, limit)))
 
     @property
-    def quarantine(self) -> NoReturn:
-        """Refused: see `GET /v1/quarantine`."""
-        raise unsupported("set.quarantine", "ask GET /v1/quarantine")
+    def quarantine(self) -> RemoteQuarantine:
+        """See `SetWrites.quarantine`."""
+        assert isinstance(self._writer, RemoteWriter)  # noqa: S101 - it made it itself
+        return RemoteQuarantine(self._writer, self._ref.scope, self.name)
+
+    add_back = refused("set.add_back", "use add_many, or import the export on the server's machine")
+    compact = refused(
+        "set.compact", "it has no name to be repeated by; run `fornix compact` on its machine"
+    )
+
+
+class RemoteQuarantine(Quarantine):
+    """What rules keep out of the sets of a key, or of knowledge, behind a server."""
+
+    def __init__(self, writer: RemoteWriter, scope: Scope, name: str | None = None) -> None:
+        super().__init__(writer, scope, name)
+        self._calls, self._place = writer.calls, {"name": name, "knowledge": scope.key is None}
+
+    def __len__(self) -> int:
+        return self._calls.read("quarantine.list", **self._place, limit=0)["all"]
+
+    def list(self, *, limit: int | None = None) -> builtins.list[Quarantined]:
+        """See `Quarantine.list`."""
+        most = None if limit is None else counted(limit, "limit", least=0)
+        told = self._calls.read("quarantine.list", **self._place, limit=most)
+        return [read_held(held) for held in told["held"]]
+
+    def get(self, id: str) -> Quarantined | None:
+        """See `Quarantine.get`."""
+        name = checked_name(id, "an item's id")
+        held = self._calls.read("quarantine.get", **self._place, id=name)["held"]
+        return None if held is None else read_held(held)
+
+    def release(self, id: str, *, by: str | None = None, idempotency_key: str | None = None) -> str:
+        """See `Quarantine.release`."""
+        who = None if by is None else checked_name(by, "who releases")
+        given = {**self._place, "id": checked_name(id, "an item's id"), "by": who}
+        return self._calls.write("quarantine.release", idempotency_key, **given)["id"]
+
+    def discard(self, id: str, *, idempotency_key: str | None = None) -> None:
+        """See `Quarantine.discard`."""
+        given = {**self._place, "id": checked_name(id, "an item's id")}
+        self._calls.write("quarantine.discard", idempotency_key, **given)
 
 
 class RemoteKnowledgeSet(RemoteSet, KnowledgeSet):
@@ -372,6 +443,12 @@ class RemoteKnowledgeSet(RemoteSet, KnowledgeSet):
 
 
 # --- as it is sent ----------------------------------------------------------------------------
+
+
+def points_json(where: Where | None, limit: int | None) -> dict[str, Any]:
+    """Return which points are asked for as it is sent, checked."""
+    most = None if limit is None else counted(limit, "limit", least=0)
+    return {"where": where_json(where), "limit": most}
 
 
 def where_json(where: Where | None) -> Json:

@@ -147,7 +147,7 @@ def summed_up(
     """
     turns = [model_message(rest_of(stored, split)) for stored in open_]
     found = _units(turns)
-    first = len(found) - max(0, policy.last(turns, found))
+    first = max(0, len(found) - max(0, policy.last(turns, found)))
     kept = set(range(first, len(found)))
     asked = [at for at, unit in enumerate(found) if any(_asks(turns[one]) for one in unit.places)]
     kept.update(asked[-1:])

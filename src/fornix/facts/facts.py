@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -113,7 +114,8 @@ class Facts:
 
     def learnings(self, limit: int = 100) -> builtins.list[Learning]:
         """Return the learnings of the key, the last one first."""
-        return [*islice(self._records.learnings(), counted(limit, "limit", least=0))]
+        most = min(counted(limit, "limit", least=0), sys.maxsize)
+        return [*islice(self._records.learnings(), most)]
 
     def why(self, fact: str | Fact) -> FactOrigin:
         """Return where a fact comes from: messages, model, prompt, and what it replaced.
@@ -298,7 +300,7 @@ class Facts:
 
     # --- undoing ------------------------------------------------------------------------------
 
-    def undo(self, *learnings: str | LearnReport) -> int:
+    def undo(self, *learnings: str | LearnReport, idempotency_key: str | None = None) -> int:
         """Take back learnings, in one commit; return how many facts are gone with them.
 
         What they superseded holds again, what they took back is there again, and known facts lose
@@ -306,23 +308,20 @@ class Facts:
 
         Args:
             learnings: Their ids, or what `learn` returned.
+            idempotency_key: A second call under it changes nothing, and is answered as the first.
 
         Raises:
             LearningChanged: Later learnings, or somebody by hand, changed the same facts; the
                 message names them. Undo those first, or in the same call.
             NotFound: There is no such learning, or it was undone before.
         """
-        names: builtins.list[str] = []
-        for one in learnings:
-            names += one.learnings if isinstance(one, LearnReport) else [one]
-        if not names:
-            raise InvalidInput("undo takes ids of learnings, or what learn returned")
-        names = [*dict.fromkeys(names)]
+        names = names_of_learnings(learnings)
 
         def plan(_: NewId) -> PlannedWrite:
             return self._undone(names)
 
-        answer = self._writer.write(PlannerCall("undo learning", [*names], plan))
+        call = PlannerCall("undo learning", [*names], plan)
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
         return answer if isinstance(answer, int) else 0
 
     def _undone(self, names: Sequence[str]) -> PlannedWrite:
@@ -384,6 +383,22 @@ class Facts:
             return True
         versions = self._writer.versions(self._ref, stored.record.id)
         return any(one.version == version and one.record == stored.record for one, _ in versions)
+
+
+def names_of_learnings(learnings: Sequence[str | LearnReport]) -> list[str]:
+    """Return the ids of learnings, each once.
+
+    Raises:
+        InvalidInput: There are none.
+    """
+    names: list[str] = []
+    for one in learnings:
+        names += (
+            one.learnings if isinstance(one, LearnReport) else [checked_name(one, "a learning")]
+        )
+    if not names:
+        raise InvalidInput("undo takes ids of learnings, or what learn returned")
+    return [*dict.fromkeys(names)]
 
 
 def facts_of_key(engine: Engine, scope: Scope) -> Facts:

@@ -138,8 +138,7 @@ def learn(
     """Learn facts of a key; see `KeyMemory.learn`."""
     if model is not None and not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"model must be a ChatModel or None, not {type(model).__name__}")
-    writer = CommitWriter(engine, scope)
-    ref = conversation_of(writer, scope, source)
+    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)
     return _Learner(engine, ref, model, options or LearnOptions()).run(progress)
 
 
@@ -152,25 +151,33 @@ def cost_of_learning(
     options: LearnOptions | None,
 ) -> LearningCost:
     """Return what `learn` would cost; nothing is changed."""
-    ref = conversation_of(CommitWriter(engine, scope), scope, conversation)
+    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), conversation)
     return _Learner(engine, ref, model, options or LearnOptions()).cost()
 
 
-def conversation_of(writer: CommitWriter, scope: Scope, source: Source) -> SetRef:
+def learned_by(writer: CommitWriter, scope: Scope) -> ConversationMemory:
+    """Return the conversation of a key that keeps texts and messages which are learnt from."""
+    return ConversationMemory(writer, SetRef(scope, LEARNED))
+
+
+def conversation_of(learned: ConversationMemory, source: Source) -> SetRef:
     """Return the conversation that is learnt from; texts and messages are added to one first.
 
     Those without an id get one that follows from what they say, so that a repetition adds nothing.
+
+    Args:
+        learned: The one that they are added to, of the key that learns.
     """
     if isinstance(source, ConversationMemory):
-        if source.ref.scope != scope:
+        key = learned.ref.scope.key
+        if source.ref.scope != learned.ref.scope:
             raise InvalidInput(
                 f"conversation {source.name!r} belongs to key {source.ref.scope.key!r}, not to "
-                f"{scope.key!r}; call learn of its own key"
+                f"{key!r}; call learn of its own key"
             )
         return source.ref
-    ref = SetRef(scope, LEARNED)
-    ConversationMemory(writer, ref).add([_identified(one) for one in _listed(source)])
-    return ref
+    learned.add([_identified(one) for one in _listed(source)])
+    return learned.ref
 
 
 def _listed(source: object) -> list[Mapping[str, Any]]:

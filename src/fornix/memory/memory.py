@@ -19,6 +19,7 @@ from fornix.errors import InvalidInput, Unsupported
 from fornix.errors.short_repr import short_repr
 from fornix.events.memory_events import MemoryEvent
 from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
+from fornix.memory.differences import Difference
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
@@ -75,6 +76,7 @@ from fornix.values.urls import is_http
 
 if TYPE_CHECKING:
     from fornix.client.connection import ServerConnection
+    from fornix.memory.remote import RemoteKey
     from fornix.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024
@@ -610,7 +612,7 @@ class RemoteMemory(Memory):
     def __repr__(self) -> str:
         return f"<Memory {self._connection.address.url!r} space {self._space!r}>"
 
-    def key(self, key: str) -> KeyMemory:
+    def key(self, key: str) -> RemoteKey:
         """See `Memory.key`."""
         from fornix.memory.remote import RemoteKey
 
@@ -628,6 +630,18 @@ class RemoteMemory(Memory):
 
         for page in key_pages(self._connection, self._space, prefix, after):
             yield from page
+
+    def diff(
+        self,
+        key: str,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """See `Maintenance.diff`."""
+        return self.key(key).diff(a, b, sets=sets, tree=tree)
 
     def forget(self, key: str, *, scrub: Scrub | None = None, dry_run: bool = False) -> Receipt:
         """See `Maintenance.forget`."""
@@ -667,7 +681,6 @@ class RemoteMemory(Memory):
     sweep = refused("memory.sweep", "the server's file is swept as it is written to")
     shrink = refused("memory.shrink", "run `fornix shrink` on the server's machine")
     backup = refused("memory.backup", "run `fornix backup` on the server's machine")
-    diff = refused("memory.diff", "ask GET /v1/exact/changes, or run `fornix diff`")
     prune_history = refused("memory.prune_history")
     scrub = refused("memory.scrub", "run `fornix scrub` on the server's machine")
     receipt = refused("memory.receipt", "ask GET /v1/receipts")

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any, NoReturn, Self, cast
+from typing import Any, Literal, NoReturn, Self, cast
 from uuid import uuid4
 
 from fornix.client.connection import ServerConnection
 from fornix.client.json_readers import (
     Json,
     as_of_text,
+    optional_time,
     read_context,
     read_hits,
+    read_item,
+    read_points,
     read_receipt,
     valid_at_text,
+    value_of,
 )
-from fornix.client.local_only import no_engine, refused, unsupported
+from fornix.client.local_only import no_engine, unsupported
+from fornix.client.remote_conversation import RemoteConversation
+from fornix.client.remote_facts import RemoteFacts, learn_json, read_report
 from fornix.client.remote_sets import (
     RemoteKnowledgeSet,
+    RemoteQuarantine,
     RemoteSet,
     RemoteWriter,
     is_reranked,
+    points_json,
     search_json,
     where_json,
 )
 from fornix.client.remote_tree import RemoteCalls, RemoteTree
 from fornix.errors import InvalidInput, Unusable
-from fornix.llm import MEMORY_DEFAULT, RerankerChoice
+from fornix.facts import LearnOptions, LearnReport, Source
+from fornix.facts.learning import LEARNED
+from fornix.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
+from fornix.memory.differences import ChangedItem, ChangedValue, Difference
 from fornix.memory.keys import (
     DEFAULT_SET,
     KeyBatch,
@@ -40,15 +51,17 @@ from fornix.memory.keys import (
 )
 from fornix.memory.opening import WAIT_S
 from fornix.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
+from fornix.search.projection import MapPoints
 from fornix.search.signals import Signals
 from fornix.sets.forgetting import Receipt, Scrub
 from fornix.sets.writer import Where
 from fornix.state import MemoryObject
-from fornix.store import Commit, Scope
+from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.store.items import Hits
+from fornix.store.scope import set_name
 from fornix.text import tokens as word_pieces
-from fornix.values.storable import Path
+from fornix.values.storable import Path, checked_name
 
 PAGE = 1_000
 """Keys that are asked for at a time."""
@@ -201,12 +214,23 @@ class RemoteSets(OwnerSets):
         place = {"knowledge": self._scope.key is None}
         return read_hits(self._writer.calls.read("search", set=place, sets=names, **asked))
 
-    points = refused("points", "look at GET /ui/")
+    def points(
+        self,
+        *,
+        sets: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> MapPoints:
+        """See `OwnerSets.points`."""
+        target, place = self._named(sets), {"knowledge": self._scope.key is None}
+        names = [ref.name for ref in target] if isinstance(target, list) else "all"
+        asked = points_json(where, limit)
+        return read_points(self._writer.calls.read("points", set=place, sets=names, **asked))
 
     @property
-    def quarantine(self) -> NoReturn:
-        """Refused: see ``GET /v1/quarantine``."""
-        raise unsupported("quarantine", "ask GET /v1/quarantine")
+    def quarantine(self) -> RemoteQuarantine:
+        """See `OwnerSets.quarantine`."""
+        return RemoteQuarantine(self._writer, self._scope)
 
 
 class RemoteKnowledge(RemoteSets, KnowledgeMemory):
@@ -279,7 +303,24 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         """See `KeyMemory.batch`."""
         return RemoteBatch(self._connection, self._scope, idempotency_key)
 
-    conversation = refused("key.conversation", "add messages to a set, with speaker= and session=")
+    def conversation(self, name: str) -> RemoteConversation:
+        """See `KeySets.conversation`."""
+        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)))
+
+    def diff(
+        self, a: AsOf, b: AsOf | None, *, sets: Sequence[str] | None, tree: Literal["show", "skip"]
+    ) -> Difference:
+        """See `Memory.diff`."""
+        if tree not in ("show", "skip"):
+            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        told = self._writer.calls.read(
+            "diff",
+            since=as_of_text(a),
+            until=as_of_text(b),
+            sets=None if sets is None else [checked_name(name, "a set's name") for name in sets],
+            tree=tree == "show",
+        )
+        return read_difference(told)
 
     def forget(
         self,
@@ -304,14 +345,25 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         )
         return read_receipt(told)
 
-    about = refused("key.about", "ask GET /v1/about")
-    profile = refused("key.profile", "ask GET /v1/profile")
-    learn = refused("key.learn", "ask POST /v1/learn")
-
     @property
-    def facts(self) -> NoReturn:
-        """Refused."""
-        raise unsupported("key.facts", "ask GET /v1/facts")
+    def facts(self) -> RemoteFacts:
+        """See `KeyMemory.facts`."""
+        return RemoteFacts(self._writer.calls, self._scope)
+
+    def learn(
+        self,
+        source: Source,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LearnReport:
+        """See `KeyMemory.learn`: the server's model finds the facts, or rules if it has none."""
+        if progress is not None:
+            raise unsupported("learn(progress=…)", "the report says how many messages were read")
+        asked = learn_json(self.conversation(LEARNED), source, model, options)
+        where = {"space": self.space, "key": self.key}
+        return read_report(self._connection.write("/v1/learn", asked, **where))
 
 
 class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
@@ -384,7 +436,9 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
             self._writer, self._scope, Scope(self._scope.space, None), lambda: self.short_term
         )
 
-    conversation = refused("batch.conversation", "add messages to a set of the batch")
+    def conversation(self, name: str) -> RemoteConversation:
+        """See `KeySets.conversation`."""
+        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)))
 
 
 def knowledge_of(connection: ServerConnection, space: str) -> RemoteKnowledge:
@@ -402,3 +456,33 @@ def key_pages(
         if not told["more"]:
             return
         after = told["keys"][-1]
+
+
+def read_difference(told: Mapping[str, Any]) -> Difference:
+    """Return what a server tells that changed."""
+    tree = [
+        ChangedValue(
+            each["kind"],
+            each["path"] if isinstance(each["path"], str) else tuple(each["path"]),
+            value_of(each["before"]),
+            value_of(each["after"]),
+        )
+        for each in told["tree"]
+    ]
+    items = [
+        ChangedItem(
+            each["kind"],
+            each["set"],
+            each["id"],
+            *(
+                None if each[when] is None else read_item(each[when])
+                for when in ("before", "after")
+            ),
+        )
+        for each in told["items"]
+    ]
+    made: dict[str, Any] = dict(told)
+    made.update(tree=tuple(tree), items=tuple(items))
+    for name in ("since_time", "until_time"):
+        made[name] = optional_time(told[name])
+    return Difference(**made)

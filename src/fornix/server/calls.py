@@ -17,8 +17,11 @@ from fornix.search.signals import Signals
 from fornix.server import exact_calls, set_calls
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
+from fornix.server.conversation_calls import AnyConversationCall
+from fornix.server.fact_calls import AnyFactCall
 from fornix.server.memory_call import CallTarget, Document, MemoryCall
 from fornix.server.tokens import Access
+from fornix.server.upkeep_calls import AnyUpkeepCall
 from fornix.text.budget import MESSAGE_TOKENS, Budget
 
 NamesOrAll: TypeAlias = Literal["all"] | list[str] | None
@@ -133,6 +136,9 @@ Call = Annotated[
     | set_calls.RedefineSet
     | set_calls.ListSets
     | set_calls.SearchItems
+    | AnyConversationCall
+    | AnyUpkeepCall
+    | AnyFactCall
     | MakePrompt,
     Field(discriminator="call"),
 ]

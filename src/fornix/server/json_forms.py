@@ -18,6 +18,7 @@ from fornix.values.times import format_time
 
 if TYPE_CHECKING:
     from fornix.compaction.lineage import CompactionInfo, Lineage
+    from fornix.facts import Fact, Learning
     from fornix.memory.differences import Difference
     from fornix.memory.prompt.context import Context, Piece
     from fornix.sets.admission.quarantine import Quarantined
@@ -169,7 +170,19 @@ def difference_fields(found: Difference) -> dict[str, Json]:
         }
         for change in found.items
     ]
-    return attributes(found, "key since until") | {"tree": tree, "items": items}
+    names = "key since until since_time until_time"
+    return attributes(found, names) | {"tree": tree, "items": items}
+
+
+def fact_fields(fact: Fact) -> dict[str, Json]:
+    """Return a fact and what it rests on, as JSON."""
+    return cast("dict[str, Json]", wired(fact.to_json()))
+
+
+def learning_fields(learning: Learning) -> dict[str, Json]:
+    """Return what a learning did, as JSON."""
+    names = "id conversation model prompt messages added changed taken_back undone"
+    return attributes(learning, names)
 
 
 def _path(path: str | tuple[str, ...]) -> Json:

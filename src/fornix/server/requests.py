@@ -12,6 +12,7 @@ from fastapi import Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from fornix.errors import InvalidInput
+from fornix.facts import LearnOptions
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.values import wire
 from fornix.values.storable import DEFAULT_SPACE, Value
@@ -180,11 +181,29 @@ class ItemIds(_Body):
     ids: list[str] = Field(max_length=1_000)
 
 
+class LearnSettings(_Body):
+    """How messages are read; see `LearnOptions` of fornix."""
+
+    batch_messages: int = 50
+    batch_tokens: int = 6_000
+    tries: int = 3
+    skipped: Literal["leave", "retry"] = "leave"
+    at_least: int = 1
+    idle_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 0
+    calls_per_hour: int | None = None
+
+    def options(self) -> LearnOptions:
+        """Return them as calls take them."""
+        given = self.model_dump()
+        return LearnOptions(idle=timedelta(seconds=given.pop("idle_s")), **given)
+
+
 class LearnBody(_Body):
     """Texts that facts are learnt from, or a conversation of the key."""
 
     texts: list[str] | None = Field(None, min_length=1, max_length=1_000)
     conversation: str | None = None
+    options: LearnSettings | None = None
 
 
 def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON

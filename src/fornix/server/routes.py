@@ -456,7 +456,7 @@ def list_facts(
     """List what was learnt of a key's conversations."""
     facts = at.open("read").facts
     found = facts.list(subject=subject, limit=limit, valid_at=asked.valid_at(valid_at))
-    return {"facts": [forms.wired(fact.to_json()) for fact in found]}
+    return {"facts": [*map(forms.fact_fields, found)]}
 
 
 @router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
@@ -495,12 +495,14 @@ def learn(
     if (body.texts is None) == (body.conversation is None):
         raise InvalidInput("name texts, or a conversation; not both")
     source = body.texts if body.conversation is None else memory.conversation(body.conversation)
+    given, model = body.options, request.app.state.model
+    how, told = (None, []) if given is None else (given.options(), [given.model_dump()])
     report = answer_once(
         memory.engine,
         Scope(memory.space, memory.key),
-        lambda: memory.learn(cast("Any", source), model=request.app.state.model).to_json(),
+        lambda: memory.learn(cast("Any", source), model=model, options=how).to_json(),
         idempotency_key=idempotency_key,
-        plain=["learn", cast("Value", body.texts), body.conversation],
+        plain=["learn", cast("Value", body.texts), body.conversation, *told],
     )
     return cast("Document", forms.wired(report))
 

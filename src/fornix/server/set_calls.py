@@ -104,7 +104,9 @@ class NamedSet(BaseModel):
         return owner.set(self.name, ttl=ttl, **options)
 
 
-class _SetCall(MemoryCall):
+class SetCall(MemoryCall):
+    """A call of one set."""
+
     set: NamedSet = NamedSet()
 
     @property
@@ -118,11 +120,13 @@ class _SetCall(MemoryCall):
         return self.set.name
 
 
-class _SetRead(_SetCall):
+class SetRead(SetCall):
+    """A call of one set that changes nothing."""
+
     access: ClassVar[Access] = "read"
 
 
-class Describe(_SetRead):
+class Describe(SetRead):
     """Tell how many items a set has, and how it is kept; refuse another definition."""
 
     call: Literal["describe"]
@@ -134,7 +138,7 @@ class Describe(_SetRead):
         return {"items": len(opened), "definition": definition}
 
 
-class GetItems(_SetRead):
+class GetItems(SetRead):
     """Read items by id, in that order; null where none is."""
 
     call: Literal["get"]
@@ -147,7 +151,7 @@ class GetItems(_SetRead):
         return {"items": [None if item is None else forms.item_fields(item) for item in found]}
 
 
-class ListItems(_SetRead):
+class ListItems(SetRead):
     """List items by time."""
 
     call: Literal["list"]
@@ -171,7 +175,7 @@ class ListItems(_SetRead):
         return {"items": [*map(forms.item_fields, found)]}
 
 
-class RecentItems(_SetRead):
+class RecentItems(SetRead):
     """Read the last items by time, the oldest first."""
 
     call: Literal["recent"]
@@ -186,7 +190,7 @@ class RecentItems(_SetRead):
         return {"items": [*map(forms.item_fields, found)]}
 
 
-class ItemHistory(_SetRead):
+class ItemHistory(SetRead):
     """Read every version of an item, the oldest first."""
 
     call: Literal["history"]
@@ -197,7 +201,7 @@ class ItemHistory(_SetRead):
         return {"items": [*map(forms.item_fields, self.set.open(to).history(self.id))]}
 
 
-class JudgeItem(_SetRead):
+class JudgeItem(SetRead):
     """Tell what the rules of a set say of an item; nothing is stored."""
 
     call: Literal["admit"]
@@ -208,7 +212,7 @@ class JudgeItem(_SetRead):
         return {"verdict": _verdict(self.set.open(to).admit(item_of(self.item)))}
 
 
-class AddItems(_SetCall):
+class AddItems(SetCall):
     """Add items."""
 
     call: Literal["add_many"]
@@ -227,7 +231,7 @@ class AddItems(_SetCall):
         return {"ids": list(done), "verdicts": [*map(_verdict, done.verdicts)]}
 
 
-class UpdateItem(_SetCall):
+class UpdateItem(SetCall):
     """Change what is given of an item, as a new version."""
 
     call: Literal["update"]
@@ -248,7 +252,7 @@ class UpdateItem(_SetCall):
         return {"item": forms.item_fields(item)}
 
 
-class DeleteItems(_SetCall):
+class DeleteItems(SetCall):
     """Retire items by id, or those that match a filter; `{}` matches all."""
 
     call: Literal["delete"]
@@ -267,7 +271,7 @@ class DeleteItems(_SetCall):
         return {"deleted": deleted}
 
 
-class PopItems(_SetCall):
+class PopItems(SetCall):
     """Retire the last items by time, and answer with them."""
 
     call: Literal["pop"]
@@ -279,7 +283,7 @@ class PopItems(_SetCall):
         return {"items": [*map(forms.item_fields, popped)]}
 
 
-class SupersedeItem(_SetCall):
+class SupersedeItem(SetCall):
     """Say what holds instead of an item from a time on."""
 
     call: Literal["supersede"]
@@ -297,7 +301,7 @@ class SupersedeItem(_SetCall):
         return {"id": made}
 
 
-class RenewItems(_SetCall):
+class RenewItems(SetCall):
     """Have items that expire live so long from now on."""
 
     call: Literal["renew"]
@@ -311,7 +315,7 @@ class RenewItems(_SetCall):
         }
 
 
-class ForgetItems(_SetCall):
+class ForgetItems(SetCall):
     """Erase items of a set, of all sets of the key, or all of the key, for good."""
 
     call: Literal["forget"]
@@ -340,7 +344,7 @@ class ForgetItems(_SetCall):
         return forms.receipt_fields(receipt)
 
 
-class RedefineSet(_SetCall):
+class RedefineSet(SetCall):
     """Change how a set is kept; what is left out stays."""
 
     call: Literal["redefine"]
@@ -374,7 +378,7 @@ class ListSets(MemoryCall):
         return {"sets": [{"name": name, "items": count} for name, count in found.items()]}
 
 
-class SearchItems(_SetRead):
+class SearchItems(SetRead):
     """Find what answers a question best, in one set, or in several together."""
 
     call: Literal["search"]

@@ -27,6 +27,13 @@ MOST_NODES = 10_000
 """How many items a lineage shows."""
 
 
+def checked_page(before: int | None, limit: int) -> None:
+    """Refuse what names no page of compactions."""
+    counted(limit, "limit", most=1000)
+    if before is not None:
+        counted(before, "before", least=0, most=LAST_ID)
+
+
 @suggest_names_in
 class SetTidying(SetWrites):
     """A set as it is tidied."""
@@ -50,9 +57,7 @@ class SetTidying(SetWrites):
 
     def compactions(self, *, before: int | None = None, limit: int = 100) -> list[CompactionInfo]:
         """Return the compactions of the set, the latest first; *before* an id for older ones."""
-        counted(limit, "limit", most=1000)
-        if before is not None:
-            counted(before, "before", least=0, most=LAST_ID)
+        checked_page(before, limit)
         found = self._writer.compactions(self._ref, before=before, limit=limit)
         return [self._compaction_info(done) for done in found]
 

@@ -11,6 +11,7 @@ from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.store.name_ranges import NameRange, end_of_prefix, escaped
 from fornix.store.packed_values import packed, restored
+from fornix.store.progress import LARGEST
 from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.values import wire
@@ -337,7 +338,7 @@ def names_of(
     order = "ORDER BY name DESC" if chosen.newest_first else "ORDER BY name"
     limit = "" if chosen.limit is None else " LIMIT ?"
     every = [scope, parent, now, *bindings]
-    last = [] if chosen.limit is None else [chosen.limit]
+    last = [] if chosen.limit is None else [min(chosen.limit, LARGEST)]
     live = f"SELECT name FROM node WHERE {where} AND ended IS NULL"  # noqa: S608 - ours
     if at is None:
         rows = query(db, f"{live} {order}{limit}", *every, *last)
