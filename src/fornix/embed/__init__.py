@@ -48,6 +48,7 @@ __all__ = [
     "Vectors",
     "WindowedEmbedder",
     "dequantise",
+    "embed_quantised",
     "embed_windows",
     "float8",
     "open_embedder",
@@ -129,6 +130,18 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     return [_gathered([next(rest) for _ in text]) for text in parts]
 
 
+def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """Return `quantise` of what `embed_windows` returns of each of *texts*, one at least."""
+    if not any(words.BREAK in text for text in texts):
+        rows = _ask(embedder, texts)
+        if isinstance(rows, np.ndarray) and rows.size and len(rows) == len(texts):
+            _check(embedder, rows)
+            packed, width = quantise(rows), rows.shape[1]
+            return [packed[at : at + width] for at in range(0, len(packed), width)]
+        return quantise_each(_checked(embedder, texts, rows))
+    return quantise_each(embed_windows(embedder, texts))
+
+
 def _gathered(windows: Sequence[Vectors]) -> Vectors:
     """Return the windows of several texts as those of one: the first of each, then the others."""
     if len(windows) == 1:
@@ -138,7 +151,13 @@ def _gathered(windows: Sequence[Vectors]) -> Vectors:
 
 
 def _embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
-    found = _ask(embedder, texts)
+    return _checked(embedder, texts, _ask(embedder, texts))
+
+
+def _checked(
+    embedder: Embedder, texts: Sequence[str], found: list[Vectors] | Vectors
+) -> list[Vectors]:
+    """Return per text its vectors, after a look at what an embedder answered."""
     if isinstance(found, np.ndarray):
         _check(embedder, found)
         found = [found[at : at + 1] for at in range(len(found))]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
+from fornix.embed import Embedder, Vectors, embed_quantised
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
 from fornix.store import PendingVectors, Scope, Store
 from fornix.store.records import text_to_embed
@@ -86,7 +86,7 @@ class EmbeddingWorker:
                 )
             if batch:
                 texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in batch]
-                vectors = quantise_each(embed_windows(self._embedder, texts))
+                vectors = embed_quantised(self._embedder, texts)
                 filled = zip(batch, vectors, strict=True)
                 self._store.store_vectors(
                     [(waiting.set_number, waiting.row, vector) for waiting, vector in filled],

@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from fornix.embed import Embedder, embed_windows, quantise_each
+from fornix.embed import Embedder, embed_quantised
 from fornix.embed.wordpiece import MOST_WINDOWS
 from fornix.errors import FornixError, InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
@@ -56,7 +56,8 @@ class RecordMaker:
             InvalidInput: An item cannot be stored; the message says which part of it.
             EmbedderFailed: The embedder raised.
         """
-        parsed = [self._parse(item_id, item, now) for item_id, item in items]
+        contexts = _Contexts(now)
+        parsed = [self._parse(item_id, item, contexts) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
             return [ItemRecord(*fields, vectors=none) for fields, none in parsed]
         texts = [
@@ -83,11 +84,11 @@ class RecordMaker:
         return self._embedded([text_to_embed(r.text or "", r.metadata) for r in records])
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
-        windows = embed_windows(self.embedder, texts) if texts else []
-        return quantise_each(windows)
+        return embed_quantised(self.embedder, texts) if texts else []
 
-    def _parse(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
+    def _parse(self, item_id: str, item: Item, at: _Contexts) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
+        now = at.now
         value = checked(item.value)
         item = with_one_text(item)
         text = text_of(value) if item.text is None else checked(item.text, where="text")
@@ -101,7 +102,8 @@ class RecordMaker:
         metadata, caption = _metadata(item)
         time = None if item.time is None else microseconds(item.time)
         speaker = _label(item.speaker, "speaker")
-        terms = words.analyse(text, moment(now if time is None else time), speaker, caption)
+        context = at[speaker] if time is None else words.context_terms(moment(time), speaker)
+        terms = words.analyse_with(text, context, caption)
         needs_vectors = self.embedder.dimensions and (text.strip() or caption)
         fields = (
             item_id,
@@ -120,6 +122,19 @@ class RecordMaker:
             now // MINUTE_US if time is None else None,
         )
         return fields, None if needs_vectors else b""
+
+
+class _Contexts(dict["str | None", list[int]]):
+    """The `words.context_terms` of who says something at one time, by speaker."""
+
+    def __init__(self, now: int) -> None:
+        super().__init__()
+        self.now = now
+        self._moment = moment(now)
+
+    def __missing__(self, speaker: str | None) -> list[int]:
+        self[speaker] = terms = words.context_terms(self._moment, speaker)
+        return terms
 
 
 def with_one_text(item: Item) -> Item:

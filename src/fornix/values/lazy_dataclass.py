@@ -161,6 +161,10 @@ def _filling(made: type, known: dict[str, object]) -> list[str]:
     plain = [f"self.{name} = {value}" for name, value in values.items()]
     if not cast("Any", made).__dataclass_params__.frozen:
         return begin + plain
+    if not any("__slots__" in vars(base) for base in made.__mro__[:-1]):
+        # Past the guard, as `__setattr__` of `object` would, in a quarter of the time.
+        put = [f"fields[{name!r}] = {value}" for name, value in values.items()]
+        return [*begin, "fields = self.__dict__", *put] if put else begin
     past_guard = [f"__put__(self, {name!r}, {value})" for name, value in values.items()]
     if made.__bases__ != (object,) or "__slots__" not in vars(made):
         return begin + past_guard

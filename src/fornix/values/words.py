@@ -185,18 +185,19 @@ def analyse(
     Takes time in proportion to the text: about 2 µs for 30 words of ASCII letters where `NATIVE`
     is there, else 15.
     """
-    terms = context_terms(time, speaker)
+    return analyse_with(text, context_terms(time, speaker), caption)
+
+
+def analyse_with(
+    text: str, context_terms: list[int], caption: str | Sequence[str] | None = None
+) -> TextTerms:
+    """Return what `analyse` does of a text whose `context_terms` are known."""
     if caption:
-        terms = _terms_of(_tokenize(_image(caption))[0]) + terms
-    return analyse_with(text, terms)
-
-
-def analyse_with(text: str, context_terms: list[int]) -> TextTerms:
-    """Return what words read of a text and of what is said beside it: see `context_terms`."""
+        context_terms = _terms_of(_tokenize(_image(caption))[0]) + context_terms
     if NATIVE is not None and text.isascii():
         found = NATIVE.analyse(text, context_terms, _known_words())
         if found is not None:
-            return TextTerms(*found)
+            return TextTerms._make(found)
     return _analyse(text, context_terms)
 
 

@@ -263,8 +263,8 @@ _TOKENS = itemgetter(18)
 
 def _size(row: Row) -> int:
     """Return the bytes of an item's value, text and metadata."""
-    return sum(
-        len(part) if type(part) is bytes or part.isascii() else len(part.encode())
-        for part in row[9:12]
-        if part is not None
-    )
+    size = 0
+    for part in row[9:12]:
+        if part is not None:
+            size += len(part) if type(part) is bytes or part.isascii() else len(part.encode())
+    return size
