@@ -19,7 +19,7 @@ from admission_texts import HALVES, LISTS, half_of, lines, samples, spelled_out
 from fornix.sets.admission.injection import _GROUPS, _has, injections
 from fornix.sets.admission.injection_forms import forms
 from fornix.sets.admission.injection_guards import Examples
-from fornix.sets.admission.secrets import secret_spans, secrets
+from fornix.sets.admission.secrets import KnownSpans, secret_spans, secrets
 from pages import ROOT
 from scale import COUNTS
 
@@ -235,6 +235,23 @@ def test_a_text_without_its_spans_has_no_secret(name: str):
 def test_a_span_is_the_secret_and_nothing_else(text: str, left: str | None):
     """Names, quotes and words around stay, so that a masked text can be read."""
     assert masked(text) == (text if left is None else left)
+
+
+def test_what_is_known_of_texts_has_none_of_their_words():
+    """Where secrets stand is found once for a text, and kept without the text; the most are few."""
+    known = KnownSpans(most=2)
+    texts = [f"password=Xy7kk0Pq{n}" for n in range(5)]
+    first = known.of(texts[0])
+    assert first == secret_spans(texts[0])
+    assert known.of(texts[0]) is first, "it was not looked for again"
+    for text in texts:
+        assert known.of(text) == secret_spans(text)
+    assert known.of(texts[0]) is not first, "it was not asked for as others were"
+    kept = [*known._recent, *known._older]
+    assert len(kept) <= 4
+    assert all(len(digest) == 16 for digest in kept)
+    assert KnownSpans().of(texts[0]) == first
+    assert known._digest.digest() != KnownSpans()._digest.digest(), "each has a key of its own"
 
 
 @given(st.text(max_size=300))
