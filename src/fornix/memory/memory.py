@@ -33,6 +33,7 @@ from fornix.memory.opening import (
     embedder_for,
     extractive_summariser,
     file_path,
+    index_for,
     observed,
     open_server,
     open_store,
@@ -204,20 +205,16 @@ class Memory(Maintenance):
         refuse_for_server_only(token=token, timeout_s=timeout_s)
         check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry, reranker)
         rules = plans(admission)
-        store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
+        store = open_store(
+            url, mode=mode, durability=durability, wait_s=wait_s, shared=telemetry is None
+        )
         try:
             check_access(store, space, knowledge)
             chosen = embedder_for(store, space, knowledge, embedder)
             now = clock_for(store, clock)
             folder, writable = side_folder(store), mode == "rw"
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
-            index = Index(
-                store,
-                folder=folder and folder / "index",
-                salt=store.salt(),
-                writable=writable,
-                budget_bytes=cache_bytes,
-            )
+            index = index_for(store, dimensions=chosen.dimensions, budget_bytes=cache_bytes)
             worker = EmbeddingWorker(
                 store, chosen, folder=folder if writable else None, expects=expects
             )
@@ -596,7 +593,7 @@ class Memory(Maintenance):
             self._engine.telemetry.close()
         self._engine.compactions.worker.close()
         self._engine.worker.close()
-        self._index.clear()
+        self._index.leave(self._engine.store)
         self._engine.recall.clear()
         self._engine.recent_hits.clear()
         self._engine.store.close()

@@ -22,6 +22,7 @@ from fornix.memory.reindexing import (
     query_prefix_note,
     query_prefix_of,
 )
+from fornix.search.index import Index
 from fornix.sets.writer import Engine
 from fornix.state import Ttl
 from fornix.store import UNFINISHED_NOTE, Limits, Store
@@ -33,7 +34,7 @@ from fornix.values.urls import IMMUTABLE_SUFFIX, is_host_and_port, is_server
 if TYPE_CHECKING:
     from fornix.client.connection import ServerConnection
     from fornix.store.postgres import PostgresStore
-    from fornix.store.sqlite import SqliteStore
+    from fornix.store.sqlite import SharedStore, SqliteStore
     from fornix.telemetry import OpenTelemetry
 
 LONGEST_WAIT_S = 366 * 24 * 3600
@@ -139,8 +140,13 @@ def open_store(
     mode: Literal["rw", "ro"],
     durability: Literal["full", "normal"],
     wait_s: float,
+    shared: bool = False,
 ) -> Store:
-    """Return the store at a place; made if there is none."""
+    """Return the store at a place; made if there is none.
+
+    Args:
+        shared: Whether it may have an open file in common with others of this process.
+    """
     location = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
     if location == ":memory:":
         if mode == "ro":
@@ -162,7 +168,7 @@ def open_store(
             f"{short_repr(location)} is a host and a port; a server is named http://{location}, "
             f"and a file of that name ./{location}"
         )
-    from fornix.store.sqlite import SqliteStore
+    from fornix.store.sqlite import SharedStore, SqliteStore
 
     scheme, separator, rest = location.partition("://")
     if separator and scheme != "sqlite":
@@ -172,7 +178,7 @@ def open_store(
         )
     path = rest.removeprefix("/") if separator else location
     still = bool(separator) and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
-    return SqliteStore.open(
+    return (SharedStore if shared else SqliteStore).open(
         Path(path.removesuffix(IMMUTABLE_SUFFIX) if still else path),
         read_only=mode == "ro",
         durability=durability,
@@ -239,6 +245,36 @@ def sqlite_store(store: Store) -> SqliteStore | None:
     from fornix.store.sqlite import SqliteStore
 
     return store if isinstance(store, SqliteStore) else None
+
+
+def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
+    """Return the index of a store: of a file, one for all its handles that may share it."""
+    folder = side_folder(store)
+
+    def made(finder: Store) -> Index:
+        return Index(
+            finder,
+            folder=folder and folder / "index",
+            salt=store.salt(),
+            writable=not store.read_only,
+            budget_bytes=budget_bytes,
+        )
+
+    shared = shared_store(store)
+    index = (
+        made(store) if shared is None else shared.common((Index, dimensions, budget_bytes), made)
+    )
+    index.join(store)
+    return index
+
+
+def shared_store(store: Store) -> SharedStore | None:
+    """Return *store* if it may have a file in common with others of this process, else None."""
+    if sqlite_store(store) is None:
+        return None
+    from fornix.store.sqlite import SharedStore
+
+    return store if isinstance(store, SharedStore) else None
 
 
 def side_folder(store: Store) -> Path | None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakSet
 
 from fornix.search.index.segment import Damaged
 from fornix.search.index.set_index import SetIndex
@@ -105,6 +106,19 @@ class Index:
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
         self._epoch = self._seq = 0
         self._grown = False
+        self._users: WeakSet[Finder] = WeakSet()
+
+    def join(self, user: Finder) -> None:
+        """Note who uses it: a handle of the store, until it is collected or leaves."""
+        with self._lock:
+            self._users.add(user)
+
+    def leave(self, user: Finder) -> None:
+        """Free the RAM if nobody else uses it; sealed files stay. Twice is fine."""
+        with self._lock:
+            self._users.discard(user)
+            if not self._users:
+                self._entries.clear()
 
     @property
     def numbers(self) -> Container[int]:

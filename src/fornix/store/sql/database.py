@@ -49,6 +49,14 @@ class SetSnapshot(NamedTuple):
     sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
 
 
+class KnownRows:
+    """What is known of rows, as far as a commit of anybody else does not change it."""
+
+    def __init__(self) -> None:
+        self.cache = WriterCache()
+        self.salt: bytes | None = None
+
+
 class SqlDatabase(ABC):
     """An open database: what every engine does in the same way, and what each does in its own."""
 
@@ -57,11 +65,18 @@ class SqlDatabase(ABC):
 
     def __init__(self, *, read_only: bool) -> None:
         self._read_only = read_only
-        self._cache = WriterCache()
+        self._known = KnownRows()
         self._snapshots: dict[object, SetSnapshot] = {}
         self._touch_times: dict[int, int] = {}
-        self._salt: bytes | None = None
         self.commit_queue = StoreQueue(self._commit_group)
+
+    @property
+    def _cache(self) -> WriterCache:
+        return self._known.cache
+
+    @_cache.setter
+    def _cache(self, cache: WriterCache) -> None:
+        self._known.cache = cache
 
     @property
     @abstractmethod

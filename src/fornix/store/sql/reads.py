@@ -201,9 +201,9 @@ class SqlReads(WholeSets, SqlDatabase):
     def salt(self) -> bytes:
         """See `Ledger.salt`."""
         self.check_open()
-        if self._salt is None:
-            self._salt = bytes.fromhex(self.note("salt") or "")
-        return self._salt
+        if self._known.salt is None:
+            self._known.salt = bytes.fromhex(self.note("salt") or "")
+        return self._known.salt
 
     @reads
     def receipts(

@@ -69,10 +69,15 @@ _SYNCED = """
 _LAST_SET = "SELECT seq FROM sqlite_sequence WHERE name = 'memory_set'"
 
 
+State: TypeAlias = Literal["open", "closed", "forked"]
+
+
 class Connections:
-    """The connections of one open file that nobody is using now."""
+    """The connections of one open file that nobody is using now, and what is known of its log."""
 
     def __init__(self) -> None:
+        self.state: State = "open"
+        self.log_identity: tuple[int, int] | None = None
         self.readers: list[SqliteConnection] = []
         self.writer: SqliteConnection | None = None
         self.log_pages = 0
@@ -105,13 +110,11 @@ class SqliteFile(SqlDatabase):
         super().__init__(read_only=read_only)
         self._path, self._immutable = path, immutable
         self._location, self._log_location = str(path), f"{path}-wal"
-        self._state: Literal["open", "closed", "forked"] = "open"
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
-        self._log_identity: tuple[int, int] | None = None
         self._guard = guards.join(path)
         # A memory that is collected without close() leaves nothing open.
         self._collected = weakref.finalize(self, _collect, self._connections, self._guard)
@@ -215,6 +218,10 @@ class SqliteFile(SqlDatabase):
         return Path(f"{self._path}.fornix")
 
     @property
+    def _state(self) -> State:
+        return self._connections.state
+
+    @property
     def _writer(self) -> SqliteConnection | None:
         return self._connections.writer
 
@@ -262,8 +269,8 @@ class SqliteFile(SqlDatabase):
     def _guard_log(self) -> None:
         """Have nobody take the log away, now that the writer has it open."""
         self._guard.lock()
-        self._log_identity = _identity(self._log_location)
-        if self._log_identity is None:
+        self._connections.log_identity = _identity(self._log_location)
+        if self._connections.log_identity is None:
             raise StoreBusy(f"{self._path} is being closed by another program; try again")
 
     def reader(self) -> _Borrowed:
@@ -286,6 +293,17 @@ class SqliteFile(SqlDatabase):
         elif self._state == "closed":
             db.close()
 
+    @property
+    def is_immutable(self) -> bool:
+        """Whether it is read as a file at rest, which nobody may write to meanwhile."""
+        return self._immutable
+
+    def is_in_place(self) -> bool:
+        """Return whether it is open, and its file and log are still what is at the path."""
+        if self._state != "open" or _identity(self._location) != self._identity:
+            return False
+        return self._read_only or _identity(self._log_location) == self._connections.log_identity
+
     def _check_files(self) -> None:
         """Refuse to write into a file that is no longer where it was opened."""
         if _identity(self.location) != self._identity:
@@ -293,7 +311,7 @@ class SqliteFile(SqlDatabase):
                 f"{self._path} was moved, deleted or replaced while it was open; "
                 "close this memory and open it again"
             )
-        if _identity(self._log_location) != self._log_identity:
+        if _identity(self._log_location) != self._connections.log_identity:
             raise Unusable(
                 f"{self._log_location}, the write-ahead log, was deleted or replaced while it was "
                 "open, and what it held may be lost; close this memory everywhere and open it again"
@@ -434,7 +452,7 @@ class SqliteFile(SqlDatabase):
         if self._writer is not None and self._touch_times:
             with suppress(FornixError, apsw.Error), self.writing() as db:
                 self._flush_touches(db)
-        self._state = "closed"
+        self._connections.state = "closed"
         if self._owners is not None:
             self._owners.close()
         try:
@@ -449,6 +467,17 @@ class SqliteFile(SqlDatabase):
         finally:
             self._collected()
 
+    def collect(self) -> None:
+        """Close it when nobody has a handle any more: nothing is written, or waited for."""
+        if self._state != "open":
+            return
+        self._connections.state = "closed"
+        self._collected()
+        if self._lock is not None:
+            self._lock.abandon()
+        if self._owners is not None:
+            self._owners.abandon()
+
     def forked(self, *, quiet: bool) -> None:
         """In a forked child: let go of what the parent has, without touching it.
 
@@ -457,7 +486,7 @@ class SqliteFile(SqlDatabase):
         """
         if self._state != "open":
             return
-        self._state = "forked"
+        self._connections.state = "forked"
         self._collected.detach()
         if quiet:
             try:

@@ -94,7 +94,7 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             backup = Path(os.path.realpath(source))
             maintenance.restore(db, backup, side_files=self.folder / "index")
             self._add_checksums(db)
-            self._cache, self._salt = WriterCache(), None
+            self._cache, self._known.salt = WriterCache(), None
             self._snapshots.clear()
 
     @explaining
