@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from fornix import AsyncMemory, Item, KeyBatch, KeyMemory, Memory, Signals
+from fornix import AsyncMemory, Item, KeyBatch, KeyMemory, Memory, Signals, __version__
 from fornix.errors import (
     AccessDenied,
     FornixError,
@@ -359,6 +359,7 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Retry-After", "0" if status != 503 else "soon")
+            self.send_header("Fornix-Version", __version__)
             self.end_headers()
             self.wfile.write(content)
 

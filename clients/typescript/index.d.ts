@@ -1088,10 +1088,10 @@ export interface StatsAnswer {
   space: string;
   knowledge: string;
   embedder: string;
-  pending: number;
+  pending: number | null;
   queue_age_s: number | null;
   failure: string | null;
-  store: StoreFigures;
+  store: StoreFigures | null;
 }
 
 /** Figures of the store, of all its spaces. */
@@ -1523,7 +1523,8 @@ export class Fornix extends Connection {
   /**
    * Tell how the store grew, at moments from its first commit to its last one.
    *
-   * `commits` are those there were, `items` those of the items that are there now.
+   * `commits` are those there were, `items` those of the items that are there now; of all spaces,
+   * so a token that is for one alone is refused.
    */
   readGrowth(query?: {
     /** The space. */
@@ -1588,7 +1589,11 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** Read how large the memory is, and what waits. */
+  /**
+   * Read how large the store is, and what waits.
+   *
+   * Figures of all spaces are null for a token that is for one space alone.
+   */
   readStats(query?: {
     /** The space. */
     space?: string;

@@ -43,7 +43,7 @@ _SETTINGS = (
     options.option(
         "--interval SECONDS",
         "Take a checkpoint every SECONDS.",
-        type=click.FloatRange(0.01, 86_400),
+        type=options.FiniteRange(0.01, 86_400),
         default=5.0,
     ),
     options.option(

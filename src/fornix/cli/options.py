@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import update_wrapper
 from itertools import islice
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -54,6 +55,19 @@ class FileName(click.Path):
         if value == "":
             self.fail("it is empty; name a file (a shell variable may not be set)", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; nan is in none, though it is no less and no more than they are."""
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See `click.FloatRange`."""
+        found: float = super().convert(cast("float", value), param, ctx)
+        if not isfinite(found):
+            self.fail(f"{value} is no number of that range.", param, ctx)
+        return found
 
 
 class Whole(click.IntRange):
@@ -413,7 +427,7 @@ def path_argument(**more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
 
 def min_score_option(says: str, default: float) -> Decorator[Any]:
     """Return the option for the least relevance of what a search finds."""
-    return option("--min-score NUMBER", says, type=click.FloatRange(0, 1), default=float(default))
+    return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=float(default))
 
 
 def limit_option(default: int | None = None, most: int | None = None) -> Decorator[Any]:

@@ -78,11 +78,11 @@ class ServeOptions(TypedDict):
 @options.option(
     "--max-body MB",
     "Largest request, in megabytes.",
-    type=click.FloatRange(0.001, 1_000),
+    type=options.FiniteRange(0.001, 1_000),
     default=10.0,
 )
 @options.option(
-    "--rate NUMBER", "Requests a second of one token, or address.", type=click.FloatRange(0.1)
+    "--rate NUMBER", "Requests a second of one token, or address.", type=options.FiniteRange(0.1)
 )
 @options.option(
     "--telemetry", "Emit traces and metrics by OpenTelemetry, as its variables say.", is_flag=True

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
@@ -25,6 +26,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
     Unavailable,
+    Unsupported,
 )
 from fornix.errors.short_repr import short_repr
 from fornix.values import wire
@@ -39,6 +41,9 @@ TIMEOUT_S = 30.0
 """How long a call of a server may take, unless `Memory.open` was told."""
 
 _BLANK = re.compile("[\x00-\x20\x7f]")
+
+VERSION_HEADER = "Fornix-Version"
+"""The header of answers that says which version of fornix the server is."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -104,6 +109,7 @@ class ServerAddress:
 class _Answer(NamedTuple):
     status: int
     retry_after: str | None
+    version: str | None
     content: bytes
 
 
@@ -159,6 +165,7 @@ class ServerConnection:
             NotAStore: Something else is there.
             ServerUnreachable: Nothing is.
             AccessDenied: The token does not open the space.
+            Unsupported: It is a server of another version.
         """
         found = self._ask("GET", "/v1/keys", None, {"space": space, "limit": 1}, None, tries=1)
         if not isinstance(found, dict) or "keys" not in found:
@@ -192,7 +199,9 @@ class ServerConnection:
                 problem, wait_s = self._unreachable(error, idempotency_key), pause_s
             else:
                 if answer.status < OF_ERRORS:
-                    return self._json(answer)
+                    found = self._json(answer)
+                    self._check_version(answer)
+                    return found
                 problem = self._error(answer, idempotency_key)
                 wait_s = _wait_s(answer, problem, pause_s)
             if wait_s is None or count == tries or time.monotonic() + wait_s >= deadline:
@@ -235,7 +244,8 @@ class ServerConnection:
         try:
             connection.request(method, target, content, dict(headers))
             response: HTTPResponse = connection.getresponse()
-            return _Answer(response.status, response.getheader("Retry-After"), response.read())
+            wait_s, version = map(response.getheader, ("Retry-After", VERSION_HEADER))
+            return _Answer(response.status, wait_s, version, response.read())
         except BaseException:
             self._drop(connection)
             raise
@@ -273,6 +283,22 @@ class ServerConnection:
             return json.loads(answer.content)
         except (ValueError, RecursionError):
             raise self._foreign("its answer is no JSON") from None
+
+    def _check_version(self, answer: _Answer) -> None:
+        """Refuse what another version of fornix says, whose answers have other fields.
+
+        Raises:
+            NotAStore: It names no version.
+            Unsupported: The server is none of this version; the message names both.
+        """
+        told, own = answer.version, own_version()
+        if told is None:
+            raise self._foreign(f"its answer names no version, and this is fornix {own}")
+        if told.split(".")[:2] != own.split(".")[:2]:
+            raise Unsupported(
+                f"{self.address.url} is a server of another fornix: it says {told}, and this is "
+                f"{own}; install on both sides what has the same first two numbers"
+            )
 
     def _foreign(self, problem: str) -> NotAStore:
         return NotAStore(
@@ -350,6 +376,11 @@ def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> FornixError
     error.args = (message,)
     vars(error).update(facts)
     return error
+
+
+def own_version() -> str:
+    """Return the version of this fornix; its package stands above all rooms, which import none."""
+    return import_module("fornix").__version__
 
 
 def token_from(given: str | None) -> str | None:

@@ -351,10 +351,10 @@ class StatsAnswer(BaseModel):
     space: str
     knowledge: str
     embedder: str
-    pending: int
+    pending: int | None
     queue_age_s: float | None
     failure: str | None
-    store: StoreFigures
+    store: StoreFigures | None
 
 
 class HeldAnswer(BaseModel):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from fornix.errors import AccessDenied, FornixError, InvalidInput, StoreClosed
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
@@ -14,7 +15,9 @@ from fornix.sets import MemorySet
 from fornix.values.lazy_dataclass import dataclass
 
 MOST_SPACES = 64
-"""Spaces that are open at once; one more is refused rather than another closed under a request."""
+"""Spaces that are open at once; for one more, one that no request uses is closed."""
+
+_USES = "fornix.uses"
 
 SCHEMES = ("bearer ", "token ")
 """Before a secret in the header ``Authorization``; the second is mem0's."""
@@ -30,27 +33,52 @@ class Memories:
     def __init__(self, open_space: Callable[[str], Memory]) -> None:
         self._open = open_space
         self._memories: OrderedDict[str, Memory] = OrderedDict()
+        self._uses = Counter[str]()
         self._lock = threading.Lock()
         self._closed = False
 
-    def of(self, space: str) -> Memory:
+    def of(self, space: str, uses: set[str] | None = None) -> Memory:
         """Return the memory of a space.
 
+        Args:
+            uses: The spaces that a request uses, to which it is added: they stay open until
+                `end_uses`. None: it is used at once, and not after.
+
         Raises:
-            InvalidInput: It is no name, or too many others are open.
+            InvalidInput: It is no name, or too many others are used.
         """
         with self._lock:
             if self._closed:
                 raise StoreClosed("the server is stopping")
             memory = self._memories.get(space)
             if memory is None:
-                if len(self._memories) >= MOST_SPACES:
-                    raise InvalidInput(
-                        f"this server has {MOST_SPACES} spaces open, and opens no more; start "
-                        "another one for other spaces"
-                    )
+                self._make_room()
                 memory = self._memories[space] = self._open(space)
+            self._memories.move_to_end(space)
+            if uses is not None and space not in uses:
+                uses.add(space)
+                self._uses[space] += 1
             return memory
+
+    def _make_room(self) -> None:
+        """Close the space that was used least recently, if there are too many."""
+        if len(self._memories) < MOST_SPACES:
+            return
+        idle = next((space for space in self._memories if not self._uses[space]), None)
+        if idle is None:
+            raise InvalidInput(
+                f"this server has {MOST_SPACES} spaces in use, and opens no more; try again, or "
+                "start another one for other spaces"
+            )
+        self._memories.pop(idle).close()
+
+    def end_uses(self, uses: set[str]) -> None:
+        """Note that a request has ended which used these spaces."""
+        with self._lock:
+            self._uses.subtract(uses)
+            for space in uses:
+                if not self._uses[space]:
+                    del self._uses[space]
 
     def close(self) -> None:
         """Close all of them."""
@@ -60,12 +88,40 @@ class Memories:
                 self._memories.popitem()[1].close()
 
 
+class RequestMemories:
+    """The memories that one request uses: they stay open until it has ended."""
+
+    def __init__(self, memories: Memories) -> None:
+        self._memories, self._uses = memories, set[str]()
+
+    def of(self, space: str) -> Memory:
+        """See `Memories.of`."""
+        return self._memories.of(space, self._uses)
+
+    def end(self) -> None:
+        """Let them be closed."""
+        self._memories.end_uses(self._uses)
+
+
+def memories_for(scope: MutableMapping[str, Any], memories: Memories) -> RequestMemories:
+    """Return the memories that a request uses; `end_uses` ends that."""
+    found: RequestMemories = scope.setdefault(_USES, RequestMemories(memories))
+    return found
+
+
+def end_uses(scope: MutableMapping[str, Any]) -> None:
+    """Note that a request has ended, with its answer."""
+    used: RequestMemories | None = scope.get(_USES)
+    if used is not None:
+        used.end()
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Whoever asks, and the memories of the server."""
 
     token: Token
-    memories: Memories
+    memories: Memories | RequestMemories
 
     def memory(self, space: str, access: Access) -> Memory:
         """Return the memory of a space.
@@ -88,6 +144,20 @@ class Caller:
             raise AccessDenied(
                 f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
                 "this is about all keys of a space"
+            )
+        return memory
+
+    def all_spaces(self, space: str) -> Memory:
+        """Return the memory of a space, for what tells of all spaces of the store.
+
+        Raises:
+            AccessDenied: The token is not "admin", or is for some keys, or one space, alone.
+        """
+        memory = self.whole(space)
+        if self.token.space is not None:
+            raise AccessDenied(
+                f"token {self.token.name!r} is for space {self.token.space!r} alone, and this is "
+                "about all spaces of the store"
             )
         return memory
 
@@ -122,7 +192,9 @@ class Caller:
         return self.owner(space, key, access).set(name)
 
 
-def caller_of(authorization: str | None, tokens: TokenFile | None, memories: Memories) -> Caller:
+def caller_of(
+    authorization: str | None, tokens: TokenFile | None, memories: Memories | RequestMemories
+) -> Caller:
     """Return who asks, by the header ``Authorization``.
 
     Raises:

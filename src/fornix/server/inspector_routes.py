@@ -88,9 +88,10 @@ def list_commits(
 def read_growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     """Tell how the store grew, at moments from its first commit to its last one.
 
-    `commits` are those there were, `items` those of the items that are there now.
+    `commits` are those there were, `items` those of the items that are there now; of all spaces,
+    so a token that is for one alone is refused.
     """
-    store = caller.whole(space).store
+    store = caller.all_spaces(space).store
     last = store.commit_at(FOREVER)
     if last == 0:
         return {"points": []}

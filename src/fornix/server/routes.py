@@ -22,7 +22,7 @@ from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
 from fornix.server.answers import PlainRoute
-from fornix.server.callers import Caller, caller_of
+from fornix.server.callers import Caller, caller_of, memories_for
 from fornix.server.tokens import Access
 from fornix.sets import MemorySet
 from fornix.sets.commits import answer_once
@@ -78,7 +78,8 @@ def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[s
 
 async def _caller(request: Request) -> Caller:
     state = request.app.state
-    return caller_of(request.headers.get("authorization"), state.tokens, state.memories)
+    used = memories_for(request.scope, state.memories)
+    return caller_of(request.headers.get("authorization"), state.tokens, used)
 
 
 Asking = Annotated[Caller, Depends(_caller)]
@@ -645,12 +646,16 @@ def run_of(memory: Memory, number: int) -> Run:
 
 @router.get("/stats", tags=["maintenance"], **schemas.answers(schemas.StatsAnswer))
 def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
-    """Read how large the memory is, and what waits."""
+    """Read how large the store is, and what waits.
+
+    Figures of all spaces are null for a token that is for one space alone.
+    """
     found = caller.whole(space).stats()
+    told = forms.attributes(found, "space knowledge embedder pending queue_age_s failure")
+    if caller.token.space is not None:
+        return told | {"pending": None, "queue_age_s": None, "failure": None, "store": None}
     counts = "commits keys sets items pending file_bytes wal_bytes runs_waiting runs_parked"
-    return forms.attributes(found, "space knowledge embedder pending queue_age_s failure") | {
-        "store": forms.attributes(found.store, counts)
-    }
+    return told | {"store": forms.attributes(found.store, counts)}
 
 
 @router.get("/export", tags=["maintenance"], responses=sends(JSON_LINES))

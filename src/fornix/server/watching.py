@@ -8,9 +8,11 @@ from starlette.datastructures import MutableHeaders, State
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fornix import __version__
+from fornix.client.connection import VERSION_HEADER
 from fornix.errors import InvalidInput, NotFound
 from fornix.server.answers import problem
-from fornix.server.callers import Unauthenticated, token_of
+from fornix.server.callers import Unauthenticated, end_uses, token_of
 from fornix.server.limits import App, Message, RateLimit, Receive, Scope, Send
 from fornix.server.metrics import ServerMetrics
 from fornix.server.tokens import TokenFile
@@ -57,9 +59,13 @@ class WatchedRequests:
                 headers = MutableHeaders(raw=message["headers"])
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Cache-Control"] = "no-store"
+                headers[VERSION_HEADER] = __version__
             await send(message)
 
-        await self._app(scope, receive, answer)
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            end_uses(scope)
 
     def _refusal(self, request: Request) -> Response | None:
         tokens: TokenFile | None = self._state.tokens

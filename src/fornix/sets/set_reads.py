@@ -78,7 +78,8 @@ class SetReads:
         raise SetDefinitionConflict(self.name, asked=options, found=info.definition)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} of {self._owner}>"
+        kind = "MemorySet" if self._upkeep else "KnowledgeSet"
+        return f"<{kind} {self.name!r} of {self._owner}>"
 
     def _repr_html_(self) -> str:
         from fornix.display import html
