@@ -162,6 +162,15 @@ def test_compiled_code_rounds_as_numpy(compiled, rows):
         assert compiled.quantise(numbers, numbers.shape[1]) == vectors._quantise(numbers)
 
 
+def test_vectors_at_an_odd_address_are_rounded_alike(compiled, monkeypatch):
+    """What was read out of a file may begin anywhere in memory."""
+    numbers = np.linspace(-1, 1, 512, dtype=np.float32).reshape(2, 256)
+    for offset in range(4):
+        odd = np.frombuffer(bytes(offset) + numbers.tobytes(), np.float32, offset=offset)
+        monkeypatch.setattr(vectors, "NATIVE", compiled)
+        assert vectors.quantise(odd.reshape(2, 256)) == vectors._quantise(numbers)
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_refused_by_both(compiled, monkeypatch, wrong):
     """Python says what is wrong with them."""

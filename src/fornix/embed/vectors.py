@@ -50,7 +50,8 @@ def quantise(vectors: Vectors) -> bytes:
         raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
     if not vectors.size:
         return b""
-    if NATIVE is not None and vectors.dtype == np.float32 and vectors.flags.c_contiguous:
+    flags = vectors.flags
+    if NATIVE and vectors.dtype == np.float32 and flags.c_contiguous and flags.aligned:
         packed = NATIVE.quantise(vectors, vectors.shape[1])
         if packed is not None:
             return packed

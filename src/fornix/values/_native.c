@@ -331,7 +331,9 @@ static int add_row(Gathered *to, PyObject *piece) {
     float *numbers = to->numbers + to->count * to->width;
     for (Py_ssize_t at = 0; at < to->width; at++)
         numbers[at] = (float)row[at];
-    to->weights[to->count++] = ((const float *)to->scales.buf)[place];
+    /* A table may be read into memory at an odd address. */
+    memcpy(to->weights + to->count++, (const char *)to->scales.buf + place * sizeof(float),
+           sizeof(float));
     return 0;
 }
 
