@@ -87,6 +87,28 @@ const tasks = {
     assert.equal((await new Fornix(url).listItems({ key: "ada" })).items.length, 1);
   },
 
+  // Follows a server that falls silent after each event.
+  async silent() {
+    const asked = [];
+    const fetch = async (_, { headers }) => {
+      asked.push(headers["Last-Event-ID"]);
+      const event = new TextEncoder().encode(`id: ${asked.length}\ndata: {}\n\n`);
+      return new Response(new ReadableStream({ start: (stream) => stream.enqueue(event) }));
+    };
+    const fornix = new Fornix(url, { fetch, silentMs: 20 });
+    const ids = [];
+    for await (const { id } of fornix.followEvents({ key: "ada" })) {
+      ids.push(id);
+      if (ids.length === 3) break;
+    }
+    assert.deepEqual(ids, [1, 2, 3]);
+    assert.deepEqual(asked, [undefined, "1", "2"]);
+    const ends = fornix.followEvents({ key: "ada" }, { signal: AbortSignal.timeout(200) });
+    await assert.rejects(async () => {
+      for await (const _ of ends);
+    });
+  },
+
   // Writes, one after the other, and tells of each that was answered.
   async writes(count) {
     const fornix = new Fornix(url, { retryForMs: 120_000 });

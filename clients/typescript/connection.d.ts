@@ -8,6 +8,8 @@ export interface ConnectionOptions {
   timeoutMs?: number;
   /** How long a call is tried again, in milliseconds; 30 seconds by default. */
   retryForMs?: number;
+  /** After how long without a word a stream of events is followed anew, in milliseconds; 60 seconds by default. The server says a word every 15. */
+  silentMs?: number;
 }
 
 /** What any call takes. */

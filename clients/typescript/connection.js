@@ -50,14 +50,16 @@ export class Connection {
   #fetch;
   #timeoutMs;
   #retryForMs;
+  #silentMs;
 
-  constructor(url, { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000 } = {}) {
+  constructor(url, { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000, silentMs = 60_000 } = {}) {
     if (!/^https?:\/\//i.test(url)) throw new TypeError(`${url}: the url of a server is http://host:port, or https://…`);
     this.#url = url.replace(/\/+$/, "");
     this.#token = token;
     this.#fetch = fetch;
     this.#timeoutMs = timeoutMs;
     this.#retryForMs = retryForMs;
+    this.#silentMs = silentMs;
   }
 
   async _json(operation, query, body, options = {}) {
@@ -86,7 +88,7 @@ export class Connection {
         const headers = position === undefined ? {} : { "Last-Event-ID": position };
         const asked = { ...options, headers, isStream: true };
         const response = await this.#answer(operation, query, undefined, asked);
-        for await (const fields of blocksOf(response)) {
+        for await (const fields of blocksOf(response, this.#silentMs)) {
           if (fields.id !== undefined) position = fields.id;
           if (fields.data !== undefined) {
             yield { id: Number(fields.id), event: fields.event ?? "message", data: JSON.parse(fields.data) };
@@ -170,18 +172,36 @@ async function faultOf(response) {
   return new FornixError(response.status, told.error ?? { type: "HttpError", message });
 }
 
-async function* linesOf(response) {
+// What comes of a body; it is given up where nothing comes for so long.
+async function* textsOf(body, silentMs) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      let timer;
+      const silence = new Promise((_, reject) => {
+        if (silentMs !== undefined) timer = setTimeout(() => reject(new Error("the server is silent")), silentMs);
+      });
+      const { done, value } = await Promise.race([reader.read(), silence]).finally(() => clearTimeout(timer));
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+async function* linesOf(response, silentMs) {
   let rest = "";
-  for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
+  for await (const text of textsOf(response.body, silentMs)) {
     const lines = (rest + text).split("\n");
     rest = lines.pop();
     yield* lines;
   }
 }
 
-async function* blocksOf(response) {
+async function* blocksOf(response, silentMs) {
   let fields = {};
-  for await (const line of linesOf(response)) {
+  for await (const line of linesOf(response, silentMs)) {
     const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line);
     if (line === "") {
       yield fields;
