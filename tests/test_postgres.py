@@ -41,10 +41,10 @@ from fornix.errors import (
 )
 from fornix.store import CLOCK_STEP_US, Batch, Put, Retire
 from fornix.store.postgres import PostgresStore
-from fornix.store.postgres.appending import REFUSED
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.database import FLUSH
 from fornix.store.postgres.dialect import original, storable, translated
+from fornix.store.postgres.drafting import REFUSED
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
 from fornix.testing import ADA, NOTES, NOW, add, write

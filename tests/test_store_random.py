@@ -86,3 +86,12 @@ def test_two_hosts_agree_with_ram_batch_by_batch(tmp_path, seed):
     hosts = open_twice(tmp_path / "memory")
     play_beside(hosts, batches=COUNTS.random_ops // 10, seed=seed)
     hosts.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("seed", range(2))
+def test_threads_of_two_hosts_agree_with_a_replay(tmp_path, seed):
+    """What is read without the lock, while others commit, is what is committed, or is refused."""
+    hosts = open_twice(tmp_path / "memory")
+    replay(hosts, play_threads(hosts, batches=COUNTS.random_ops // 10, threads=6, seed=seed))
+    hosts.close()

@@ -28,13 +28,16 @@ class CommitTicket(Generic[W]):
 
     Attributes:
         batches: The work is to apply these, and answers with a list; none: it is something else.
+        raises: What refuses one of them is raised; else it is among the answers.
         caller: What `CommitQueue.caller` returned where it was passed in.
     """
 
-    __slots__ = ("answer", "batches", "caller", "error", "leads", "ready", "settled", "work")
+    __slots__ = (
+        *("answer", "batches", "caller", "error", "leads", "raises", "ready", "settled", "work"),
+    )
 
-    def __init__(self, work: W, batches: Sequence[Batch]) -> None:
-        self.work, self.batches = work, batches
+    def __init__(self, work: W, batches: Sequence[Batch], *, raises: bool) -> None:
+        self.work, self.batches, self.raises = work, batches, raises
         self.answer: object = None
         self.caller: object = None
         self.error: FornixError | None = None
@@ -66,16 +69,17 @@ class CommitQueue(Generic[W]):
         self._waiting: deque[CommitTicket[W]] = deque()
         self._led = False
 
-    def pass_in(self, work: W, batches: Sequence[Batch] = ()) -> object:
+    def pass_in(self, work: W, batches: Sequence[Batch] = (), *, raises: bool = True) -> object:
         """Return what *work* was answered once it is durable, or raise what refused it.
 
         Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
 
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
+            raises: See `CommitTicket`.
         """
         _reserve_calls()
-        ticket = CommitTicket(work, batches)
+        ticket = CommitTicket(work, batches, raises=raises)
         if self.caller is not None:
             ticket.caller = self.caller()
         with self._mutex:

@@ -37,18 +37,24 @@ from fornix.errors import (
 )
 from fornix.store.postgres import connection
 from fornix.store.postgres.access import is_owner
-from fornix.store.postgres.appending import (
+from fornix.store.postgres.connection import PostgresConnection, is_lost
+from fornix.store.postgres.dialect import adapt
+from fornix.store.postgres.drafting import (
     ATTEMPT,
     DISMISS,
     ENROL,
     FENCE,
+    LOOK,
     REFUSED,
-    AppendBase,
-    AppendDraft,
-    draft_of,
+    SELF_REFUSED,
+    DraftBase,
+    GroupDraft,
+    Known,
+    Overtaken,
+    drafted,
+    may_be_drafted,
+    only_adds,
 )
-from fornix.store.postgres.connection import PostgresConnection, is_lost
-from fornix.store.postgres.dialect import adapt
 from fornix.store.postgres.large_set_builder import LargeSetBuilder
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
@@ -73,6 +79,9 @@ docs/postgres.md says what helps.
 
 UNKNOWN_S = 30.0
 """How long the outcome of a commit is asked for whose answer was lost."""
+
+REDRAFTS = 3
+"""How often a group is drafted again that others were faster than; then it takes the lock."""
 
 POLL_S = 0.02
 """Pause between two such questions."""
@@ -141,6 +150,7 @@ class PostgresDatabase(SqlDatabase):
         self._host = secrets.randbits(63)
         self._attempts = itertools.count(1)
         self._is_enrolled = False
+        self._is_alone = False  # whether nobody else wrote between this host's last two commits
         self._process = os.getpid()
         self._closed = False
         self._pool: ConnectionPool[PipelinedConnection] = ConnectionPool(
@@ -285,7 +295,8 @@ class PostgresDatabase(SqlDatabase):
         waits = [str(max(1, round(seconds * 1000))) for seconds in (self._wait_s, IDLE_S)]
         version, structure, number, time, epoch, *schemas = db.execute(_LOCK, waits).get
         check_least(self._server, *schemas)
-        if (version, epoch) != (seen.version, seen.epoch):
+        self._is_alone = (version, epoch) == (seen.version, seen.epoch)
+        if not self._is_alone:
             same = (structure, epoch) == (seen.structure, seen.epoch)
             self._cache = self._cache.without_versions() if same else WriterCache()
             self._cache.number, self._cache.time = number, time
@@ -315,7 +326,7 @@ class PostgresDatabase(SqlDatabase):
 
     def _outcome(
         self, db: PostgresConnection, error: psycopg.Error, attempt: int
-    ) -> AppendBase | None:
+    ) -> DraftBase | None:
         """Return what an attempt was given in spite of an error; None: nothing was done.
 
         Raises:
@@ -342,13 +353,17 @@ class PostgresDatabase(SqlDatabase):
                 self._commit_once(group)
             except ConnectionLost:
                 self._renew()
+                group = [ticket for ticket in group if not ticket.settled]
             else:
                 return
         self._commit_once(group)
 
     def _commit_once(self, group: list[StoreTicket]) -> None:
-        if self._append_group(group):
-            return
+        drafts = [ticket for ticket in group if may_be_drafted(ticket, self._cache)]
+        if drafts and not self._read_only and self._commit_drafts(drafts):
+            group = [ticket for ticket in group if not ticket.settled]
+            if not group:
+                return
         try:
             self._try_group(group, together=True)
         except errors.UniqueViolation:  # nothing was committed; this finds out who is refused
@@ -370,71 +385,138 @@ class PostgresDatabase(SqlDatabase):
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
 
-    def _append_group(self, group: list[StoreTicket]) -> bool:
-        """Commit a group that only adds, in one round trip; False: nothing was done.
+    def _commit_drafts(self, group: list[StoreTicket]) -> bool:
+        """Commit a group without holding the lock while this host works; False: nothing was done.
 
         Raises:
-            ConnectionLost: It broke, and nothing was committed for certain.
+            ConnectionLost: A connection broke, and nothing was committed for certain.
             Unavailable: Nobody can tell whether it was committed.
         """
-        if self._read_only:
-            return False
         with self._one_writer():
-            seen, cache = self._take_seen(), self._cache
-            draft = None if seen.structure is None else draft_of(group, cache)
-            if draft is None or seen.structure is None:
-                self._seen = seen
+            for is_first in (True, *[False] * REDRAFTS):
+                try:
+                    with self._lend() as db:
+                        return self._commit_draft(db, group, is_first=is_first)
+                except Overtaken:
+                    self._is_alone = False
+                except psycopg.Error as error:
+                    if is_lost(error):
+                        raise ConnectionLost from error
+                    raise
+        return False
+
+    def _commit_draft(
+        self, db: PostgresConnection, group: list[StoreTicket], *, is_first: bool
+    ) -> bool:
+        """Commit a group as one draft; False: it is none, and nothing was done.
+
+        Raises:
+            Overtaken: Others were faster; nothing was done.
+        """
+        losses, seen = self._losses, self._take_seen()
+        known = self._draft_basis(db, seen, exact=not only_adds(group), look=not is_first)
+        before = _Seen(None, known.structure, known.epoch, losses)
+        self._cache = known.cache
+        try:
+            draft = drafted(group, db, known, self._owners, guesses=is_first)
+            if draft is None:
+                self._forget(before if known.version is not None else seen)
                 return False
-            touches = self._touches()
-            base = self._send_append(draft, seen.structure, seen.epoch, touches)
-            self._seen = seen
-            if base is None:
-                return False
-            if base.version != seen.version:
-                self._cache = cache = cache.without_versions()
-            answers = draft.answers_after(base)
-            cache.number, cache.time = answers[-1][-1].number, answers[-1][-1].time
-            cache.corroborated = draft.corroborated or cache.corroborated
-            version = None if base.version is None else base.version + 1
-            self._seen = seen._replace(version=version)
+            touches = {} if draft.error is not None else self._touches()
+            base = self._send_draft(db, draft, touches)
+        except Overtaken:
+            self._forget(before)
+            raise
+        if base is None:
+            self._forget(before)
+            return False
+        self._keep(draft, base, seen, before, adds=only_adds(group))
         self._drop_touches(touches)
-        for ticket, answer in zip(group, answers, strict=True):
+        for ticket, answer in zip(group, draft.answers_after(base), strict=True):
             ticket.settle(answer)
         return True
 
-    def _send_append(
-        self, draft: AppendDraft, structure: int, epoch: int, touches: dict[int, int]
-    ) -> AppendBase | None:
-        """Send an append; None: it was refused."""
+    def _draft_basis(
+        self, db: PostgresConnection, seen: _Seen, *, exact: bool, look: bool
+    ) -> Known:
+        """Return what a draft may go by.
+
+        Args:
+            exact: It would be better exact, if this host writes alone.
+            look: What this host knows has proved to be old.
+        """
+        if not look and seen.structure is not None:
+            version = seen.version if exact and self._is_alone else None
+            return Known(version, version, seen.structure, seen.epoch, self._cache)
+        version, structure, number, time, epoch, *schemas = db.execute(LOOK).get
+        check_least(self._server, *schemas)
+        same = (structure, epoch) == (seen.structure, seen.epoch)
+        cache = self._cache.without_versions() if same else WriterCache()
+        cache.number, cache.time = number, time
+        return Known(None, version, structure, epoch, cache)
+
+    def _forget(self, seen: _Seen) -> None:
+        """Go by what was *seen* before a draft that came to nothing."""
+        self._seen = seen
+        if seen.version is None:
+            self._cache = self._cache.without_versions()
+
+    def _keep(
+        self, draft: GroupDraft, base: DraftBase, seen: _Seen, before: _Seen, *, adds: bool
+    ) -> None:
+        """Remember what is so after a draft that was committed."""
+        if draft.error is not None:
+            self._forget(before)
+            return
+        self._is_alone = base.version is not None and base.version == seen.version
+        cache = self._cache
+        if not draft.is_exact:
+            if not (adds and self._is_alone):
+                cache = cache.without_versions()
+            cache.number, cache.time = base.number + draft.commits, max(draft.last_time, base.time)
+            cache.corroborated = draft.cache.corroborated or cache.corroborated
+        self._cache = cache
+        version = None if base.version is None else base.version + 1
+        self._seen = before._replace(version=version)
+
+    def _send_draft(
+        self, db: PostgresConnection, draft: GroupDraft, touches: dict[int, int]
+    ) -> DraftBase | None:
+        """Send a draft; None: it can be none.
+
+        Raises:
+            Overtaken: Others were faster; nothing was done.
+        """
         attempt = next(self._attempts)
         enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
-        flush = [(FLUSH, ())] if self._durability == "full" else []
+        flush = [(FLUSH, ())] if self._durability == "full" and draft.error is None else []
         statements = [
             (connection.BEGIN, ()),
             *enrol,
-            draft.begin(
-                *(self._host, attempt), structure=structure, epoch=epoch, wait_s=self._wait_s
-            ),
+            draft.begin(self._host, attempt, self._wait_s),
             *((self.touch_sql, row) for row in touches.items()),
             *draft.statements,
-            ("COMMIT", ()),
+            ("COMMIT" if draft.error is None else "ROLLBACK", ()),
             *flush,
         ]
-        with self._lend() as db:
-            try:
-                rows = db.query_all(*statements)
-            except psycopg.Error as error:
-                base = self._outcome(db, error, attempt)
-                if base is not None:
-                    return base
-                self._is_enrolled = self._is_enrolled and error.sqlstate != REFUSED
-                if error.sqlstate == REFUSED or isinstance(error, errors.UniqueViolation):
-                    return None
+        try:
+            rows = db.query_all(*statements)
+        except psycopg.Error as error:
+            if error.sqlstate == REFUSED:
+                _roll_back(db)
+                self._is_enrolled = False
+                raise Overtaken from error
+            if error.sqlstate == SELF_REFUSED or isinstance(error, errors.UniqueViolation):
+                _roll_back(db)
+                return None
+            base = self._outcome(db, error, attempt)
+            if base is None:
                 raise
-        self._is_enrolled = True
-        return AppendBase(*rows[1 + len(enrol)][0])
+            return base
+        self._is_enrolled = self._is_enrolled or draft.error is None
+        return DraftBase(*rows[1 + len(enrol)][0])
 
-    def _appended(self, attempt: int) -> AppendBase | None:
+    def _appended(self, attempt: int) -> DraftBase | None:
         """Return what an attempt was given whose answer was lost; None: it comes to nothing.
 
         Raises:
@@ -443,10 +525,10 @@ class PostgresDatabase(SqlDatabase):
         deadline = time.monotonic() + UNKNOWN_S
         while time.monotonic() < deadline:
             with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
-                last, *base = db.execute(FENCE, (self._host, attempt)).get
+                last, number, then, run = db.execute(FENCE, (self._host, attempt)).get
                 db.execute(FLUSH)  # whoever is told that it was committed may rely on it
                 db.finish()
-                return AppendBase(*base, version=None) if last == attempt else None
+                return DraftBase(number, then, None, run) if last == attempt else None
             time.sleep(POLL_S)
         raise Unavailable(_UNKNOWN.format(self.location))
 

@@ -113,7 +113,7 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else packed(wire.encode(batch.result)),
-                _ended(ended_rows) if ended_rows else None,
+                self._ended(ended_rows) if ended_rows else None,
             ),
         )
         self.cache.number, self.cache.time = number, time
@@ -144,6 +144,11 @@ class Transaction:
         if batch.run is not None:
             return self.runs.repeated_commit(batch.run, number)
         return None
+
+    def _ended(self, found: dict[str, list[int]]) -> str | None:
+        """Return, as JSON, the rows that a commit ended."""
+        rows = {what: numbers for what, numbers in found.items() if numbers}
+        return json.dumps(rows) if rows else None
 
     def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
@@ -177,9 +182,3 @@ class Transaction:
                 return DuplicateItem(item_id, set_name=change.set.name)
             seen.add((change.set, item_id))
         return InvalidInput("a batch adds an id that is taken")
-
-
-def _ended(found: dict[str, list[int]]) -> str | None:
-    """Return, as JSON, the rows that a commit ended."""
-    rows = {what: numbers for what, numbers in found.items() if numbers}
-    return json.dumps(rows) if rows else None

@@ -20,15 +20,22 @@ StoreTicket: TypeAlias = CommitTicket[Callable[[Transaction], object]]
 class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
     """Where the writes of one open store gather."""
 
-    def do(self, work: Callable[[Transaction], R], batches: Sequence[Batch] = ()) -> R:
+    def do(
+        self,
+        work: Callable[[Transaction], R],
+        batches: Sequence[Batch] = (),
+        *,
+        raises: bool = True,
+    ) -> R:
         """Return what *work* answers once it is durable, or raise what refused it.
 
         Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
 
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
+            raises: See `CommitTicket`.
         """
-        return cast("R", self.pass_in(work, batches))
+        return cast("R", self.pass_in(work, batches, raises=raises))
 
 
 def answers_of(tx: Transaction, group: list[StoreTicket]) -> Sequence[object]:

@@ -34,7 +34,7 @@ class SqlWrites(SqlDatabase):
         self.check_open()
         if not batches:
             return []
-        return self.commit_queue.do(lambda tx: apply_each(tx, batches), batches)
+        return self.commit_queue.do(lambda tx: apply_each(tx, batches), batches, raises=False)
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """See `Ledger.touch`."""

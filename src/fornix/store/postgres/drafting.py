@@ -1,0 +1,643 @@
+"""Commits that nobody waits for: worked out without the lock, checked and made in one packet.
+
+A draft runs a transaction on a `DraftConnection`: what it reads is asked at once, without the lock
+of the ledger, and what it writes is noted. Then everything goes to the server together:
+`fornix.begin_draft` takes the lock, each read is made once more, in its place among the writes, and
+has to give the same rows; then come the writes and the COMMIT. So the lock is held while the server
+works, and never while a host does. What would come out otherwise is refused, and nothing was done.
+
+There are two kinds. An *exact* draft is for a host that writes alone: it goes by all that the host
+has cached, its numbers and times are right, and it is refused if anybody wrote since. A *moving*
+draft goes by what it reads. Its numbers follow the last commit that the host knows of; its SQL
+moves them, and times, by as much as others have. Such a number has a type of its own
+(`DraftNumber`, `DraftRow`, `DraftTime`), so that a number that was read is never moved with it.
+
+A host's row in the table `appender` says which of its attempts was the last to be committed. That
+is asked for when an answer is lost; a fence is set then, so that what is still on its way comes to
+nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self, cast
+
+from fornix.errors import FornixError
+from fornix.store import CLOCK_STEP_US, Add, Batch, Commit, Replace, Retire, commit_time
+from fornix.store.checks import ROW_BITS
+from fornix.store.postgres.connection import (
+    EPOCH,
+    NO_ROWS,
+    NeverRaised,
+    NoRows,
+    PostgresConnection,
+    gives_rows,
+)
+from fornix.store.postgres.dialect import NumberArray, TextArray
+from fornix.store.records import MINUTE_US
+from fornix.store.sql.apply import Transaction
+from fornix.store.sql.connection import OwnerRegistry, Row
+from fornix.store.sql.group_commit import StoreTicket
+from fornix.store.sql.items import LAST_VERSION, TAKEN_IDS
+from fornix.store.sql.journal import BY_OP
+from fornix.store.sql.scope_rows import WriterCache
+
+REFUSED = "FX001"
+"""SQLSTATE of a draft that others were faster than; another draft may do."""
+
+SELF_REFUSED = "FX002"
+"""SQLSTATE of a draft that read what it wrote itself: another would be no better."""
+
+ENROL = "INSERT INTO appender (id, attempt) VALUES (?, 0) ON CONFLICT DO NOTHING"
+
+ATTEMPT = """
+    INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
+        attempt = CASE WHEN appender.fence < excluded.attempt THEN excluded.attempt END
+"""
+"""Says in any other commit which attempt it is; beyond a fence that is NULL, and refused."""
+
+DISMISS = "DELETE FROM appender WHERE id = ? OR used < now() - interval '7 days'"
+"""Also of hosts that ended without a word; one that is still there enrols again."""
+
+FENCE = """
+    WITH settings AS MATERIALIZED (SELECT set_config('lock_timeout', '5s', TRUE))
+    INSERT INTO appender (id, attempt, fence) SELECT ?1, 0, ?2 FROM settings
+    ON CONFLICT (id) DO UPDATE SET fence = excluded.fence
+    RETURNING attempt, number, time, run
+"""
+"""Stops attempts up to one; waits for one that is in the middle of its commit."""
+
+LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM ledger"  # noqa: S608 - ours
+
+FOREVER_US = 1 << 62
+
+_BEGIN = f"""
+    SELECT * FROM fornix.begin_draft(
+        ?, ?, CASE WHEN {EPOCH} = ? THEN ?::bigint END, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""  # noqa: S608 - ours
+
+_CHECK_NEW = "SELECT fornix.check_new(?, ?)"
+
+_IF_CHANGED = "SELECT CASE current_setting('fornix.unchanged') WHEN 'false' THEN ({}) END"
+_READ = "WITH found AS MATERIALIZED ({}) SELECT {}"
+_DIGEST = """
+    (SELECT sha256(convert_to(string_agg(found::text, chr(10)), 'UTF8')) FROM found)
+"""
+_READ_NOW = f"{_DIGEST} AS digest, found.* FROM found"
+
+_WRITES = (
+    *("INSERT INTO access (", "INSERT INTO change (", "INSERT INTO durable_call ("),
+    *(
+        "INSERT INTO feature (",
+        "INSERT INTO item (",
+        "INSERT INTO journal (",
+        "INSERT INTO lease (",
+    ),
+    *("INSERT INTO link ", "INSERT INTO node (", "INSERT INTO output (", "INSERT INTO setback ("),
+    *(
+        "INSERT INTO step (",
+        "INSERT INTO stub ",
+        "UPDATE feature SET ended",
+        "UPDATE item SET ended",
+    ),
+    *(
+        "UPDATE lease SET owner",
+        "UPDATE memory_set SET items",
+        "UPDATE node SET ",
+        "UPDATE run SET ",
+    ),
+    *("UPDATE scope SET head", "UPDATE step SET sensory", "DELETE FROM durable_call "),
+    *("DELETE FROM lease ", "DELETE FROM node "),
+)
+"""What a draft may write: nothing that others remember by its number, or that gives one."""
+
+_READ_TOO_LATE = {
+    "INSERT INTO item (": "item",
+    "INSERT INTO feature (": "feature",
+    "INSERT INTO node (": "node",
+    "UPDATE memory_set SET items": "memory_set",
+}
+"""What a table is not worth reading after: it would hardly be the same under the lock."""
+
+
+class NotADraft(Exception):
+    """What is to be done gives rows, or writes, that a draft cannot foresee."""
+
+
+# --- numbers that move ----------------------------------------------------------------------------
+
+
+def _refusing(self: object, other: object = None, /) -> Any:  # noqa: ANN401, ARG001 - any operator
+    raise NotADraft
+
+
+class _Moving(int):
+    """A number that others may move; it is equal to none that was read, whatever it looks like."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and int.__eq__(self, cast("int", other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    __lt__ = __le__ = __gt__ = __ge__ = __or__ = __ror__ = __and__ = __mul__ = _refusing
+    __floordiv__ = __mod__ = __radd__ = __rsub__ = _refusing
+
+
+class DraftRow(_Moving):
+    """The number of a row that a draft begins, or of an output."""
+
+    __slots__ = ()
+
+    def __add__(self, other: int) -> DraftRow:
+        return DraftRow(int(self) + int(other))
+
+    def __rshift__(self, bits: int) -> DraftNumber:
+        return DraftNumber(int(self) >> bits)
+
+    __sub__ = __lshift__ = _refusing
+
+
+class DraftNumber(_Moving):
+    """The number of a commit that is drafted."""
+
+    __slots__ = ()
+
+    def __add__(self, other: int) -> DraftNumber:
+        return DraftNumber(int(self) + int(other))
+
+    def __sub__(self, other: int) -> DraftNumber:
+        return DraftNumber(int(self) - int(other))
+
+    def __lshift__(self, bits: int) -> DraftRow:
+        return DraftRow(int(self) << bits)
+
+    __rshift__ = _refusing
+
+
+class _TimeUse:
+    """Whether something was decided by the time of a commit, which is not to move then."""
+
+    decided = False
+
+
+def _deciding(operator: Callable[[int, Any], Any]) -> Callable[[Any, object], Any]:
+    def decide(time: DraftTime, other: object) -> object:
+        time.use.decided = True
+        return operator(int(time), other)
+
+    return decide
+
+
+class DraftTime(int):
+    """The time of a commit that is drafted; others may have committed later."""
+
+    use: _TimeUse
+
+    def __new__(cls, value: int, use: _TimeUse) -> Self:
+        """Make it of what the clock read."""
+        self = super().__new__(cls, value)
+        self.use = use
+        return self
+
+    __lt__, __le__ = _deciding(int.__lt__), _deciding(int.__le__)
+    __gt__, __ge__ = _deciding(int.__gt__), _deciding(int.__ge__)
+    __eq__, __ne__ = _deciding(int.__eq__), _deciding(int.__ne__)
+    __add__, __radd__ = _deciding(int.__add__), _deciding(int.__radd__)
+    __sub__, __rsub__ = _deciding(int.__sub__), _deciding(int.__rsub__)
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+_MOVED = "current_setting('fornix.moved')::bigint"
+
+_WAYS: dict[type, str] = {
+    DraftNumber: f"(?{{}} + {_MOVED})",
+    DraftRow: f"(?{{}} + ({_MOVED} << {ROW_BITS}))",
+    DraftTime: "greatest(?{}, current_setting('fornix.time')::bigint)",
+}
+
+
+def _moved(statement: str, bindings: Sequence[object]) -> str:
+    """Return *statement* with those of its bindings moved that are to move with the draft."""
+    kinds = tuple(kind if kind in _WAYS else None for kind in map(type, bindings))
+    return _with_moved(statement, kinds) if any(kinds) else statement
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_moved(statement: str, kinds: tuple[type | None, ...]) -> str:
+    last = 0
+
+    def way(found: re.Match[str]) -> str:
+        nonlocal last
+        last = int(found[1]) if found[1] else last + 1
+        kind = kinds[last - 1]
+        return ("?{}" if kind is None else _WAYS[kind]).format(last)
+
+    return re.sub(r"\?(\d*)", way, statement)
+
+
+# --- what a draft reads and writes ----------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """What a draft goes by.
+
+    Attributes:
+        version: Of the ledger, where the draft is exact; None: it is moving.
+        read_version: Of the ledger, before anything is read; None: it is to be asked for.
+        structure: See `fornix.ledger`.
+        epoch: Of the server.
+        cache: What of the database the host has cached, and still holds.
+    """
+
+    version: int | None
+    read_version: int | None
+    structure: int
+    epoch: int
+    cache: WriterCache
+
+
+class _ReadRows:
+    """The rows of a read."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = iter(rows)
+
+    @property
+    def get(self) -> Any:  # noqa: ANN401 - as the query says
+        """The next row, or its only column; None: no row."""
+        row = next(self._rows, None)
+        return None if row is None else row[0] if len(row) == 1 else row
+
+    def fetchall(self) -> list[Row]:
+        """Return all rows that are left."""
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows that are left."""
+        return self._rows
+
+
+class DraftConnection:
+    """Reads at once, without the lock, and notes what is to be written.
+
+    Attributes:
+        statements: What is to be sent after `fornix.begin_draft`.
+        read_version: Of the ledger, before the first read; None: nothing was read.
+    """
+
+    taken: type[Exception] = NeverRaised
+
+    def __init__(self, db: PostgresConnection, known: Known, *, guesses: bool) -> None:
+        self._db, self._known, self._guesses = db, known, guesses
+        self.statements: list[tuple[str, Sequence[object]]] = []
+        self.read_version = known.read_version
+        self._has_written = False
+        self._too_late: set[str] = set()
+
+    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> _ReadRows | NoRows:
+        """Note what is to be written; answer what is read."""
+        if not gives_rows(statement):
+            self._write(statement, bindings)
+            return NO_ROWS
+        if self._guesses and statement in {LAST_VERSION, TAKEN_IDS}:  # that an id is new
+            self.statements.append((_CHECK_NEW, bindings))
+            return NO_ROWS
+        if self._guesses and statement == BY_OP:  # an op is unique in the journal
+            return NO_ROWS
+        return self._read(statement, bindings)
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
+        """Note what is to be written."""
+        for each in bindings:
+            self._write(statement, each)
+
+    def _write(self, statement: str, bindings: Sequence[object]) -> None:
+        start = _start(statement)
+        if start is None:
+            raise NotADraft
+        self._has_written = True
+        if start in _READ_TOO_LATE:
+            self._too_late.add(_READ_TOO_LATE[start])
+        self.statements.append((_moved(statement, bindings), bindings))
+
+    def _read(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
+        if "RETURNING" in statement or not self._too_late.isdisjoint(_tables(statement)):
+            raise NotADraft
+        found = self._rows(_READ.format(statement, _READ_NOW), bindings)
+        digest = found[0][0] if found else None
+        if self._has_written or self._known.version is None:
+            again = _read_again(statement, len(bindings), always=self._has_written)
+            self.statements.append((_moved(again, bindings), (*bindings, digest)))
+        return _ReadRows([row[1:] for row in found])
+
+    def _rows(self, statement: str, bindings: Sequence[object]) -> list[Row]:
+        if self.read_version is not None:
+            return self._db.execute(statement, bindings).fetchall()
+        ledger, rows = self._db.query_all((LOOK, ()), (statement, bindings))
+        self.read_version, structure, _, _, epoch, *_ = ledger[0]
+        if (structure, epoch) != (self._known.structure, self._known.epoch):
+            raise Overtaken
+        return rows
+
+    def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
+        """See `Connection.query_all`."""
+        return [self.execute(*query).fetchall() for query in queries]
+
+    def changes(self) -> int:
+        """Refuse to tell: nothing was written yet."""
+        raise NotADraft
+
+    def roll_back(self, _: str, /) -> None:
+        """Refuse what a draft cannot do."""
+        raise NotADraft
+
+    def recover(self) -> None:
+        """Refuse what a draft cannot do."""
+        raise NotADraft
+
+    def settle(self) -> None:
+        """Nothing waits."""
+
+    def numbers(self, values: Sequence[int], /) -> NumberArray:
+        """See `Connection.numbers`."""
+        if any(type(value) in _WAYS for value in values):
+            raise NotADraft
+        return NumberArray(values)
+
+    def texts(self, values: Sequence[str], /) -> TextArray:
+        """See `Connection.texts`."""
+        return TextArray(values)
+
+
+class Overtaken(Exception):
+    """Others have changed what the host knew when it began to draft."""
+
+
+@functools.lru_cache(maxsize=256)
+def _read_again(statement: str, bindings: int, *, always: bool) -> str:
+    """Return what checks that a read gives what it gave; the digest of that is one binding more.
+
+    Args:
+        always: Even where nobody has written since: the draft has.
+    """
+    numbered = _with_moved(statement, (None,) * bindings)
+    same = f"fornix.check_same(?{bindings + 1}::bytea, {_DIGEST})"
+    again = _READ.format(numbered, same)
+    if always:
+        return again
+    return _IF_CHANGED.format(again)
+
+
+@functools.lru_cache(maxsize=256)
+def _start(statement: str) -> str | None:
+    """Return with what of `_WRITES` a statement begins."""
+    words = " ".join(statement.split())
+    return next((start for start in _WRITES if words.startswith(start)), None)
+
+
+@functools.lru_cache(maxsize=256)
+def _tables(statement: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", statement))
+
+
+# --- drafts ---------------------------------------------------------------------------------------
+
+
+class DraftBase(NamedTuple):
+    """What the server gave a draft.
+
+    Attributes:
+        number: The last commit before.
+        time: When that was.
+        version: Of the ledger, before; None: nobody knows.
+        run: The last run before, where the draft begins one.
+    """
+
+    number: int
+    time: int
+    version: int | None
+    run: int | None
+
+
+class GroupDraft(NamedTuple):
+    """A group of commits, as they are made if nothing of what was read has changed.
+
+    Attributes:
+        known: What it goes by.
+        read_version: See `DraftConnection`.
+        number: Of the commit before it.
+        answers: For each ticket of the group; an error: to the only one.
+        least: The time at which the last commit before may have been made, at the earliest.
+        latest: And at the latest.
+        cache: Updated with what the draft does, if it is exact.
+    """
+
+    known: Known
+    read_version: int | None
+    number: int
+    commits: int
+    answers: Sequence[object]
+    least: int
+    latest: int
+    last_time: int
+    cache: WriterCache
+    statements: Sequence[tuple[str, Sequence[object]]]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether numbers and times are right as they are."""
+        return self.known.version is not None
+
+    @property
+    def error(self) -> FornixError | None:
+        """What refuses the only ticket of the group, which is certain once reads were checked."""
+        return self.answers[0] if isinstance(self.answers[0], FornixError) else None
+
+    def begin(self, host: int, attempt: int, wait_s: float) -> tuple[str, Sequence[object]]:
+        """Return the statement that takes the lock, and gives a `DraftBase`."""
+        known = self.known
+        return _BEGIN, (
+            *(host, attempt, known.epoch, known.structure, known.version, self.read_version),
+            *(self.number, None, self.commits, self.least, self.latest, self.last_time),
+            str(max(1, round(wait_s * 1000))),
+        )
+
+    def answers_after(self, base: DraftBase) -> Sequence[object]:
+        """Return the answers with the numbers and times that the server gave."""
+        if self.is_exact or self.error is not None:
+            return self.answers
+        return [
+            [_settled(commit, base.number - self.number, base.time) for commit in answer]
+            for answer in cast("Sequence[list[Commit]]", self.answers)
+        ]
+
+
+def _settled(commit: Commit, moved: int, least: int) -> Commit:
+    number, time = int(commit.number) + moved, max(int(commit.time), least)
+    return replace(commit, number=number, time=time)
+
+
+class MovingTransaction(Transaction):
+    """A transaction that does not know which commits come before it.
+
+    Attributes:
+        least: See `GroupDraft`.
+    """
+
+    def __init__(
+        self, connection: DraftConnection, known: Known, earliest: int, owners: OwnerRegistry
+    ) -> None:
+        cache = known.cache.without_versions()
+        cache.number, cache.time = DraftNumber(known.cache.number or 0), earliest
+        self.least = -FOREVER_US
+        if known.read_version is not None and known.cache.time > earliest:
+            cache.time = self.least = known.cache.time  # unless that goes back
+        self._earliest, self._first_time, self._use = earliest, cache.time, _TimeUse()
+        super().__init__(connection, cache, owners)
+
+    @property
+    def latest(self) -> int:
+        """The time at which the last commit before may have been made.
+
+        After a later one, times would go back, or the words of an item be of another minute (see
+        `read_at`).
+        """
+        if self._use.decided:
+            return self._first_time
+        end_of_minute = self._first_time - self._first_time % MINUTE_US + MINUTE_US - 1
+        return min(self._earliest + CLOCK_STEP_US, end_of_minute)
+
+    def _time(self, batch: Batch, number: int) -> int:  # noqa: ARG002 - as the other
+        if batch.corroborated is not None:
+            self.cache.corroborated = batch.corroborated
+        last = int(self.cache.time)
+        time = commit_time(batch.time, last)
+        if time < last:
+            raise NotADraft
+        return DraftTime(time, self._use)
+
+    def _ended(self, found: dict[str, list[int]]) -> str | None:
+        if any(type(row) in _WAYS for rows in found.values() for row in rows):
+            raise NotADraft
+        return super()._ended(found)
+
+
+def only_adds(group: Sequence[StoreTicket]) -> bool:
+    """Return whether a group changes nothing of what a host caches of exact memory and runs."""
+    return all(
+        batch.items
+        and batch.base is None
+        and batch.epoch is None
+        and batch.run is None
+        and not batch.state
+        and all(type(change) is Add and not change.links for change in batch.items)
+        for ticket in group
+        for batch in ticket.batches
+    )
+
+
+def may_be_drafted(ticket: StoreTicket, cache: WriterCache) -> bool:
+    """Return whether it is worth trying: a draft may still turn out not to be one."""
+    return bool(ticket.batches) and all(_may_be_drafted(each, cache) for each in ticket.batches)
+
+
+def _may_be_drafted(batch: Batch, cache: WriterCache) -> bool:
+    if batch.define or batch.after is not None or batch.history_start != (0, 0):
+        return False
+    if batch.limits is not None and batch.items:
+        return False
+    for change in batch.items:
+        found = cache.sets.get(change.set)
+        if type(change) not in {Add, Replace, Retire} or (found is not None and found[1].bounded):
+            return False
+    return True
+
+
+def drafted(
+    group: Sequence[StoreTicket],
+    db: PostgresConnection,
+    known: Known,
+    owners: OwnerRegistry,
+    *,
+    guesses: bool,
+) -> GroupDraft | None:
+    """Return a group as a draft; None: it has to be done under the lock.
+
+    Args:
+        known: Its cache is changed only where the draft is exact; numbers of keys and sets, and
+            notes, that are looked up are added to it in any case.
+        guesses: Take ids to be new that are to be, in place of asking.
+
+    Raises:
+        Overtaken: Others have changed what is known.
+    """
+    connection = DraftConnection(db, known, guesses=guesses)
+    tx = _transaction(connection, known, group, owners)
+    number = int(tx.cache.number or 0)
+    try:
+        answers = _answers(tx, group)
+    except NotADraft:
+        return None
+    except FornixError as error:
+        if len(group) > 1 or not group[0].raises:
+            return None
+        if guesses:
+            raise Overtaken from error  # it may come from a guess
+        return _draft(tx, connection, known, number, [error])
+    return None if answers is None else _draft(tx, connection, known, number, answers)
+
+
+def _transaction(
+    connection: DraftConnection,
+    known: Known,
+    group: Sequence[StoreTicket],
+    owners: OwnerRegistry,
+) -> Transaction:
+    if known.version is not None:
+        return Transaction(connection, known.cache, owners)
+    readings = [batch.time for ticket in group for batch in ticket.batches]
+    return MovingTransaction(connection, known, min(readings), owners)
+
+
+def _draft(
+    tx: Transaction,
+    connection: DraftConnection,
+    known: Known,
+    number: int,
+    answers: Sequence[object],
+) -> GroupDraft:
+    return GroupDraft(
+        known=known,
+        read_version=connection.read_version,
+        number=number,
+        commits=int(tx.cache.number or 0) - number,
+        answers=answers,
+        least=tx.least if isinstance(tx, MovingTransaction) else -FOREVER_US,
+        latest=tx.latest if isinstance(tx, MovingTransaction) else FOREVER_US,
+        last_time=int(tx.cache.time),
+        cache=tx.cache,
+        statements=connection.statements,
+    )
+
+
+def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object] | None:
+    """Do the work of a group; None: it was done before, which is answered from what is kept."""
+    answers = [[tx.apply_unflushed(batch) for batch in ticket.batches] for ticket in group]
+    tx.pending_rows.flush()
+    if any(commit.adopted for answer in answers for commit in answer):
+        return None
+    return answers

@@ -1,0 +1,286 @@
+"""Commits of several hosts on PostgreSQL, drafted without the lock while others commit."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from fornix.errors import DuplicateItem, KeyBusy, StaleItem, StaleRun
+from fornix.store import (
+    CLOCK_STEP_US,
+    Batch,
+    Begin,
+    Clear,
+    DurableCall,
+    Put,
+    QueuedInput,
+    Refresh,
+    Replace,
+    Retire,
+    Scope,
+    Step,
+)
+from fornix.store.postgres import PostgresStore
+from fornix.store.postgres.database import REDRAFTS
+from fornix.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
+from fornix.store.records import MINUTE_US
+from fornix.store.sql.scope_rows import WriterCache
+from fornix.testing import ADA, NOTES, NOW, add, write
+from fornix.testing.batches import record, upsert
+from postgres_server import url_for
+from waiting import LIMIT_S
+
+BOB = Scope("app", "bob")
+START = NOW - NOW % MINUTE_US
+"""A time from which clocks may go on for a minute."""
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """Two hosts that know the keys `ADA` and `BOB`, after six commits, the last of `ADA`."""
+    opened = [PostgresStore.open(url_for(tmp_path / "memory")) for _ in range(2)]
+    for number, store in enumerate(opened):
+        write(store, Put((f"b{number}",), number), scope=BOB, time=START)
+        write(store, add(f"{number}"), Put((f"a{number}",), number), time=START)
+        write(store, Put(("turn",), number), time=START)
+    yield opened
+    for store in opened:
+        store.close()
+
+
+@contextmanager
+def interrupted(store, *works):
+    """Have others work between the reads of a draft of *store* and its packet, once each."""
+    left, send = list(works), store._send_draft
+
+    def interrupt(*arguments):
+        if left:
+            left.pop(0)()
+        return send(*arguments)
+
+    store._send_draft = interrupt
+    try:
+        yield
+    finally:
+        del store._send_draft
+    assert not left
+
+
+def tree(store, scope=ADA):
+    found = store.field_names(scope, (), at=None, now=START)
+    return {name: store.node(scope, (name,), at=None, now=START).value for name, _ in found}
+
+
+def notes(store):
+    return {item.record.id: item for item in store.page(NOTES)}
+
+
+def commit(store, *items, scope=ADA, time=START, **more):
+    """Commit without asking for anything before."""
+    return store.commit(Batch(scope=scope, time=time, items=items, **more))
+
+
+def locked(store, monkeypatch):
+    """Fail where a commit of *store* holds the lock from one packet to the next."""
+    monkeypatch.setattr(store, "_begin", lambda _: pytest.fail("the lock was taken"))
+
+
+def test_a_draft_is_moved_by_the_commits_of_others_to_other_keys(hosts, monkeypatch):
+    """Numbers and rows are as if this host had begun after them; what it replaced ends with it."""
+    here, there = hosts
+    locked(here, monkeypatch)
+
+    def others():
+        for number in range(3):
+            write(there, Put((f"q{number}",), number), scope=BOB, time=START)
+
+    with interrupted(here, others):
+        made = write(here, Put(("a0",), "new"), Put(("more",), 1), add("moved"), time=START)
+    assert made.number == 10
+    assert here.head(ADA) == there.head(ADA) == 10
+    assert tree(there) == tree(here) == {"a0": "new", "turn": 1, "a1": 1, "more": 1}
+    assert notes(there)["moved"].begin_commit == notes(there)["moved"].row >> 20 == 10
+    assert [there.node(ADA, ("a0",), at=at, now=START).value for at in (9, 10)] == [0, "new"]
+    assert [write(store, Put(("a0",), 1), time=START).number for store in hosts] == [11, 12]
+
+
+def test_a_run_is_drafted_while_others_commit(hosts, monkeypatch):
+    """Steps, durable calls, outputs and the end of a run, under its lease, which goes with it."""
+    here, there = hosts
+    run = here.accept("agent", [QueuedInput(ADA, "1", START)], owner="me")[0]
+    assert run.lease is not None
+    locked(here, monkeypatch)
+    begin, epoch = Begin(START, ("greet",)), run.lease.epoch
+    call = DurableCall(run.run, 0, 0, "fetch", "digest", "pending", None, 1, begin=begin)
+    step = Step(run.run, 0, "greet", outputs=["1", "2"])
+    done = Step(run.run, 1, "greet", outputs=["3"], done=True)
+    parts = [
+        {"run": call},
+        {"run": replace(call, status="returned", outcome="1", begin=None)},
+        {"run": step, "state": [Put(("a0",), "run")], "base": here.head(ADA)},
+        {"run": done, "release": True},
+    ]
+    numbers = []
+    for number, part in enumerate(parts):
+        with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+            numbers.append(commit(here, epoch=epoch, time=START + number, **part).number)
+    assert numbers == [8, 10, 12, 14]
+    found = there.run_outputs(run.run)
+    assert [out.position >> 20 for out in found] == [12, 12, 14]
+    assert [out.event for out in found] == ["1", "2", "3"]
+    assert there.run(run.run).status == "done"
+    assert [each.commit for each in there.steps(run.run)] == [12, 14]
+    assert there.durable_calls(run.run, 0)[0].status == "returned"
+    assert there.acquire_lease(ADA, "you") is not None
+
+
+def test_what_others_changed_of_the_same_key_is_read_again(hosts):
+    """A stale base is refused, an upsert meets what is there now, an id that is taken says so."""
+    here, there = hosts
+    base = here.head(ADA)
+    overtake = interrupted(here, lambda: write(there, Put(("turn",), 2), time=START))
+    with overtake, pytest.raises(StaleRun):
+        commit(here, state=[Put(("turn",), 3)], base=base)
+    assert tree(here)["turn"] == 2
+    with interrupted(here, lambda: commit(there, add("both"))):
+        commit(here, upsert("both", "of here"))
+    assert (notes(here)["both"].version, notes(here)["both"].record.text) == (2, "of here")
+    with interrupted(here, lambda: commit(there, add("taken"))), pytest.raises(DuplicateItem):
+        commit(here, add("taken"))
+    change = Replace(NOTES, 1, record("taken", "of here"))
+    other = replace(change, record=record("taken", "of there"))
+    with interrupted(here, lambda: commit(there, other)), pytest.raises(StaleItem):
+        commit(here, change)
+    with interrupted(here, lambda: commit(there, add("op"), op=b"once", request=b"this")):
+        made = commit(here, add("other"), op=b"once", request=b"this")
+    assert made.adopted
+    assert "other" not in notes(here)
+
+
+def test_a_lease_that_others_took_meanwhile_is_respected(hosts, monkeypatch):
+    """Nothing of the key but its lease has changed."""
+    here, there = hosts
+    lease = here.acquire_lease(BOB, "me")
+    batch = Batch(scope=BOB, time=START, base=here.head(BOB), state=[Put(("x",), 1)])
+
+    def take_over():
+        here._owners.dismiss("me")
+        assert there.acquire_lease(BOB, "you") is not None
+
+    with interrupted(here, take_over), pytest.raises(StaleRun):
+        here.commit(replace(batch, epoch=lease.epoch))
+    locked(here, monkeypatch)
+    with pytest.raises(KeyBusy):
+        here.commit(batch)
+
+
+def test_a_host_that_stops_between_its_reads_and_its_packet_holds_nobody_up(tmp_path, hosts):
+    """It holds no lock; when it goes on, its commit comes after theirs."""
+    here, there = hosts
+    reached, goes_on = threading.Event(), threading.Event()
+
+    def stop():
+        reached.set()
+        assert goes_on.wait(LIMIT_S)
+
+    answers = []
+
+    def work():
+        with interrupted(here, stop):
+            answers.append(write(here, Put(("a0",), "late"), time=START).number)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert reached.wait(LIMIT_S)
+    with there.reader() as db:
+        held = "SELECT count(*) FROM pg_locks WHERE relation = ?::text::regclass AND mode LIKE ?"
+        name = f"{there._server.schema}.ledger"
+        assert db.execute(held, (name, "Row%")).get == 0
+    numbers = [write(there, Put(("x",), 1), scope=BOB, time=START).number for _ in range(5)]
+    goes_on.set()
+    thread.join(LIMIT_S)
+    assert numbers == [*range(7, 12)]
+    assert answers == [12]
+    assert tree(there)["a0"] == "late"
+
+
+def test_who_is_overtaken_again_and_again_takes_the_lock(hosts):
+    """Others cannot be faster for ever."""
+    here, there = hosts
+    overtake = [lambda: commit(there, upsert("0", "of there"))] * (REDRAFTS + 1)
+    with interrupted(here, *overtake):
+        commit(here, upsert("0", "of here"))
+    assert (notes(there)["0"].version, notes(there)["0"].record.text) == (6, "of here")
+
+
+def test_times_follow_those_of_others_unless_they_decided_something(hosts):
+    """What expires is judged by the time at which it is committed."""
+    here, there = hosts
+    ahead = START + 5_000_000
+    expiring = add("expiring")
+    commit(here, replace(expiring, record=replace(expiring.record, expires=START + 1_000_000)))
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=ahead)):
+        made = write(here, Put(("a0",), "x"), time=START)
+    assert made.time == ahead
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=ahead + 1)):
+        made = commit(here, add("expiring"), time=START)
+    assert made.time == ahead + 1
+    assert notes(here)["expiring"].version == 2
+    late = START + MINUTE_US
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=late)):
+        made = commit(here, add("minute"), time=START + MINUTE_US - 1)
+    assert made.time == late
+
+
+def test_what_reads_what_it_wrote_is_done_under_the_lock(hosts):
+    """A draft does not see its own writes: the server notices, or it is not tried."""
+    here, there = hosts
+    write(there, Put(("x",), 1), scope=BOB, time=START)
+    write(here, Clear(()), Put(("a0",), "again"), add("a"), time=START)
+    assert tree(there) == {"a0": "again"}
+    write(here, Refresh(("a0",), START + 10), Refresh(("none",), 1), time=START)
+    write(here, Put(("a0",), 1), Put(("a0",), 2), Clear(()), Put(("a0",), 3), time=START)
+    assert tree(there) == {"a0": 3}
+    made = commit(here, add("b"), Retire(NOTES, "b", version=1))
+    assert [item.version for item in there.versions(NOTES, "b")] == [1]
+    assert there.versions(NOTES, "b")[0].begin_commit == made.number
+
+
+def test_numbers_of_a_draft_are_never_taken_for_numbers_that_were_read():
+    number = DraftNumber(7)
+    row = (number + 1) << 20
+    assert number != 7
+    assert row + 1 >> 20 == DraftNumber(8) != 8
+    assert number - 1 in {DraftNumber(6): 1}
+    for wrong in (lambda: row | 1, lambda: 1 + row, lambda: number < 9, lambda: row - 1):
+        with pytest.raises(NotADraft):
+            wrong()
+    connection = DraftConnection(None, Known(None, None, 0, 0, WriterCache()), guesses=True)
+    for wrong in (
+        lambda: connection.numbers([row]),
+        connection.changes,
+        connection.recover,
+        lambda: connection.roll_back("ROLLBACK"),
+        lambda: connection.execute("INSERT INTO scope (space, key) VALUES (?, ?)"),
+        lambda: connection.execute("INSERT INTO lane (agent) VALUES (?) RETURNING id", (1,)),
+    ):
+        with pytest.raises(NotADraft):
+            wrong()
+
+
+def test_a_time_that_went_back_since_it_was_looked_at_is_not_gone_by(hosts):
+    """A draft that is made again begins with the time of the last commit, which may go back."""
+    here, there = hosts
+    ahead = START + 14_000_000
+    back = ahead - CLOCK_STEP_US - 1
+    with interrupted(
+        here,
+        lambda: commit(there, upsert("0", "of there"), time=ahead),
+        lambda: write(there, Put(("x",), 1), scope=BOB, time=back),
+    ):
+        made = commit(here, upsert("0", "of here"))
+    assert made.time == START
+    assert notes(here)["0"].version == 3
