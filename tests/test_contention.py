@@ -271,7 +271,7 @@ def test_an_embedder_may_add(path: Path) -> None:
 
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
-    group = [StoreTicket(lambda tx, b=b: [tx.apply(b)], [b]) for b in batches]
+    group = [StoreTicket(lambda tx, b=b: [tx.apply(b)], [b], raises=True) for b in batches]
     store._commit_group(group)
     return [ticket.error or cast("list[Commit]", ticket.answer)[0] for ticket in group]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -24,6 +25,7 @@ from fornix.store import (
     Step,
 )
 from fornix.store.postgres import PostgresStore
+from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.database import REDRAFTS
 from fornix.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
 from fornix.store.records import MINUTE_US
@@ -258,7 +260,8 @@ def test_numbers_of_a_draft_are_never_taken_for_numbers_that_were_read():
     for wrong in (lambda: row | 1, lambda: 1 + row, lambda: number < 9, lambda: row - 1):
         with pytest.raises(NotADraft):
             wrong()
-    connection = DraftConnection(None, Known(None, None, 0, 0, WriterCache()), guesses=True)
+    known = Known(None, None, 0, 0, WriterCache())
+    connection = DraftConnection(cast("PostgresConnection", None), known, guesses=True)
     for wrong in (
         lambda: connection.numbers([row]),
         connection.changes,
