@@ -96,6 +96,16 @@ FEATURES_OF = f"""
 """  # noqa: S608 - ours
 
 
+_SETTINGS = """
+    SELECT set_config('hnsw.ef_search', ?, TRUE),
+        set_config('hnsw.iterative_scan', 'strict_order', TRUE),
+        set_config('enable_hashjoin', 'off', TRUE), set_config('enable_mergejoin', 'off', TRUE),
+        set_config('max_parallel_workers_per_gather', '0', TRUE)
+"""
+"""For one transaction. The planner takes a third of the set for the tail, which it cannot know, and
+would read the whole set in place of the few thousand rows that are chosen."""
+
+
 STRAYS = [
     f"""DELETE FROM fornix.{table} WHERE NOT EXISTS (SELECT 1 FROM fornix.feature AS one
         WHERE one.set_id = {table}.set_id AND one.ended = 0 AND one.row = {table}.row)"""  # noqa: S608 - ours
@@ -161,10 +171,9 @@ def read_candidates(
         SELECT {FEATURE_COLUMNS} FROM fornix.feature
         WHERE set_id = ?1 AND ended = 0 AND row IN (SELECT row FROM chosen) ORDER BY row
     """  # noqa: S608 - ours
-    _, _, _, rows, _ = db.query_all(
+    _, _, rows, _ = db.query_all(
         ("BEGIN READ ONLY", ()),
-        (f"SET LOCAL hnsw.ef_search = {min(1_000, wanted.vectors)}", ()),
-        ("SET LOCAL hnsw.iterative_scan = strict_order", ()),
+        (_SETTINGS, (str(min(1_000, wanted.vectors)),)),
         (sql, bindings),
         ("COMMIT", ()),
     )
