@@ -132,6 +132,7 @@ def short_passages(monkeypatch):
     """Have texts cut after three words."""
     monkeypatch.setattr(words, "PASSAGE_WORDS", 3)
     monkeypatch.setattr(words, "LAST_WORDS", 2)
+    monkeypatch.setattr(words, "NATIVE", None)  # compiled code goes by the usual numbers
 
 
 @pytest.mark.usefixtures("short_passages")
