@@ -304,6 +304,13 @@ def test_what_is_forgotten_is_gone_and_the_receipt_says_so(served: ServedHere) -
     wrong = {"call": "forget", "of": "key", "ids": ["a"]}
     assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
     assert served.ask("POST", "/v1/call", {"call": "forget", "of": "key"})[0] == 400
+    add = {"call": "add_many", "set": {"name": "notes"}, "items": [{"value": "x", "id": "x"}]}
+    assert served.ask("POST", "/v1/call", add, key="x")[0] == 200
+    for more in ({}, {"where": {}}):  # which would be the whole key, or more than the item
+        wrong = {"call": "forget", "of": "sets", "ids": ["x"], **more}
+        assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
+    found = served.ask("POST", "/v1/call", {"call": "sets"}, key="x")
+    assert found[1]["sets"] == [{"name": "notes", "items": 1}]
 
 
 def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:

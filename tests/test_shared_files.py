@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,45 @@ def test_owners_die_with_their_own_handle(path: Path) -> None:
         assert taken.epoch > first.epoch
         with opened(path) as three:
             assert three.store.acquire_lease(bob, "three") is None
+
+
+def test_a_lease_that_is_taken_while_its_handle_closes_is_free(path: Path) -> None:
+    with opened(path) as one, opened(path) as two:
+        ada = Scope("app", "ada")
+        ended = threading.Event()
+
+        def take() -> None:
+            with suppress(StoreClosed):
+                one.store.acquire_lease(ada, "one")
+            ended.set()
+
+        with open_file(two).writing():
+            thread = threading.Thread(target=take)
+            thread.start()
+            assert isinstance(one.store, SharedStore)
+            owners = one.store._my_owners
+            wait_until(lambda: owners)
+            one.close()
+        thread.join()
+        assert ended.is_set()
+        assert two.store.acquire_lease(ada, "two") is not None
+
+
+def test_a_handle_that_is_collected_while_another_joins_does_not_close_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last other handle, dropped in a circle."""
+    handles = [SharedStore.open(path)]
+    finalize = weakref.finalize
+
+    def collecting(*arguments: Any) -> object:
+        handles.clear()
+        gc.collect()
+        return finalize(*arguments)
+
+    monkeypatch.setattr(weakref, "finalize", collecting)
+    with closing(SharedStore.open(path)) as joined:
+        assert joined.head(Scope("app", "ada")) == 0
 
 
 def test_a_file_that_others_use_is_not_restored(path: Path, tmp_path: Path) -> None:

@@ -337,10 +337,12 @@ class ForgetItems(SetCall):
             receipt = self.set.open(to).forget(self.ids, where=where, **how)
         elif not isinstance(to.owner, KeyMemory):
             raise InvalidInput("what is forgotten of a key needs the key: name one with ?key=")
-        elif (self.of == "key") == (where is None and self.ids is None):
-            receipt = to.owner.forget(where=where, **how)
-        else:
+        elif self.ids is not None:
+            raise InvalidInput("ids are of one set; of a key or all its sets, leave them out")
+        elif (self.of == "key") != (where is None):
             raise InvalidInput("of the key all is erased; of its sets, what `where` names")
+        else:
+            receipt = to.owner.forget(where=where, **how)
         return forms.receipt_fields(receipt)
 
 

@@ -341,7 +341,8 @@ class DraftConnection:
         digest = found[0][0] if found else None
         if self._has_written or self._known.version is None:
             again = _read_again(statement, len(bindings), always=self._has_written)
-            self.statements.append((_moved(again, bindings), (*bindings, digest)))
+            bound = (*bindings, digest)
+            self.statements.append((_moved(again, bound), bound))
         return _ReadRows([row[1:] for row in found])
 
     def _rows(self, statement: str, bindings: Sequence[object]) -> list[Row]:

@@ -1,7 +1,7 @@
 """Statements that go to PostgreSQL in one packet, and come back as rows.
 
 psycopg's own pipeline sends each statement by itself: the server's process wakes up for each, and
-so does the client. Here libpq gathers all of them before anything is sent. That halves what a
+so does the client. Here libpq gathers them, 8 KB at a time, before it sends. That halves what a
 commit costs both sides, and with it the time for which a commit holds the lock of all others.
 """
 

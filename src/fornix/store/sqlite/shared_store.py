@@ -68,9 +68,9 @@ class SharedStore(SqliteStore):
         vars(self).update(vars(file.store))  # objects that both work on; none is exchanged
         self._file, self._is_closed = file, False
         self._my_owners: set[str] = set()
+        file.users += 1  # before anything that may collect another handle, which would be the last
         self._collected = weakref.finalize(self, file.collected)
         self._collected.atexit = False
-        file.users += 1
 
     @classmethod
     def open(
@@ -110,7 +110,13 @@ class SharedStore(SqliteStore):
     def _joined(cls, key: Hashable) -> Self | None:
         with _mutex:
             file = _files.get(key)
-            return cls(file) if file is not None and file.store.is_in_place() else None
+            if file is None:
+                return None
+            file.users += 1  # a handle may be collected here, and is not the last one then
+        try:
+            return cls(file) if file.store.is_in_place() else None
+        finally:
+            file.collected()
 
     def common(self, key: Hashable, make: Callable[[SqliteStore], T]) -> T:
         """Return what the handles of the file have in common as *key*.
@@ -159,8 +165,8 @@ class SharedStore(SqliteStore):
         try:
             yield
         finally:
-            if self._is_closed:
-                self._dismiss_owners()
+            if self._is_closed and owner is not None and self._owners is not None:
+                self._owners.dismiss(owner)  # closing may have been before it was enlisted
 
     def _dismiss_owners(self) -> None:
         while self._my_owners and self._owners is not None:
@@ -171,5 +177,7 @@ class SharedStore(SqliteStore):
         if self._state != "open" or self._collected.detach() is None:
             return
         self._is_closed = True
-        self._dismiss_owners()
-        self._file.release()
+        try:
+            self._dismiss_owners()
+        finally:
+            self._file.release()
