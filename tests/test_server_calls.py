@@ -11,6 +11,7 @@ import pytest
 
 from fornix import Memory
 from fornix.errors import InvalidInput
+from fornix.server.callers import Memories
 from fornix.server.calls import Call
 from fornix.server.memory_call import MemoryCall
 from fornix.server.tokens import TokenFile
@@ -189,8 +190,18 @@ def test_no_call_reaches_beyond_its_token(tmp_path: Path) -> None:
     file = TokenFile(tmp_path / "tokens.json")
     here = file.add("here", access="write", space="default", keys="ada")
     reader = file.add("reader", access="read", space="default", keys="ada")
+    whole = file.add("whole", access="write", space=None, keys="")
     made = ServedHere(tmp_path, tokens=file)
+    made_of = [
+        {"call": "add_many", "items": [{"value": "bea secret", "id": "s"}]},
+        {
+            "call": "add_many",
+            "set": NOTES | {"knowledge": True},
+            "items": [{"value": "a tip", "id": "a", "sources": ["s"]}],
+        },
+    ]
     try:
+        assert made.ask("POST", "/v1/batch", {"calls": made_of}, token=whole, key="bea")[0] == 200
         for name, arguments in CALLS.items():
             body, writes = {"call": name, **arguments}, every[name].access == "write"
             for token in (here, reader):
@@ -205,6 +216,72 @@ def test_no_call_reaches_beyond_its_token(tmp_path: Path) -> None:
                 if of.keys() <= every[name].model_fields.keys():
                     status = made.ask("POST", "/v1/call", body | of, token=here, key="ada")[0]
                     assert (status == 403) == writes, (name, of, status)
+                    read = made.ask("POST", "/v1/call", body | of, token=reader, key="ada")
+                    assert "bea secret" not in str(read), name
+    finally:
+        made.stop()
+
+
+TIPS = {"name": "tips", "knowledge": True}
+
+
+def shown_of_a_tip(
+    served: ServedHere, token: str, space: str, *, writes: bool
+) -> list[tuple[str, Any]]:
+    """Return what each way tells of the sources of an item of knowledge, with the way's name."""
+    place, found = {"key": "ada", "space": space}, list[tuple[str, int, Any]]()
+    for name in ("sources", "lineage"):
+        body = {"call": name, "set": TIPS, "id": "t"}
+        found.append((name, *served.ask("POST", "/v1/call", body, token=token, **place)))
+        if writes:
+            told = served.ask("POST", "/v1/batch", {"calls": [body]}, token=token, **place)
+            found.append((name, told[0], told[1]["answers"][0]))
+    for name in ("lineage", "relatives"):
+        of = {"space": space, "set": "tips", "id": "t"}
+        found.append((name, *served.ask("GET", f"/v1/item/{name}", token=token, **of)))
+    assert {status for _, status, _ in found} == {200}
+    return [(name, told) for name, _, told in found]
+
+
+def test_items_of_other_keys_are_not_shown_as_sources(tmp_path: Path) -> None:
+    """Nor walked through, by calls, in batches and by addresses; who may see all is shown all."""
+    file = TokenFile(tmp_path / "tokens.json")
+    whole = file.add("whole", access="write", space=None, keys="")
+    limited = [
+        file.add("ada", access="write", space=None, keys="ada"),
+        file.add("reader", access="read", space="shared", keys="ada"),
+        file.add("other", access="read", space="other", keys=""),
+    ]
+    made = ServedHere(tmp_path, tokens=file)
+    made.app.state.memories = Memories(
+        lambda space: Memory.open(made.file, space=space, knowledge="common", embedder="words")
+    )
+    calls = [
+        {"call": "add_many", "items": [{"value": "bea root", "id": "r"}]},
+        {"call": "add_many", "items": [{"value": "bea secret", "id": "s", "sources": ["r"]}]},
+        {
+            "call": "add_many",
+            "set": TIPS,
+            "items": [{"value": "a tip", "id": "t", "sources": ["s"]}],
+        },
+    ]
+
+    try:
+        place = {"key": "bea", "space": "shared"}
+        for call in calls:
+            told = made.ask("POST", "/v1/batch", {"calls": [call]}, token=whole, **place)
+            assert told[0] == 200, told
+        for name, told in shown_of_a_tip(made, whole, "shared", writes=True):
+            assert "bea secret" in str(told), name
+            assert ("bea root" in str(told)) == (name != "sources")
+        for token, space in zip(limited, ("shared", "shared", "other"), strict=True):
+            for name, told in shown_of_a_tip(made, token, space, writes=token == limited[0]):
+                assert "bea" not in str(told), name
+                if name == "sources":
+                    assert told == {"items": []}
+                else:
+                    assert [node["erased"] for node in told["nodes"]] == [False, True]
+                    assert told["edges"] == [[0, 1]]
     finally:
         made.stop()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.server
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from fornix.server.callers import Memories, end_uses, memories_for
 from fornix.server.tokens import TokenFile
 from test_client import quiet
 from test_server import ServedHere
+from waiting import LIMIT_S
 
 
 def test_the_space_that_was_used_least_recently_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +47,35 @@ def test_the_space_that_was_used_least_recently_is_closed(monkeypatch: pytest.Mo
         assert memories.of("a") is a
     finally:
         memories.close()
+
+
+def test_a_space_that_opens_keeps_nothing_else_waiting(tmp_path: Path) -> None:
+    """Requests end, and the server answers others, while the opening of a space waits."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def open_space(space: str) -> Memory:
+        if space == "slow":
+            begun.set()
+            assert goes_on.wait(LIMIT_S)
+        return Memory.open(made.file, space=space, embedder="words")
+
+    made = ServedHere(tmp_path)
+    made.app.state.memories = Memories(open_space)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                assert made.client().ask("GET", "/v1/keys", space="quick")[0] == 200
+                slow = pool.submit(made.client().ask, "GET", "/v1/keys", space="slow")
+                assert begun.wait(LIMIT_S)
+                quick = made.client()
+                for path, of in (("/v1/keys", {"space": "quick"}), ("/health", {})):
+                    asked = pool.submit(quick.ask, "GET", path, **of)
+                    assert asked.result(LIMIT_S)[0] == 200
+            finally:
+                goes_on.set()
+            assert slow.result(LIMIT_S)[0] == 200
+    finally:
+        made.stop()
 
 
 def test_one_more_space_than_are_open_at_once_is_served(tmp_path: Path) -> None:

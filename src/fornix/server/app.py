@@ -24,7 +24,7 @@ from fornix.server import (
     memory_stores,
 )
 from fornix.server.answers import error_answer, problem
-from fornix.server.callers import Memories, caller_of
+from fornix.server.callers import Memories, caller_of, memories_for
 from fornix.server.limits import BodyLimit, RateLimit
 from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
 from fornix.server.routes import RESPONSES, router, sends
@@ -163,7 +163,8 @@ def _add_health(app: FastAPI, memories: Memories) -> None:
     def read_readiness(request: Request) -> dict[str, str]:
         """Say whether the store answers, for whoever has a token for its space."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
-        memories.of(caller.token.space or "default").store.run(0)
+        used = memories_for(request.scope, memories)
+        used.of(caller.token.space or "default").store.run(0)
         return {"status": "ready"}
 
     assert callable(read_health)  # noqa: S101 - they are used by name

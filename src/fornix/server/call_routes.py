@@ -64,7 +64,8 @@ def make_call(
     if body.in_knowledge and not isinstance(owner, KnowledgeMemory):
         owner = at.caller.knowledge(at.space, body.access)
     once = idempotency_key if body.access == "write" else None
-    return body.answer(CallTarget(owner, once, renews=at.caller.token.may("write")))
+    token = at.caller.token
+    return body.answer(CallTarget(owner, token, once, renews=token.may("write")))
 
 
 @router.post("/batch", **schemas.answers(schemas.BatchAnswer))
@@ -85,7 +86,7 @@ def make_batch(
     batch = _batch(memory, body.base, idempotency_key)
     answers: list[Document] = []
     with suppress(_DryRun), batch:
-        answers += _answers(batch, body)
+        answers += _answers(CallTarget(batch, at.caller.token), batch, body)
     done = batch.committed
     return {
         "base": batch.base,
@@ -99,7 +100,7 @@ def make_batch(
     }
 
 
-def _answers(batch: KeyBatch, body: BatchBody) -> Iterator[Document]:
+def _answers(to: CallTarget, batch: KeyBatch, body: BatchBody) -> Iterator[Document]:
     """Yield what the calls of a batch answer, as they are made.
 
     Raises:
@@ -109,7 +110,7 @@ def _answers(batch: KeyBatch, body: BatchBody) -> Iterator[Document]:
     if body.has_read:
         batch.short_term.is_exist()
     for number, call in enumerate(body.calls):
-        yield _answer(call, batch, body if number < body.answered else None)
+        yield _answer(call, to, body if number < body.answered else None)
     if body.dry_run:
         raise _DryRun
     if body.touched is not None:
@@ -123,7 +124,7 @@ def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> 
     return KeyBatch(engine, scope, engine.knowledge, ttl, idempotency_key, base=base)
 
 
-def _answer(call: Call, batch: KeyBatch, again: BatchBody | None) -> Document:
+def _answer(call: Call, to: CallTarget, again: BatchBody | None) -> Document:
     """Make a call in a batch; return what it answers.
 
     Args:
@@ -133,7 +134,7 @@ def _answer(call: Call, batch: KeyBatch, again: BatchBody | None) -> Document:
         StaleItem, SetMoved: It is refused, and was not before: others changed what it rests on.
     """
     try:
-        return call.answer(CallTarget(batch))
+        return call.answer(to)
     except (Conflict, Unavailable, Unusable):
         raise
     except FornixError as error:

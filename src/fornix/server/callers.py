@@ -34,7 +34,8 @@ class Memories:
         self._open = open_space
         self._memories: OrderedDict[str, Memory] = OrderedDict()
         self._uses = Counter[str]()
-        self._lock = threading.Lock()
+        self._opening = threading.Lock()  # held while a space is opened or closed
+        self._lock = threading.Lock()  # of the fields; never held over either
         self._closed = False
 
     def of(self, space: str, uses: set[str] | None = None) -> Memory:
@@ -47,33 +48,51 @@ class Memories:
         Raises:
             InvalidInput: It is no name, or too many others are used.
         """
+        memory = self._in_use(space, uses)
+        if memory is None:
+            with self._opening:
+                memory = self._in_use(space, uses)
+                if memory is None:
+                    self._make_room()
+                    opened = self._open(space)
+                    with self._lock:
+                        self._memories[space] = opened
+                        memory = self._noted(space, uses)
+        return memory
+
+    def _in_use(self, space: str, uses: set[str] | None) -> Memory | None:
+        """Return a memory that is open, with its use noted; None: it is to be opened."""
         with self._lock:
             if self._closed:
                 raise StoreClosed("the server is stopping")
-            memory = self._memories.get(space)
-            if memory is None:
-                self._make_room()
-                memory = self._memories[space] = self._open(space)
-            self._memories.move_to_end(space)
-            if uses is not None and space not in uses:
-                uses.add(space)
-                self._uses[space] += 1
-            return memory
+            return self._noted(space, uses) if space in self._memories else None
+
+    def _noted(self, space: str, uses: set[str] | None) -> Memory:
+        """Return an open memory; under the lock."""
+        self._memories.move_to_end(space)
+        if uses is not None and space not in uses:
+            uses.add(space)
+            self._uses[space] += 1
+        return self._memories[space]
 
     def _make_room(self) -> None:
         """Close the space that was used least recently, if there are too many."""
-        if len(self._memories) < MOST_SPACES:
-            return
-        idle = next((space for space in self._memories if not self._uses[space]), None)
-        if idle is None:
-            raise InvalidInput(
-                f"this server has {MOST_SPACES} spaces in use, and opens no more; try again, or "
-                "start another one for other spaces"
-            )
-        self._memories.pop(idle).close()
+        with self._lock:
+            if len(self._memories) < MOST_SPACES:
+                return
+            idle = next((space for space in self._memories if not self._uses[space]), None)
+            if idle is None:
+                raise InvalidInput(
+                    f"this server has {MOST_SPACES} spaces in use, and opens no more; try again, "
+                    "or start another one for other spaces"
+                )
+            closing = self._memories.pop(idle)
+        closing.close()
 
     def end_uses(self, uses: set[str]) -> None:
         """Note that a request has ended which used these spaces."""
+        if not uses:
+            return
         with self._lock:
             self._uses.subtract(uses)
             for space in uses:
@@ -82,10 +101,13 @@ class Memories:
 
     def close(self) -> None:
         """Close all of them."""
-        with self._lock:
-            self._closed = True
-            while self._memories:
-                self._memories.popitem()[1].close()
+        with self._opening:
+            with self._lock:
+                self._closed = True
+                closing = [*self._memories.values()]
+                self._memories.clear()
+            for memory in reversed(closing):
+                memory.close()
 
 
 class RequestMemories:

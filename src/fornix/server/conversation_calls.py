@@ -41,7 +41,7 @@ class ConversationCall(MemoryCall):
         """See `MemoryCall.answer`: what changes it is one commit, made once."""
         if self.access == "write" and isinstance(to.owner, KeyMemory):
             return to.owner.commit(
-                lambda batch: self.answer_of(self.opened(CallTarget(batch))),
+                lambda batch: self.answer_of(self.opened(CallTarget(batch, to.token))),
                 idempotency_key=to.once,
             )
         return self.answer_of(self.opened(to))

@@ -191,13 +191,13 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
 @router.get("/item/lineage", tags=["history"])
 def read_lineage(at: InSet, id: asked.ItemId) -> Document:
     """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
-    return forms.lineage_fields(at.open("read").lineage(id))
+    return forms.lineage_fields(at.open("read").inside.lineage(id, may_see=at.may_see))
 
 
 @router.get("/item/relatives", tags=["history"])
 def list_relatives(at: InSet, id: asked.ItemId) -> Document:
     """Tell what an item was made of, and what was made of it: nodes, and pairs of places."""
-    return relatives(*_within(at), id)
+    return relatives(*_within(at), id, may_see=at.may_see)
 
 
 @router.get("/item/readings", tags=["history"])

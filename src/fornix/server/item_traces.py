@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fornix.errors import NotFound
 from fornix.memory.memory import Memory
 from fornix.server.json_forms import Json
+from fornix.sets.set_compaction import MaySee
 from fornix.store import Run, Scope, SetRef, Store, StoredItem
 from fornix.store.stored_read_set import ReadSet
 from fornix.values.storable import moment
@@ -21,6 +22,8 @@ MOST_RUNS = 200
 
 Links = Callable[[Sequence[int]], list[tuple[int, int]]]
 
+Visible = Callable[[Sequence[int]], list[int]]
+
 
 class _Side(NamedTuple):
     """Versions on one side of an item: how many steps away each is, and which is made of which."""
@@ -30,12 +33,16 @@ class _Side(NamedTuple):
     cut: bool
 
 
-def relatives(memory: Memory, ref: SetRef, item_id: str) -> dict[str, Json]:
+def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> dict[str, Json]:
     """Return what an item was made of and what was made of it, to any depth, as a graph.
 
     Nodes are versions, the item itself first; `depth` is above zero for what it was made of, below
     for what was made of it. Edges are pairs of places in them: (what was derived, what from). What
     was made for another key than that of the item is counted, not named.
+
+    Args:
+        may_see: What an item was made of is told as erased if its key is another one's, and what
+            is beyond such an item, on either side, is not told.
 
     Raises:
         NotFound: The set never had such an item.
@@ -45,10 +52,14 @@ def relatives(memory: Memory, ref: SetRef, item_id: str) -> dict[str, Json]:
     if not versions:
         raise NotFound(f"set {ref.name!r} never had an item {item_id!r}")
     root = versions[-1]
-    above = _walk(store.source_links, [root], ends=1)
-    below = _walk(store.derived_links, versions, ends=0)
-    rows = [*above.depths, *below.depths]
-    found = {stored.row: stored for stored in store.items_by_row(rows)}
+    found: dict[int, StoredItem] = {}
+
+    def visible(rows: Sequence[int]) -> list[int]:
+        found.update((stored.row, stored) for stored in store.items_by_row(rows))
+        return [row for row in rows if row in found and may_see(found[row].set.scope)]
+
+    above = _walk(store.source_links, [root], visible, ends=1)
+    below = _walk(store.derived_links, versions, visible, ends=0)
     shown = {root: 0} | {row: depth for row, depth in above.depths.items() if row != root}
     foreign = 0
     for row, depth in below.depths.items():
@@ -60,19 +71,20 @@ def relatives(memory: Memory, ref: SetRef, item_id: str) -> dict[str, Json]:
             foreign += 1
         elif row not in shown and row not in versions:
             shown[row] = -depth
+    told = {row: found[row] for row in visible([*shown])}
     places = {row: place for place, row in enumerate(shown)} | dict.fromkeys(versions, 0)
     edges = {
         (places[a], places[b]) for a, b in above.pairs | below.pairs if {a, b} <= places.keys()
     }
     return {
-        "nodes": [_node(found.get(row), depth) for row, depth in shown.items()],
+        "nodes": [_node(told.get(row), depth) for row, depth in shown.items()],
         "edges": [[*edge] for edge in sorted(edges) if edge[0] != edge[1]],
         "cut": above.cut or below.cut,
         "foreign": foreign,
     }
 
 
-def _walk(links: Links, rows: Sequence[int], *, ends: int) -> _Side:
+def _walk(links: Links, rows: Sequence[int], visible: Visible, *, ends: int) -> _Side:
     """Follow links from *rows*, which are as far away as can be told: 0 steps.
 
     Args:
@@ -81,7 +93,7 @@ def _walk(links: Links, rows: Sequence[int], *, ends: int) -> _Side:
     depths, pairs, level, depth = dict.fromkeys(rows, 0), set[tuple[int, int]](), rows, 0
     while level and len(depths) <= MOST_RELATIVES:
         depth += 1
-        found = links(level)
+        found = links(visible(level))
         pairs.update(found)
         level = sorted({pair[ends] for pair in found} - depths.keys())
         depths |= dict.fromkeys(level, depth)

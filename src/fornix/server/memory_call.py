@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
-from fornix.server.tokens import Access
+from fornix.server.tokens import Access, Token
 from fornix.state import MemoryObject
+from fornix.store import Scope
 
 Document = dict[str, Any]
 
@@ -21,12 +22,18 @@ class CallTarget(NamedTuple):
 
     Attributes:
         once: The idempotency key of the call, if it has one of its own.
+        token: Of whoever asks.
         renews: Whether a read may have items live longer that expire, as a set asks for.
     """
 
     owner: Owner
+    token: Token
     once: str | None = None
     renews: bool = True
+
+    def may_see(self, scope: Scope) -> bool:
+        """See `Token.may_see`."""
+        return self.token.may_see(scope, knowledge=self.owner.inside.engine.knowledge)
 
     def tree(self) -> MemoryObject:
         """Return the root of the exact memory.

@@ -131,6 +131,11 @@ class SetPlace(NamedTuple):
         """Return it, if whoever asks may use it so."""
         return self.owner.open(access).set(self.name)
 
+    def may_see(self, scope: Scope) -> bool:
+        """See `Token.may_see`."""
+        memory = self.owner.caller.memories.of(self.owner.space)
+        return self.owner.caller.token.may_see(scope, knowledge=memory.knowledge.name)
+
 
 async def _set(
     owner: Annotated[OwnerPlace, Depends(_owner)], name: asked.SetName = "default"

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from fornix.errors import AccessDenied, InvalidInput, NotFound
 from fornix.store.fsync import sync_folder
+from fornix.store.scope import Scope
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name
 
@@ -88,6 +89,17 @@ class Token:
         """
         if not key.startswith(self.keys):
             raise AccessDenied(f"token {self.name!r} is for keys that begin with {self.keys!r}")
+
+    def may_see(self, scope: Scope, *, knowledge: str) -> bool:
+        """Return whether items of *scope* may be shown to whoever reads the items made of them.
+
+        Args:
+            knowledge: The knowledge of the space that is asked.
+        """
+        if scope.key is None and scope.space == knowledge:
+            return True
+        is_own_key = scope.key is None or scope.key.startswith(self.keys)
+        return is_own_key and self.space in (None, scope.space)
 
 
 ANYBODY = Token("local", "", "admin", None, "", "")

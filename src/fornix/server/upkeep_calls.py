@@ -51,7 +51,8 @@ class ReadSources(SetRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {"items": [*map(forms.item_fields, self.set.open(to).sources(self.id))]}
+        found = self.set.open(to).inside.sources(self.id, may_see=to.may_see)
+        return {"items": [*map(forms.item_fields, found)]}
 
 
 class ReadLineage(SetRead):
@@ -62,7 +63,8 @@ class ReadLineage(SetRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return forms.lineage_fields(self.set.open(to).lineage(self.id))
+        found = self.set.open(to).inside.lineage(self.id, may_see=to.may_see)
+        return forms.lineage_fields(found)
 
 
 class PlaceItems(SetRead):

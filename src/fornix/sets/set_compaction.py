@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from fornix.compaction import Compacted, Given
 from fornix.compaction.lineage import Ancestor, CompactionInfo, Lineage, Undone
 from fornix.errors import CompactionChanged, NotFound
 from fornix.sets.set_options import refuse_upkeep
 from fornix.sets.set_writes import SetWrites
-from fornix.sets.writer import NewId, PlannedWrite, PlannerCall
-from fornix.store import Compaction, ItemChange, StoredItem, Undo
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Writer
+from fornix.store import Compaction, ItemChange, Scope, SetRef, StoredItem, Undo
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.values import wire
@@ -26,12 +26,85 @@ LAST_ID = (1 << 63) - 1
 MOST_NODES = 10_000
 """How many items a lineage shows."""
 
+MaySee: TypeAlias = Callable[[Scope], bool]
+"""Whether whoever asks may read items of a key, or of knowledge."""
+
 
 def checked_page(before: int | None, limit: int) -> None:
     """Refuse what names no page of compactions."""
     counted(limit, "limit", most=1000)
     if before is not None:
         counted(before, "before", least=0, most=LAST_ID)
+
+
+class ItemOrigins(NamedTuple):
+    """Where items of a set come from."""
+
+    writer: Writer
+    ref: SetRef
+    title: str
+
+    def sources(self, id: str, *, may_see: MaySee | None = None) -> list[Item]:
+        """Return the items that an item was derived from, as they were then, oldest first.
+
+        Those that are not live have `retired` set. What was erased is left out.
+
+        Args:
+            may_see: Items of other keys, or knowledge, are left out; None: all are returned.
+
+        Raises:
+            NotFound: The set never had such an item.
+        """
+        root = self._last(id)
+        rows = [source for _, source in self.writer.sources([root.row])]
+        found = [
+            replace(item_of(stored), retired=at)
+            for stored, at in self.writer.rows(rows)
+            if may_see is None or may_see(stored.set.scope)
+        ]
+        return sorted(found, key=lambda item: (item.time, item.id))  # pyright: ignore[reportArgumentType]  complete
+
+    def lineage(self, id: str, *, may_see: MaySee | None = None) -> Lineage:
+        """Return all that an item was derived from, to any depth, as a graph.
+
+        Args:
+            may_see: Items of other keys, or knowledge, are shown as erased ones are, and what they
+                were derived from is left out; None: all are shown.
+
+        Raises:
+            NotFound: The set never had such an item.
+        """
+        root = self._last(id)
+        nodes, edges = [_ancestor(root, 0)], list[tuple[int, int]]()
+        places, level, depth, cut = {root.row: 0}, [root.row], 0, False
+        while level and not cut:
+            depth += 1
+            pairs = self.writer.sources(level)
+            rows = sorted({source for _, source in pairs if source not in places})
+            cut = len(nodes) + len(rows) > MOST_NODES
+            rows = rows[: MOST_NODES - len(nodes)]
+            there = {
+                stored.row: stored
+                for stored, _ in self.writer.rows(rows)
+                if may_see is None or may_see(stored.set.scope)
+            }
+            for row in rows:
+                places[row] = len(nodes)
+                stored = there.get(row)
+                nodes.append(_erased(depth) if stored is None else _ancestor(stored, depth))
+            edges += [(places[row], places[s]) for row, s in pairs if s in places]
+            level = rows if may_see is None else [row for row in rows if row in there]
+        return Lineage(tuple(nodes), tuple(edges), cut)
+
+    def _last(self, item_id: str) -> StoredItem:
+        checked_name(item_id, "an item's id")
+        live = self.writer.get(self.ref, [item_id], at=None)[0]
+        if live is not None:
+            return live
+        versions = self.writer.versions(self.ref, item_id)
+        if not versions:
+            raise NotFound(f"{self.title} has no item {item_id!r}")
+        return versions[-1][0]
 
 
 @suggest_names_in
@@ -143,6 +216,11 @@ class SetTidying(SetWrites):
 
     # --- where items come from ----------------------------------------------------------------
 
+    @property
+    def inside(self) -> ItemOrigins:
+        """Where items come from; for rooms of fornix that show some of it."""
+        return ItemOrigins(self._writer, self._ref, f"set {self.name!r} of {self._owner}")
+
     def sources(self, id: str) -> list[Item]:
         """Return the items that an item was derived from, as they were then, oldest first.
 
@@ -151,10 +229,7 @@ class SetTidying(SetWrites):
         Raises:
             NotFound: The set never had such an item.
         """
-        root = self._last(id)
-        rows = [source for _, source in self._writer.sources([root.row])]
-        found = [replace(item_of(stored), retired=at) for stored, at in self._writer.rows(rows)]
-        return sorted(found, key=lambda item: (item.time, item.id))  # pyright: ignore[reportArgumentType]  complete
+        return self.inside.sources(id)
 
     def lineage(self, id: str) -> Lineage:
         """Return all that an item was derived from, to any depth, as a graph.
@@ -162,33 +237,7 @@ class SetTidying(SetWrites):
         Raises:
             NotFound: The set never had such an item.
         """
-        root = self._last(id)
-        nodes, edges = [_ancestor(root, 0)], list[tuple[int, int]]()
-        places, level, depth, cut = {root.row: 0}, [root.row], 0, False
-        while level and not cut:
-            depth += 1
-            pairs = self._writer.sources(level)
-            rows = sorted({source for _, source in pairs if source not in places})
-            cut = len(nodes) + len(rows) > MOST_NODES
-            rows = rows[: MOST_NODES - len(nodes)]
-            there = {stored.row: stored for stored, _ in self._writer.rows(rows)}
-            for row in rows:
-                places[row] = len(nodes)
-                stored = there.get(row)
-                nodes.append(_erased(depth) if stored is None else _ancestor(stored, depth))
-            edges += [(places[row], places[s]) for row, s in pairs if s in places]
-            level = rows
-        return Lineage(tuple(nodes), tuple(edges), cut)
-
-    def _last(self, item_id: str) -> StoredItem:
-        checked_name(item_id, "an item's id")
-        live = self._writer.get(self._ref, [item_id], at=None)[0]
-        if live is not None:
-            return live
-        versions = self._writer.versions(self._ref, item_id)
-        if not versions:
-            raise NotFound(f"set {self.name!r} of {self._owner} has no item {item_id!r}")
-        return versions[-1][0]
+        return self.inside.lineage(id)
 
 
 def _ancestor(stored: StoredItem, depth: int) -> Ancestor:
