@@ -196,7 +196,7 @@ def test_no_call_reaches_beyond_its_token(tmp_path: Path) -> None:
         {"call": "add_many", "items": [{"value": "bea secret", "id": "s"}]},
         {
             "call": "add_many",
-            "set": NOTES | {"knowledge": True},
+            "set": {"knowledge": True},
             "items": [{"value": "a tip", "id": "a", "sources": ["s"]}],
         },
     ]
