@@ -286,6 +286,26 @@ def test_items_of_other_keys_are_not_shown_as_sources(tmp_path: Path) -> None:
         made.stop()
 
 
+def test_lives_and_definitions_are_changed_once_under_a_name(served: ServedHere) -> None:
+    """What others did in between stays; another request under the name is refused."""
+    client = served.client()
+
+    def call(name: str, once: str, **arguments: Any) -> tuple[int, Any]:
+        body = {"call": name, "set": NOTES, **arguments}
+        headers = {"Idempotency-Key": once}
+        return client.ask("POST", "/v1/call", body, headers, key="once")
+
+    assert call("add_many", "add", items=[{**ITEM, "id": "x", "ttl_s": 60}])[0] == 200
+    renewed = call("renew", "longer", ids=["x"], ttl_s=600)
+    assert renewed == (200, {"renewed": 1})
+    assert call("renew", "longer", ids=["x"], ttl_s=600) == renewed
+    assert call("renew", "longer", ids=["x"], ttl_s=6_000)[0] == 409
+    first = call("redefine", "small", definition={"capacity": 5})
+    assert call("redefine", "large", definition={"capacity": 50})[0] == 200
+    assert call("redefine", "small", definition={"capacity": 5}) == first
+    assert call("redefine", "large", definition={"capacity": 50})[1]["definition"]["capacity"] == 50
+
+
 def test_a_repeated_call_is_answered_as_the_first_one_was(served: ServedHere) -> None:
     """Each call that writes, under one Idempotency-Key; what fails changes nothing either."""
     client = served.client()

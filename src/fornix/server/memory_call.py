@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
 from fornix.server.tokens import Access, Token
+from fornix.sets.commits import answer_once
 from fornix.state import MemoryObject
 from fornix.store import Scope
+from fornix.values.storable import Value
 
 Document = dict[str, Any]
 
@@ -45,6 +48,18 @@ class CallTarget(NamedTuple):
             raise InvalidInput("exact memory belongs to a key; name one with ?key=")
         tree = self.owner.short_term
         return tree if self.once is None else tree.once(self.once)
+
+    def answer_once(self, act: Callable[[], Document], plain: Value) -> Document:
+        """Return what *act* answers, which is no commit that a name could be kept with.
+
+        Args:
+            plain: What is asked; another request under the same name is refused.
+        """
+        if self.once is None:
+            return act()
+        engine, _, scope = self.owner.inside
+        answer = answer_once(engine, scope, act, idempotency_key=self.once, plain=plain)
+        return cast("Document", answer)
 
     def sets(self, *, knowledge: bool) -> Owner:
         """Return the memory whose sets are meant."""

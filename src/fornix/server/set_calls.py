@@ -310,9 +310,12 @@ class RenewItems(SetCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {
-            "renewed": self.set.open(to).renew(self.ids, ttl=timedelta(seconds=self.ttl_s)),
-        }
+
+        def renew() -> Document:
+            life = timedelta(seconds=self.ttl_s)
+            return {"renewed": self.set.open(to).renew(self.ids, ttl=life)}
+
+        return to.answer_once(renew, self.model_dump(mode="json"))
 
 
 class ForgetItems(SetCall):
@@ -357,8 +360,11 @@ class RedefineSet(SetCall):
         options = self.definition.options()
         if "item_type" in options:
             raise InvalidInput("item_type is not redefined: it says what the items already are")
-        done = self.set.open(to).redefine(**options)
-        return {"definition": forms.wired(done.to_json())}
+
+        def redefine() -> Document:
+            return {"definition": forms.wired(self.set.open(to).redefine(**options).to_json())}
+
+        return to.answer_once(redefine, self.model_dump(mode="json"))
 
 
 class ListSets(MemoryCall):
