@@ -131,3 +131,24 @@ def test_a_run_without_end_is_stopped(memory):
             runner.runs.discard(ticket.run)
         runner.run_until_idle()
         assert memory.key("ada").short_term.get("n") == reached
+
+
+def test_a_retry_beside_a_look_at_its_run_waits_for_its_own_try(memory, monkeypatch):
+    """What was read of the run before the retry does not answer a ticket that came after it."""
+    agent = Fussy()
+    runner = LocalRunner(agent, memory)
+    with pytest.raises(RunParked) as parked:
+        runner.handle("ada", "bad", event_id="e")
+    agent.refused.clear()
+    read, tickets = memory.store.run, []
+
+    def read_late(run):
+        row = read(run)
+        monkeypatch.setattr(memory.store, "run", read)
+        tickets.append(runner.submit("ada", "bad", event_id="e", on_parked="retry", at_once=False))
+        return row
+
+    monkeypatch.setattr(memory.store, "run", read_late)
+    runner._registry.look_up(parked.value.run)
+    assert tickets[0].result(LIMIT_S) == ("bad",)
+    runner.close()

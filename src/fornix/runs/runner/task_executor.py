@@ -604,9 +604,14 @@ class EventLoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._running: set[Future[None]] = set()
 
     def run(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped."""
+        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped.
+
+        It is held here until it ends: its loop does not hold it, and the garbage collector would
+        throw one away that waits for something only it knows.
+        """
         with self._lock:
             if self._stopped:
                 coroutine.close()
@@ -620,7 +625,9 @@ class EventLoopThread:
                     target=_run_loop, args=(self._loop,), name=self._name, daemon=True
                 )
                 self._thread.start()
-            asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._running.add(future)
+        future.add_done_callback(self._running.discard)
 
     def stop(self) -> None:
         """Cancel what is at work, and end."""

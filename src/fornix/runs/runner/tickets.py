@@ -194,6 +194,14 @@ class TicketRegistry:
         with self._lock:
             return self._tickets.pop(run, [])
 
+    def _take_of(self, run: int, tickets: list[Ticket]) -> list[Ticket]:
+        """Take those of *tickets* that nobody else took; ones that came since stay."""
+        with self._lock:
+            present = self._tickets.pop(run, [])
+            if later := [ticket for ticket in present if ticket not in tickets]:
+                self._tickets[run] = later
+        return [ticket for ticket in present if ticket in tickets]
+
     # --- what became of runs ------------------------------------------------------------------
 
     def ended(self, run: LiveRun) -> None:
@@ -223,11 +231,17 @@ class TicketRegistry:
                 self.look_up(ticket.run)
 
     def look_up(self, run: int) -> None:
-        """Give tickets of a run their answer, if the store has it."""
+        """Give tickets of a run their answer, if the store has it.
+
+        One that comes while the store is read is not answered by that: the run may have been
+        parked then, and be told to try again since.
+        """
+        with self._lock:
+            before = self._tickets.get(run, [])
         row = self._store.run(run)
         if row is not None and row.status == "waiting":
             return
-        tickets = self._take(run)
+        tickets = self._take_of(run, before)
         if tickets and row is not None and row.status == "done" and not row.forgotten:
             _give(tickets, self._reader.of(run))
             return
