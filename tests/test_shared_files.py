@@ -187,6 +187,17 @@ def test_owners_die_with_their_own_handle(path: Path) -> None:
             assert three.store.acquire_lease(bob, "three") is None
 
 
+def test_owners_die_with_a_handle_that_is_collected(path: Path) -> None:
+    """Nobody can give the lease back any more."""
+    ada = Scope("app", "ada")
+    one, two = SharedStore.open(path), SharedStore.open(path)
+    with closing(two):
+        assert one.acquire_lease(ada, "one") is not None
+        del one
+        gc.collect()
+        assert two.acquire_lease(ada, "two") is not None
+
+
 def test_a_lease_that_is_taken_while_its_handle_closes_is_free(path: Path) -> None:
     with opened(path) as one, opened(path) as two:
         ada = Scope("app", "ada")

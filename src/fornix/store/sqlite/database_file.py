@@ -467,6 +467,11 @@ class SqliteFile(SqlDatabase):
         finally:
             self._collected()
 
+    def dismiss(self, owners: set[str]) -> None:
+        """Make *owners* count as dead, and take them out of the set: without waiting."""
+        while owners and self._owners is not None:
+            self._owners.dismiss(owners.pop())
+
     def collect(self) -> None:
         """Close it when nobody has a handle any more: nothing is written, or waited for."""
         if self._state != "open":

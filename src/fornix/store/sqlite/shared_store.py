@@ -39,15 +39,26 @@ class OpenFile:
         assert isinstance(found, type(made))  # noqa: S101 - a key stands for one kind
         return found
 
+    def join(self) -> None:
+        """Count one handle more."""
+        with _mutex:
+            self.users += 1
+
     def release(self) -> None:
         """Close the file, if this was the last handle."""
         if self._left():
             self.store.close()
 
-    def collected(self) -> None:
-        """Do so for a handle that was never closed: without a commit, and without waiting."""
+    def collected(self, owners: set[str]) -> None:
+        """Do so for a handle that was never closed: without a commit, and without waiting.
+
+        Args:
+            owners: Those that count as alive by it; they are dead now, whoever has the file open.
+        """
         if self._left():
             self.store.collect()
+        else:
+            self.store.dismiss(owners)
 
     def _left(self) -> bool:
         with _mutex:
@@ -68,8 +79,8 @@ class SharedStore(SqliteStore):
         vars(self).update(vars(file.store))  # objects that both work on; none is exchanged
         self._file, self._is_closed = file, False
         self._my_owners: set[str] = set()
-        file.users += 1  # before anything that may collect another handle, which would be the last
-        self._collected = weakref.finalize(self, file.collected)
+        file.join()  # before anything that may collect another handle, which would be the last
+        self._collected = weakref.finalize(self, file.collected, self._my_owners)
         self._collected.atexit = False
 
     @classmethod
@@ -112,11 +123,11 @@ class SharedStore(SqliteStore):
             file = _files.get(key)
             if file is None:
                 return None
-            file.users += 1  # a handle may be collected here, and is not the last one then
+            file.join()  # a handle may be collected here, and is not the last one then
         try:
             return cls(file) if file.store.is_in_place() else None
         finally:
-            file.collected()
+            file.collected(set())
 
     def common(self, key: Hashable, make: Callable[[SqliteStore], T]) -> T:
         """Return what the handles of the file have in common as *key*.
@@ -165,12 +176,8 @@ class SharedStore(SqliteStore):
         try:
             yield
         finally:
-            if self._is_closed and owner is not None and self._owners is not None:
-                self._owners.dismiss(owner)  # closing may have been before it was enlisted
-
-    def _dismiss_owners(self) -> None:
-        while self._my_owners and self._owners is not None:
-            self._owners.dismiss(self._my_owners.pop())
+            if self._is_closed and owner is not None:
+                self.dismiss({owner})  # closing may have been before it was enlisted
 
     def close(self) -> None:
         """Close this handle, and with the last one the file; twice is fine."""
@@ -178,6 +185,6 @@ class SharedStore(SqliteStore):
             return
         self._is_closed = True
         try:
-            self._dismiss_owners()
+            self.dismiss(self._my_owners)
         finally:
             self._file.release()
