@@ -410,8 +410,10 @@ def test_nobody_waits_for_a_thread_that_is_not_there(*, reentrant: bool) -> None
     assert in_child(lock.__enter__) == 7
     assert in_child(lock.acquire) == 7
     assert not lock.acquire(blocking=False)
+    assert lock.locked()  # as conditions of Python 3.14 ask
     done.set()
     thread.join(LIMIT_S)
+    assert not lock.locked()
     assert lock.acquire()
     lock.release()
 

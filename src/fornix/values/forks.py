@@ -258,6 +258,13 @@ class HandleLock:
         """Give it back."""
         self._lock.release()
 
+    def locked(self) -> bool:
+        """Return whether another thread holds it: `threading.Condition` of Python 3.14 asks."""
+        if not self._lock.acquire(blocking=False):
+            return True
+        self._lock.release()
+        return False
+
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             FORKS.check_handle(self._generation)
