@@ -322,12 +322,14 @@ def test_a_run_leaves_nothing_to_the_garbage_collector(tmp_path, place):
         LocalRunner(Agent("wanderer", actions=[wander]), memory) as runner,
     ):
         list(runner.map([("ada", n) for n in range(10)]))
-        gc.collect()
+        left = []
         gc.disable()
         try:
-            outputs = list(runner.map([("ada", n) for n in range(200)]))
-            left = gc.collect()
+            for _ in range(3):  # what tests before this one left may go in one of them
+                gc.collect()
+                outputs = list(runner.map([("ada", n) for n in range(200)]))
+                left.append(gc.collect())
         finally:
             gc.enable()
     assert outputs == [("home",)] * 200
-    assert left < 200
+    assert min(left) < 200
