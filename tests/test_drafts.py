@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -24,11 +24,13 @@ from fornix.store import (
     Scope,
     Step,
 )
+from fornix.store.commit_queue import CommitTicket
 from fornix.store.postgres import PostgresStore
 from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.database import REDRAFTS
 from fornix.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
 from fornix.store.records import MINUTE_US
+from fornix.store.sql.inputs import InputWriter
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.testing import ADA, NOTES, NOW, add, write
 from fornix.testing.batches import record, upsert
@@ -237,6 +239,22 @@ def test_times_follow_those_of_others_unless_they_decided_something(hosts):
     assert made.time == late
 
 
+@pytest.mark.parametrize(
+    ("items", "state"),
+    [([add("x")], []), ([], [Put(("a0",), 1)])],
+    ids=["an item", "state"],
+)
+def test_a_commit_is_drafted_once_though_others_are_ahead(hosts, items, state):
+    """Another host has committed a second later, by its clock: that changes no answer of these."""
+    here, there = hosts
+    base = here.head(ADA) if state else None
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START + 1_000_000)):
+        send, drafts = here._send_draft, []
+        here._send_draft = lambda *given: drafts.append(1) or send(*given)
+        made = commit(here, *items, state=state, base=base, corroborated=START)
+    assert (made.time, len(drafts)) == (START + 1_000_000, 1)
+
+
 def test_what_reads_what_it_wrote_is_done_under_the_lock(hosts):
     """A draft does not see its own writes: the server notices, or it is not tried."""
     here, there = hosts
@@ -287,3 +305,112 @@ def test_a_time_that_went_back_since_it_was_looked_at_is_not_gone_by(hosts):
         made = commit(here, upsert("0", "of here"))
     assert made.time == START
     assert notes(here)["0"].version == 3
+
+
+# --- inputs and leases ----------------------------------------------------------------------------
+
+
+def sent(scope, number=0, event_id=None):
+    """An input."""
+    return QueuedInput(scope, str(number), START, event_id=event_id)
+
+
+@pytest.fixture
+def agents(hosts):
+    """The hosts, once each has accepted an input of the agent for each key."""
+    for store in hosts:
+        store.accept("agent", [sent(ADA), sent(BOB)])
+    return hosts
+
+
+def test_inputs_are_accepted_while_others_accept(agents, monkeypatch):
+    """Each run has an id and a place of its own, in the order in which they were accepted."""
+    here, there = agents
+    locked(here, monkeypatch)
+    with interrupted(here, lambda: there.accept("agent", [sent(BOB, 1), sent(BOB, 2)])):
+        taken = here.accept("agent", [sent(ADA, 3, b"id"), sent(ADA, 4)], owner="me")
+    assert [run.run for run in taken] == [7, 8]
+    assert [run.number for run in taken] == [2, 3]
+    assert taken[0].lease == taken[1].lease is not None
+    assert [(run.id, run.number, run.event) for run in there.queued_runs("agent", ADA)] == [
+        (1, 0, "0"),
+        (3, 1, "0"),
+        (7, 2, "3"),
+        (8, 3, "4"),
+    ]
+    assert [run.id for run in there.queued_runs("agent", BOB)] == [2, 4, 5, 6]
+    [again] = there.accept("agent", [sent(ADA, 3, b"id")])
+    assert (again.run, again.number, again.repeated) == (7, 2, True)
+    assert [run.run for run in here.accept("agent", [sent(ADA)])] == [9]
+    assert [run.run for run in here.accept("agent", [sent(ADA)])] == [10]
+
+
+def test_inputs_of_a_lane_that_others_filled_meanwhile_come_after_theirs(agents, monkeypatch):
+    """What was read of the lane is read again under the lock, and the draft made again."""
+    here, there = agents
+    locked(here, monkeypatch)
+    with interrupted(here, lambda: there.accept("agent", [sent(ADA, 1)])):
+        [taken] = here.accept("agent", [sent(ADA, 2)])
+    assert (taken.run, taken.number, taken.first) == (6, 3, False)
+
+
+def test_an_input_that_others_accepted_meanwhile_is_a_repetition(agents):
+    """An event id is taken once."""
+    here, there = agents
+    with interrupted(here, lambda: there.accept("agent", [sent(ADA, 1, b"id")])):
+        [taken] = here.accept("agent", [sent(ADA, 1, b"id")])
+    assert (taken.run, taken.repeated) == (5, True)
+    twice = here.accept("agent", [sent(BOB, 1, b"new"), sent(BOB, 1, b"new"), sent(BOB, 2)])
+    assert [(run.run, run.repeated) for run in twice] == [(6, False), (6, True), (7, False)]
+
+
+def test_leases_are_taken_and_given_back_while_others_commit(agents, monkeypatch):
+    """A lease is held by one of two that ask at the same time; what was taken over is not given
+    back by who had it."""
+    here, there = agents
+    monkeypatch.setattr(here._owners, "is_alive", lambda owner: owner == "you")
+    locked(here, monkeypatch)
+    with interrupted(here, lambda: commit(there, add("x"))):
+        mine = here.acquire_lease(ADA, "me")
+    assert (mine.epoch, mine.taken_over) == (1, False)
+    with interrupted(here, lambda: commit(there, add("y"))):
+        here.release_lease(mine)
+    with interrupted(here, lambda: there.acquire_lease(ADA, "you")):
+        assert here.acquire_lease(ADA, "me") is None
+    with interrupted(here, lambda: commit(there, add("z"))):
+        here.release_lease(mine)
+    assert here.acquire_lease(ADA, "me") is None
+    assert there.acquire_lease(ADA, "you").epoch == 2
+
+
+def test_inputs_leases_and_commits_of_threads_are_one_draft(agents, monkeypatch):
+    """Each of a group is answered as if it had come alone."""
+    here, there = agents
+    lease = here.acquire_lease(BOB, "me")
+    run = here.queued_runs("agent", BOB)[0].id
+    commit(there, add("before"))
+    locked(here, monkeypatch)
+    step = Step(run, 0, "greet", done=True, begin=Begin(START, ("greet",)))
+    batches = [
+        Batch(scope=BOB, time=START, epoch=lease.epoch, run=step),
+        Batch(scope=ADA, time=START, items=[add("one")]),
+    ]
+    inputs = [sent(BOB, 1)]
+    group = [
+        *(CommitTicket(cast("Any", None), [batch], raises=True) for batch in batches),
+        *(
+            CommitTicket(work, (), raises=True, drafts=True)
+            for work in (
+                lambda tx: InputWriter(tx, "agent", "app").accept(inputs, None),
+                lambda tx: tx.runs.acquire_lease(ADA, "me"),
+            )
+        ),
+    ]
+    here._commit_group(group)
+    done, added, accepted, taken = [cast("Any", ticket.answer) for ticket in group]
+    assert [done[0].number, added[0].number] == [8, 9]
+    assert (accepted[0].run, accepted[0].number, accepted[0].first) == (5, 2, False)
+    assert taken.epoch == 1
+    assert there.run(run).status == "done"
+    assert [each.id for each in there.queued_runs("agent", BOB)] == [4, 5]
+    assert notes(there)["one"].begin_commit == 9

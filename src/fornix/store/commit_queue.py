@@ -29,15 +29,20 @@ class CommitTicket(Generic[W]):
     Attributes:
         batches: The work is to apply these, and answers with a list; none: it is something else.
         raises: What refuses one of them is raised; else it is among the answers.
+        drafts: The work may be done as a draft (store/postgres/drafting.py), without batches too.
         caller: What `CommitQueue.caller` returned where it was passed in.
     """
 
     __slots__ = (
-        *("answer", "batches", "caller", "error", "leads", "raises", "ready", "settled", "work"),
+        *("answer", "batches", "caller", "drafts", "error", "leads", "raises", "ready"),
+        *("settled", "work"),
     )
 
-    def __init__(self, work: W, batches: Sequence[Batch], *, raises: bool) -> None:
+    def __init__(
+        self, work: W, batches: Sequence[Batch], *, raises: bool, drafts: bool = False
+    ) -> None:
         self.work, self.batches, self.raises = work, batches, raises
+        self.drafts = drafts or bool(batches)
         self.answer: object = None
         self.caller: object = None
         self.error: FornixError | None = None
@@ -69,17 +74,24 @@ class CommitQueue(Generic[W]):
         self._waiting: deque[CommitTicket[W]] = deque()
         self._led = False
 
-    def pass_in(self, work: W, batches: Sequence[Batch] = (), *, raises: bool = True) -> object:
+    def pass_in(
+        self,
+        work: W,
+        batches: Sequence[Batch] = (),
+        *,
+        raises: bool = True,
+        drafts: bool = False,
+    ) -> object:
         """Return what *work* was answered once it is durable, or raise what refused it.
 
         Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
 
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
-            raises: See `CommitTicket`.
+            raises, drafts: See `CommitTicket`.
         """
         _reserve_calls()
-        ticket = CommitTicket(work, batches, raises=raises)
+        ticket = CommitTicket(work, batches, raises=raises, drafts=drafts)
         if self.caller is not None:
             ticket.caller = self.caller()
         with self._mutex:

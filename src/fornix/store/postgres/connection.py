@@ -88,6 +88,21 @@ class PostgresConnection:
         """See `Connection.taken`; where all goes `together`, there is no going on after that."""
         return NeverRaised if self.together else errors.UniqueViolation
 
+    @property
+    def waiting(self) -> int:
+        """How many statements wait to be sent."""
+        return len(self._waiting)
+
+    @property
+    def done(self) -> int:
+        """How many of the statements were done that were sent together last."""
+        return self._connection.done
+
+    @property
+    def server_version(self) -> int:
+        """The version of the server, as 170002."""
+        return self._connection.info.server_version
+
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> StatementRows | NoRows:
         """Run one statement of the shared ones, now or with the next that gives rows."""
         sql = translated(statement, self._schema)
@@ -178,6 +193,7 @@ _ENDED = (
     errors.CrashShutdown,
     errors.CannotConnectNow,
     errors.IdleInTransactionSessionTimeout,
+    errors.TransactionTimeout,
 )
 """What the server says before it ends a connection, or does not begin one."""
 

@@ -83,6 +83,15 @@ UNKNOWN_S = 30.0
 REDRAFTS = 3
 """How often a group is drafted again that others were faster than; then it takes the lock."""
 
+DRAFT_S = 60.0
+"""How long a draft may take from taking the lock to its COMMIT, if it is small; see `_limit_ms`."""
+
+SLOWEST_BYTES_S = 100_000
+"""What a host is to send of a draft in a second, at least."""
+
+LIMITS_TRANSACTIONS = 170_000
+"""The version of PostgreSQL from which on it ends a transaction that takes too long."""
+
 POLL_S = 0.02
 """Pause between two such questions."""
 
@@ -313,31 +322,34 @@ class PostgresDatabase(SqlDatabase):
 
     def _commit(self, db: PostgresConnection) -> None:
         attempt = next(self._attempts)
+        flush = [(FLUSH, ())] if self._durability == "full" else []
+        last = [(_NUMBER, ()), (ATTEMPT, (self._host, attempt)), ("COMMIT", ()), *flush]
+        before = db.waiting + len(last) - 1 - len(flush)
         try:
-            db.execute(_NUMBER)
-            db.execute(ATTEMPT, (self._host, attempt))
-            db.execute("COMMIT")
-            if self._durability == "full":
-                db.execute(FLUSH)
+            for statement in last:
+                db.execute(*statement)
             db.finish()
         except psycopg.Error as error:
-            if self._outcome(db, error, attempt) is None:
+            if self._outcome(db, error, attempt, before_commit=before) is None:
                 raise
 
     def _outcome(
-        self, db: PostgresConnection, error: psycopg.Error, attempt: int
+        self, db: PostgresConnection, error: psycopg.Error, attempt: int, *, before_commit: int
     ) -> DraftBase | None:
         """Return what an attempt was given in spite of an error; None: nothing was done.
+
+        Args:
+            before_commit: How many statements were sent before the COMMIT.
 
         Raises:
             ConnectionLost: The connection broke, and nothing was done.
             Unavailable: The server cannot be asked.
         """
-        lost = is_lost(error)
+        lost, done = is_lost(error), db.done
         if not lost:
             _roll_back(db)
-            if not isinstance(error, psycopg.OperationalError):
-                return None  # refused before the COMMIT; others may come from what follows it
+            if done < before_commit:
+                return None  # what is refused later may come from what follows the COMMIT
         base = self._appended(attempt)
         if base is None and lost:
             raise ConnectionLost from error
@@ -360,6 +372,7 @@ class PostgresDatabase(SqlDatabase):
 
     def _commit_once(self, group: list[StoreTicket]) -> None:
         drafts = [ticket for ticket in group if may_be_drafted(ticket, self._cache)]
+        drafts.sort(key=lambda ticket: bool(ticket.batches))  # inputs do not read what commits end
         if drafts and not self._read_only and self._commit_drafts(drafts):
             group = [ticket for ticket in group if not ticket.settled]
             if not group:
@@ -490,10 +503,11 @@ class PostgresDatabase(SqlDatabase):
         attempt = next(self._attempts)
         enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
         flush = [(FLUSH, ())] if self._durability == "full" and draft.error is None else []
+        limit_ms = _limit_ms(draft) if db.server_version >= LIMITS_TRANSACTIONS else None
         statements = [
             (connection.BEGIN, ()),
             *enrol,
-            draft.begin(self._host, attempt, self._wait_s),
+            draft.begin(self._host, attempt, self._wait_s, limit_ms),
             *((self.touch_sql, row) for row in touches.items()),
             *draft.statements,
             ("COMMIT" if draft.error is None else "ROLLBACK", ()),
@@ -509,12 +523,13 @@ class PostgresDatabase(SqlDatabase):
             if error.sqlstate == SELF_REFUSED or isinstance(error, errors.UniqueViolation):
                 _roll_back(db)
                 return None
-            base = self._outcome(db, error, attempt)
+            before = len(statements) - 1 - len(flush)
+            base = self._outcome(db, error, attempt, before_commit=before)
             if base is None:
                 raise
             return base
         self._is_enrolled = self._is_enrolled or draft.error is None
-        return DraftBase(*rows[1 + len(enrol)][0])
+        return DraftBase(*rows[1 + len(enrol)][0][: len(DraftBase._fields)])
 
     def _appended(self, attempt: int) -> DraftBase | None:
         """Return what an attempt was given whose answer was lost; None: it comes to nothing.
@@ -623,6 +638,16 @@ class PostgresDatabase(SqlDatabase):
         self._owners.close()
         self._closed = True
         self._collected()
+
+
+def _limit_ms(draft: GroupDraft) -> int:
+    """Return for how long a draft may hold the lock, its host sending however slowly."""
+    size = 100 * len(draft.statements)
+    for _, bindings in draft.statements:
+        for value in bindings:
+            if type(value) is str or type(value) is bytes:
+                size += len(value)
+    return round((DRAFT_S + size / SLOWEST_BYTES_S) * 1000)
 
 
 def _configure(raw: PipelinedConnection) -> None:

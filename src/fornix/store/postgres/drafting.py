@@ -26,7 +26,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self, cast
 
 from fornix.errors import FornixError
-from fornix.store import CLOCK_STEP_US, Add, Batch, Commit, Replace, Retire, commit_time
+from fornix.store import (
+    CLOCK_STEP_US,
+    Accepted,
+    Add,
+    Batch,
+    Commit,
+    Replace,
+    Retire,
+    commit_time,
+)
 from fornix.store.checks import ROW_BITS
 from fornix.store.postgres.connection import (
     EPOCH,
@@ -41,8 +50,10 @@ from fornix.store.records import MINUTE_US
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import OwnerRegistry, Row
 from fornix.store.sql.group_commit import StoreTicket
+from fornix.store.sql.inputs import CLAIM_EVENT_ID
 from fornix.store.sql.items import LAST_VERSION, TAKEN_IDS
 from fornix.store.sql.journal import BY_OP
+from fornix.store.sql.runs import LAST_RUN
 from fornix.store.sql.scope_rows import WriterCache
 
 REFUSED = "FX001"
@@ -75,11 +86,15 @@ LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM le
 FOREVER_US = 1 << 62
 
 _BEGIN = f"""
-    SELECT * FROM fornix.begin_draft(
-        ?, ?, CASE WHEN {EPOCH} = ? THEN ?::bigint END, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    SELECT begun.* FROM fornix.begin_draft(
+        ?, ?, CASE WHEN {EPOCH} = ? THEN ?::bigint END, ?, ?, ?, ?, ?, ?, ?, ?, ?) AS begun
 """  # noqa: S608 - ours
 
+_BEGIN_LIMITED = _BEGIN.replace("begun.*", "begun.*, set_config('transaction_timeout', ?, TRUE)", 1)
+
 _CHECK_NEW = "SELECT fornix.check_new(?, ?)"
+
+_CLAIM_NEW_ID = CLAIM_EVENT_ID.replace(" ON CONFLICT DO NOTHING", "")
 
 _IF_CHANGED = "SELECT CASE current_setting('fornix.unchanged') WHEN 'false' THEN ({}) END"
 _READ = "WITH found AS MATERIALIZED ({}) SELECT {}"
@@ -98,12 +113,15 @@ _WRITES = (
     ),
     *("INSERT INTO link ", "INSERT INTO node (", "INSERT INTO output (", "INSERT INTO setback ("),
     *(
+        "INSERT INTO event_id (",
+        "INSERT INTO run (",
         "INSERT INTO step (",
         "INSERT INTO stub ",
         "UPDATE feature SET ended",
         "UPDATE item SET ended",
     ),
     *(
+        "UPDATE lane SET next",
         "UPDATE lease SET owner",
         "UPDATE memory_set SET items",
         "UPDATE node SET ",
@@ -186,6 +204,20 @@ class DraftNumber(_Moving):
     __rshift__ = _refusing
 
 
+class DraftRun(_Moving):
+    """The id of a run that a draft begins: how many come after the last one before the draft."""
+
+    __slots__ = ()
+
+    def __add__(self, other: int) -> DraftRun:
+        return DraftRun(int(self) + int(other))
+
+    def __sub__(self, other: int) -> DraftRun:
+        return DraftRun(int(self) - int(other))
+
+    __lshift__ = __rshift__ = _refusing
+
+
 class _TimeUse:
     """Whether something was decided by the time of a commit, which is not to move then."""
 
@@ -226,6 +258,7 @@ _MOVED = "current_setting('fornix.moved')::bigint"
 _WAYS: dict[type, str] = {
     DraftNumber: f"(?{{}} + {_MOVED})",
     DraftRow: f"(?{{}} + ({_MOVED} << {ROW_BITS}))",
+    DraftRun: "(?{} + current_setting('fornix.runs_moved')::bigint)",
     DraftTime: "greatest(?{}, current_setting('fornix.time')::bigint)",
 }
 
@@ -297,6 +330,7 @@ class DraftConnection:
     Attributes:
         statements: What is to be sent after `fornix.begin_draft`.
         read_version: Of the ledger, before the first read; None: nothing was read.
+        gives_runs: Whether a run is begun whose id the server is to give.
     """
 
     taken: type[Exception] = NeverRaised
@@ -305,11 +339,19 @@ class DraftConnection:
         self._db, self._known, self._guesses = db, known, guesses
         self.statements: list[tuple[str, Sequence[object]]] = []
         self.read_version = known.read_version
+        self.gives_runs = False
         self._has_written = False
+        self._has_claimed = False
         self._too_late: set[str] = set()
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> _ReadRows | NoRows:
         """Note what is to be written; answer what is read."""
+        self._has_claimed = statement == CLAIM_EVENT_ID
+        if self._has_claimed:  # an id is new: it is unique, and one that is not refuses the draft
+            statement = _CLAIM_NEW_ID
+        elif statement == LAST_RUN and self._known.version is None:
+            self.gives_runs = True
+            return _ReadRows([(DraftRun(0),)])
         if not gives_rows(statement):
             self._write(statement, bindings)
             return NO_ROWS
@@ -359,8 +401,10 @@ class DraftConnection:
         return [self.execute(*query).fetchall() for query in queries]
 
     def changes(self) -> int:
-        """Refuse to tell: nothing was written yet."""
-        raise NotADraft
+        """Tell that an event id is new; refuse to tell of all else: nothing was written yet."""
+        if not self._has_claimed:
+            raise NotADraft
+        return 1
 
     def roll_back(self, _: str, /) -> None:
         """Refuse what a draft cannot do."""
@@ -444,12 +488,14 @@ class GroupDraft(NamedTuple):
         answers: For each ticket of the group; an error: to the only one.
         least: The time at which the last commit before may have been made, at the earliest.
         latest: And at the latest.
+        gives_runs: See `DraftConnection`.
         cache: Updated with what the draft does, if it is exact.
     """
 
     known: Known
     read_version: int | None
     number: int
+    gives_runs: bool
     commits: int
     answers: Sequence[object]
     least: int
@@ -468,28 +514,40 @@ class GroupDraft(NamedTuple):
         """What refuses the only ticket of the group, which is certain once reads were checked."""
         return self.answers[0] if isinstance(self.answers[0], FornixError) else None
 
-    def begin(self, host: int, attempt: int, wait_s: float) -> tuple[str, Sequence[object]]:
-        """Return the statement that takes the lock, and gives a `DraftBase`."""
+    def begin(
+        self, host: int, attempt: int, wait_s: float, limit_ms: int | None
+    ) -> tuple[str, Sequence[object]]:
+        """Return the statement that takes the lock, and gives a `DraftBase`.
+
+        Args:
+            limit_ms: How long the server lets the transaction last from then on; None: for ever.
+        """
         known = self.known
-        return _BEGIN, (
+        bindings = (
             *(host, attempt, known.epoch, known.structure, known.version, self.read_version),
-            *(self.number, None, self.commits, self.least, self.latest, self.last_time),
+            *(self.number, 0 if self.gives_runs else None, self.commits),
+            *(self.least, self.latest, self.last_time),
             str(max(1, round(wait_s * 1000))),
         )
+        if limit_ms is None:
+            return _BEGIN, bindings
+        return _BEGIN_LIMITED, (str(limit_ms), *bindings)
 
     def answers_after(self, base: DraftBase) -> Sequence[object]:
         """Return the answers with the numbers and times that the server gave."""
         if self.is_exact or self.error is not None:
             return self.answers
-        return [
-            [_settled(commit, base.number - self.number, base.time) for commit in answer]
-            for answer in cast("Sequence[list[Commit]]", self.answers)
-        ]
+        return [self._settled(answer, base) for answer in self.answers]
 
-
-def _settled(commit: Commit, moved: int, least: int) -> Commit:
-    number, time = int(commit.number) + moved, max(int(commit.time), least)
-    return replace(commit, number=number, time=time)
+    def _settled(self, answer: object, base: DraftBase) -> object:
+        if isinstance(answer, Commit):
+            number = int(answer.number) + base.number - self.number
+            return replace(answer, number=number, time=max(int(answer.time), base.time))
+        if isinstance(answer, Accepted) and type(answer.run) is DraftRun:
+            return replace(answer, run=int(answer.run) + (base.run or 0))
+        if isinstance(answer, list):
+            return [self._settled(each, base) for each in cast("list[object]", answer)]
+        return answer
 
 
 class MovingTransaction(Transaction):
@@ -500,12 +558,17 @@ class MovingTransaction(Transaction):
     """
 
     def __init__(
-        self, connection: DraftConnection, known: Known, earliest: int, owners: OwnerRegistry
+        self,
+        connection: DraftConnection,
+        known: Known,
+        earliest: int | None,
+        owners: OwnerRegistry,
     ) -> None:
         cache = known.cache.without_versions()
-        cache.number, cache.time = DraftNumber(known.cache.number or 0), earliest
+        cache.number = DraftNumber(known.cache.number or 0)
+        cache.time = -FOREVER_US if earliest is None else earliest
         self.least = -FOREVER_US
-        if known.read_version is not None and known.cache.time > earliest:
+        if earliest is not None and known.read_version is not None and known.cache.time > earliest:
             cache.time = self.least = known.cache.time  # unless that goes back
         self._earliest, self._first_time, self._use = earliest, cache.time, _TimeUse()
         super().__init__(connection, cache, owners)
@@ -517,6 +580,8 @@ class MovingTransaction(Transaction):
         After a later one, times would go back, or the words of an item be of another minute (see
         `read_at`).
         """
+        if self._earliest is None:
+            return FOREVER_US
         if self._use.decided:
             return self._first_time
         end_of_minute = self._first_time - self._first_time % MINUTE_US + MINUTE_US - 1
@@ -539,7 +604,7 @@ class MovingTransaction(Transaction):
 
 def only_adds(group: Sequence[StoreTicket]) -> bool:
     """Return whether a group changes nothing of what a host caches of exact memory and runs."""
-    return all(
+    return all(ticket.batches for ticket in group) and all(
         batch.items
         and batch.base is None
         and batch.epoch is None
@@ -553,7 +618,7 @@ def only_adds(group: Sequence[StoreTicket]) -> bool:
 
 def may_be_drafted(ticket: StoreTicket, cache: WriterCache) -> bool:
     """Return whether it is worth trying: a draft may still turn out not to be one."""
-    return bool(ticket.batches) and all(_may_be_drafted(each, cache) for each in ticket.batches)
+    return ticket.drafts and all(_may_be_drafted(each, cache) for each in ticket.batches)
 
 
 def _may_be_drafted(batch: Batch, cache: WriterCache) -> bool:
@@ -611,7 +676,7 @@ def _transaction(
     if known.version is not None:
         return Transaction(connection, known.cache, owners)
     readings = [batch.time for ticket in group for batch in ticket.batches]
-    return MovingTransaction(connection, known, min(readings), owners)
+    return MovingTransaction(connection, known, min(readings, default=None), owners)
 
 
 def _draft(
@@ -625,6 +690,7 @@ def _draft(
         known=known,
         read_version=connection.read_version,
         number=number,
+        gives_runs=connection.gives_runs,
         commits=int(tx.cache.number or 0) - number,
         answers=answers,
         least=tx.least if isinstance(tx, MovingTransaction) else -FOREVER_US,
@@ -637,8 +703,14 @@ def _draft(
 
 def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object] | None:
     """Do the work of a group; None: it was done before, which is answered from what is kept."""
-    answers = [[tx.apply_unflushed(batch) for batch in ticket.batches] for ticket in group]
+    answers: list[object] = []
+    for ticket in group:
+        if not ticket.batches:
+            answers.append(ticket.work(tx))
+            continue
+        commits = [tx.apply_unflushed(batch) for batch in ticket.batches]
+        if any(commit.adopted for commit in commits):
+            return None
+        answers.append(commits)
     tx.pending_rows.flush()
-    if any(commit.adopted for answer in answers for commit in answer):
-        return None
     return answers

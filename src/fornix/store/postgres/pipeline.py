@@ -75,13 +75,18 @@ class _Encoded(NamedTuple):
 
 
 class PipelinedConnection(psycopg.Connection[TupleRow]):
-    """A connection that sends statements together."""
+    """A connection that sends statements together.
+
+    Attributes:
+        done: How many of the statements that were sent together last were done.
+    """
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         super().__init__(pgconn, tuple_row)
         self._uses: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self._prepared_as: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._names = 0
+        self.done = 0
 
     def run_together(self, statements: Sequence[Statement]) -> list[StatementRows]:
         """Run statements one after the other, and return what each gave.
@@ -105,6 +110,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
     def _answers(self, statements: Sequence[_Encoded]) -> list[pq.abc.PGresult]:
         """Send statements, and return the result of each."""
         new: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self.done = 0
         self.pgconn.enter_pipeline_mode()
         try:
             gives_result = [each for one in statements for each in self._queue(one, new)]
@@ -112,9 +118,10 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
             results = self.wait(_until_synced(self.pgconn))
         finally:
             self._end_pipeline()
-        for result in results:
+        for result, is_result in zip(results, gives_result, strict=False):
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 raise error_from_result(result, self.info.encoding)
+            self.done += is_result
         self._prepared_as |= new  # only now: what followed a refused statement was not prepared
         return [one for one, wanted in zip(results, gives_result, strict=True) if wanted]
 

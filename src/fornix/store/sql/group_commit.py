@@ -26,6 +26,7 @@ class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
         batches: Sequence[Batch] = (),
         *,
         raises: bool = True,
+        drafts: bool = False,
     ) -> R:
         """Return what *work* answers once it is durable, or raise what refused it.
 
@@ -33,9 +34,9 @@ class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
 
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
-            raises: See `CommitTicket`.
+            raises, drafts: See `CommitTicket`.
         """
-        return cast("R", self.pass_in(work, batches, raises=raises))
+        return cast("R", self.pass_in(work, batches, raises=raises, drafts=drafts))
 
 
 def answers_of(tx: Transaction, group: list[StoreTicket]) -> Sequence[object]:

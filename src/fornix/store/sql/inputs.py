@@ -18,6 +18,17 @@ _INSERT_RUN = """
     VALUES (?, ?, ?, ?, 0, ?, ?, ?)
 """
 
+CLAIM_EVENT_ID = """
+    INSERT INTO event_id (agent, digest, run, number, request, time)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+_LANE = """
+    SELECT id, next, (SELECT count(*) FROM run
+        WHERE run.agent = lane.agent AND run.lane = lane.id AND ended IS NULL)
+    FROM lane WHERE agent = ? AND scope = ?
+"""
+
 _OPEN_BEFORE = """
     SELECT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.agent = run.agent
         AND earlier.lane = run.lane AND earlier.id < run.id AND earlier.ended IS NULL)
@@ -84,19 +95,12 @@ class InputWriter:
     def _lane(self, scope: Scope) -> LaneRow:
         lane_row = self._cache.lanes.get((self._agent, scope))
         if lane_row is None:
-            scope_row = self._tx.rows.scope_row_of(scope)
-            self._db.execute(
-                "INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
-                (self._agent, scope_row),
-            )
-            lane, number = self._db.execute(
-                "SELECT id, next FROM lane WHERE agent = ? AND scope = ?", (self._agent, scope_row)
-            ).get
-            unfinished = self._db.execute(
-                "SELECT count(*) FROM run WHERE agent = ? AND lane = ? AND ended IS NULL",
-                (self._agent, lane),
-            ).get
-            lane_row = self._cache.lanes[self._agent, scope] = LaneRow(lane, number, unfinished)
+            place = self._agent, self._tx.rows.scope_row_of(scope)
+            found = self._db.execute(_LANE, place).get
+            if found is None:
+                self._db.execute("INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0)", place)
+                found = self._db.execute(_LANE, place).get
+            lane_row = self._cache.lanes[self._agent, scope] = LaneRow(*found)
         return lane_row
 
     def _claim_event_id(
@@ -104,8 +108,7 @@ class InputWriter:
     ) -> bool:
         """Note an event id; return whether it was not used before."""
         self._db.execute(
-            "INSERT INTO event_id (agent, digest, run, number, request, time) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            CLAIM_EVENT_ID,
             (self._agent, event_id, run, lane.next_number, queued.request, queued.time),
         )
         return self._db.changes() > 0

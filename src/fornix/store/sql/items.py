@@ -196,8 +196,8 @@ class Changes:
 
     def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
         """Refuse another definition for a set that holds items from before."""
-        until = expiry_cutoff(self._batch, self._time)
         for number, define, old_definition in redefined:
+            until = expiry_cutoff(self._batch, self._time)  # here: a draft is bound to it then
             if first(self._db, _LIVE_FROM_BEFORE, number, self._number, until):
                 raise SetDefinitionConflict(
                     define.set.name, asked=define.definition, found=old_definition

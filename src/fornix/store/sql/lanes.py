@@ -101,14 +101,15 @@ class SqlLanes(SqlDatabase):
 
     # --- leases -------------------------------------------------------------------------------
 
-    @queued
-    def acquire_lease(self, tx: Transaction, scope: Scope, owner: str) -> Lease | None:
-        return tx.runs.acquire_lease(scope, owner)
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """See `Lanes.acquire_lease`."""
+        self.check_open()
+        return self.commit_queue.do(lambda tx: tx.runs.acquire_lease(scope, owner), drafts=True)
 
-    @queued
-    def release_lease(self, tx: Transaction, lease: Lease) -> None:
-        if tx.runs.holder(lease.scope) == (lease.owner, lease.epoch):
-            tx.runs.release_lease(lease.scope, lease.epoch)
+    def release_lease(self, lease: Lease) -> None:
+        """See `Lanes.release_lease`."""
+        self.check_open()
+        self.commit_queue.do(lambda tx: tx.runs.give_back(lease), drafts=True)
 
     # --- runs ---------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class SqlLanes(SqlDatabase):
         if not inputs:
             return []
         return self.commit_queue.do(
-            lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner)
+            lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner), drafts=True
         )
 
     @reads

@@ -44,6 +44,7 @@ _RUN = """
     JOIN scope ON scope.id = lane.scope WHERE run.id = ?
 """
 _LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
+_AGENT = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
 _COMPLETED = "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0"
 _TAKE_LEASE = """
     INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?)
@@ -80,7 +81,7 @@ class LaneRow:
 class RunCache:
     """Part of a writer's cache: dropped with all of it."""
 
-    last_run: int = -1
+    last_run: int | None = None
     agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     lanes: dict[tuple[int, Scope], LaneRow] = field(
         default_factory=dict[tuple[int, Scope], LaneRow]
@@ -98,19 +99,20 @@ class RunCache:
 
     def next_run(self, db: Connection) -> int:
         """Return the id of a new run; none is used twice, pruned or not."""
-        if self.last_run < 0:
-            self.last_run = first(db, LAST_RUN)
-        self.last_run += 1
-        return self.last_run
+        last = first(db, LAST_RUN) if self.last_run is None else self.last_run
+        self.last_run = last + 1
+        return last + 1
 
     def agent(self, db: Connection, space: str, name: str) -> int:
         """Return the row of an agent, which is made if there is none."""
         number = self.agents.get((space, name))
         if number is None:
+            number = first(db, _AGENT, space, name)
+        if number is None:
             sql = "INSERT INTO agent (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING"
             query(db, sql, space, name)
-            sql = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
-            number = self.agents[space, name] = first(db, sql, space, name)
+            number = first(db, _AGENT, space, name)
+        self.agents[space, name] = number
         return number
 
 
@@ -152,6 +154,11 @@ class RunWriter:
             query(self._db, _TAKE_LEASE, scope.space, scope.key or "", owner, epoch)
             self._cache.leases[scope] = (owner, epoch)
         return Lease(scope, owner, epoch, taken_over=last not in (None, owner))
+
+    def give_back(self, lease: Lease) -> None:
+        """Make nobody have a lease, unless it is another's by now."""
+        if self.holder(lease.scope) == (lease.owner, lease.epoch):
+            self.release_lease(lease.scope, lease.epoch)
 
     def release_lease(self, scope: Scope, epoch: int) -> None:
         """Make nobody have the lease that holds."""

@@ -50,8 +50,9 @@ class WriterCache:
     runs: RunCache = field(default_factory=RunCache)
 
     def without_versions(self) -> WriterCache:
-        """Return a cache with the numbers of keys and sets, and notes, but nothing else."""
-        return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes)
+        """Return a cache with the numbers of keys, sets and agents, and notes, but nothing else."""
+        runs = RunCache(agents=self.runs.agents)
+        return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes, runs=runs)
 
     def trim(self, scope: int) -> None:
         """Drop the nodes of a scope, or of all, where there are too many."""
@@ -62,7 +63,7 @@ class WriterCache:
 
     def limit_size(self) -> None:
         """Clear what has grown too large; between transactions, when nothing is gathered."""
-        for each in (self.scopes, self.heads, self.sets, self.notes):
+        for each in (self.scopes, self.heads, self.sets, self.notes, self.runs.agents):
             if len(each) > MAX_CACHED_SCOPES:
                 each.clear()
 
