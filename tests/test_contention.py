@@ -170,6 +170,26 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         assert store.problems() == []
 
 
+def test_an_add_that_nothing_hinders_is_prepared_once(path: Path) -> None:
+    """An add is embedded with the group that it came to, and not once more for itself."""
+    embedder = Letters()
+    with Memory.open(path, embedder=embedder) as memory:
+        for n in range(16):
+            memory.key(f"k{n}").add("first")
+
+        def work(number: int) -> None:
+            for n in range(10):
+                memory.key(f"k{number}").add(f"{number} {n}")
+
+        together(16, work)
+    assert sorted(embedder.asked) == sorted(
+        [
+            *("first" for _ in range(16)),
+            *(f"{number} {n}" for number in range(16) for n in range(10)),
+        ]
+    )
+
+
 def test_what_one_of_many_adds_cannot_do_concerns_it_alone(path: Path) -> None:
     """Texts that cannot be stored, ids that are taken, keys that are full: all others go on."""
     with Memory.open(path, embedder="static", limits=Limits(items=15)) as memory:

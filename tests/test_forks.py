@@ -33,6 +33,7 @@ from fornix.sets.admission import Candidate, Verdict, admission_rule
 from fornix.store.sqlite import SqliteStore
 from fornix.values import forks
 from fornix.values.forks import FORKS, HandleLock
+from fornix.values.ids import new_id
 from scale import COUNTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -310,6 +311,19 @@ def unseen(path: Path, inherited: Memory) -> int:
     inherited.close()
     add_in_child(path, "child")()
     return 0
+
+
+def test_a_child_makes_ids_of_its_own(tmp_path: Path) -> None:
+    """The random part of an id is given once, however the process was forked."""
+    new_id()
+    made = tmp_path / "made in the child"
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        made.write_text(" ".join(new_id()[19:] for _ in range(600)))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    ids = {new_id()[19:] for _ in range(600)} | set(made.read_text().split())
+    assert len(ids) == 1200
 
 
 @pytest.mark.parametrize("kind", [forks._new_process_page, forks._ProcessIdPage])

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import cached_property
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
@@ -126,6 +127,10 @@ class OwnerSets:
         """What it is made of, for rooms of fornix that keep something in its sets."""
         return Inside(self._engine, self._writer, self._scope)
 
+    @cached_property
+    def _default_set(self) -> MemorySet:
+        return self._set(DEFAULT_SET)
+
     def _set(self, name: str, **options: object) -> MemorySet:
         ref = SetRef(self._scope, set_name(name))
         return self._make(self._writer, ref, options)
@@ -219,7 +224,7 @@ class OwnerSets:
 
 def default_set(sets: KeySets) -> MemorySet:
     """Return the set "default", without the checks of `set`: it is asked for at every call."""
-    return sets._set(DEFAULT_SET)  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
+    return sets._default_set  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
 @suggest_names_in

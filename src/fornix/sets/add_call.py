@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Literal, TypeAlias
@@ -24,7 +24,7 @@ from fornix.store import (
 )
 from fornix.store.definition import SetRules
 from fornix.store.items import Item
-from fornix.store.records import CAPTION, request_json
+from fornix.store.records import request_json
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name
 
@@ -50,7 +50,6 @@ class AddCall:
         definitions: Returns what the set is defined as with its next add.
         judged: Whether the rules of the set are asked; not about what was in the set before.
         life: How long an item lives that does not say; it is no part of the request.
-        vectors: Of texts, as far as they are known already; see `texts`.
     """
 
     editor: SetEditor
@@ -60,7 +59,6 @@ class AddCall:
     definitions: Callable[[], Sequence[Define]]
     judged: bool
     life: timedelta | None
-    vectors: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     name = "add"
 
@@ -76,29 +74,15 @@ class AddCall:
             self.judged
             and self.on_existing == "error"
             and 0 < len(self.items) <= SIMPLE_ITEMS
+            and not any(item.sources for item in self.items)
             and not self.definitions()
             and self.editor.writer.rules(self.editor.ref, None) is None
         )
 
-    def texts(self) -> list[str]:
-        """Return what of it has to be embedded, as far as that is told at a glance."""
-        return [
-            text
-            for item in self.items
-            if type(text := item.value if item.text is None else item.text) is str
-            and item.texts is None
-            and isinstance(item.metadata, dict)
-            and CAPTION not in item.metadata
-            and text.strip()
-        ]
-
     def plan(self, new_id: NewId) -> PlannedWrite:
         """See `WriteCall.plan`."""
         writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
-        pairs = [
-            (new_id() if item.id is None else item.id, _lasting(item, self.life))
-            for item in self.items
-        ]
+        pairs = self.pairs(new_id)
         definition = define[0].definition if define else None
         if not self.judged:
             rules = writer.rules(ref, definition)
@@ -108,6 +92,21 @@ class AddCall:
         judged = judge_by_current_rules(writer, ref, definition, judge)
         return self._unjudged(pairs, define, []) if judged is None else judged
 
+    def pairs(self, new_id: NewId) -> list[tuple[str, Item]]:
+        """Return the items as they are to be recorded, with their ids."""
+        return [
+            (new_id() if item.id is None else item.id, _lasting(item, self.life))
+            for item in self.items
+        ]
+
+    def added(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
+        """Return the changes that add the items, whose ids are all new."""
+        ref = self.editor.ref
+        return [
+            Add(ref, record, fresh=item.id is None)
+            for record, item in zip(records, self.items, strict=True)
+        ]
+
     def _unjudged(
         self,
         pairs: Sequence[tuple[str, Item]],
@@ -116,14 +115,8 @@ class AddCall:
     ) -> PlannedWrite:
         """Return the changes that add the items as they are."""
         writer, ref = self.editor.writer, self.editor.ref
-        records = writer.records(pairs, self.vectors)
-        if self.on_existing == "error":
-            added: list[ItemChange] = [
-                Add(ref, record, fresh=item.id is None)
-                for record, item in zip(records, self.items, strict=True)
-            ]
-        else:
-            added = self._merged(records)
+        records = writer.records(pairs)
+        added = self.added(records) if self.on_existing == "error" else self._merged(records)
         return PlannedWrite(
             linked(writer, ref, added) if self.judged else added,  # who brings it back links it
             [item_id for item_id, _ in pairs],

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from fornix.errors import DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
 from fornix.sets.add_call import AddCall
 from fornix.sets.batch import Draft
 from fornix.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from fornix.state.committed_tree import Backoff
-from fornix.store import Batch, Commit, Compact, Scope, TreeDelta
+from fornix.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value
@@ -91,19 +91,31 @@ class CommitWriter(Writer):
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
         engine, op, request = self._engine, None, None
-        if idempotency_key is not None:
+        if idempotency_key is None:
+            added = self._added_jointly(call)
+            if added is not None:
+                return added
+        else:
             op = engine.op(self._scope, idempotency_key)
             request = engine.request([call.name, call.arguments()])
             earlier = engine.store.commit_of_op(op, request=request, label=idempotency_key)
             if earlier is not None:
                 return earlier.result
         source = _CallSource(engine, self._scope, call, op, request, idempotency_key or "")
-        commit = engine.joint_adds.commit(source) if source.may_join() else None
-        if commit is not None:
-            engine.written(source.planned.items, commit)
-        else:
-            commit = commit_with_retries(engine, self._scope, source)
+        commit = commit_with_retries(engine, self._scope, source)
         return commit.result if commit is not None and commit.adopted else source.planned.result
+
+    def _added_jointly(self, call: WriteCall) -> Value:
+        """Add items beside what other threads add; None: nothing was done."""
+        engine = self._engine
+        if not isinstance(call, AddCall) or engine.telemetry is not None or not call.is_simple():
+            return None
+        add = _SimpleAdd(engine, self._scope, call)
+        commit = engine.joint_adds.commit(add)
+        if commit is None:
+            return None
+        engine.written(add.items, commit)
+        return [item_id for item_id, _ in add.pairs]
 
 
 def answer_once(
@@ -129,11 +141,33 @@ def answer_once(
     return done.result
 
 
+class _SimpleAdd:
+    """A call that only adds, which whoever leads makes a batch; see `JointAdd`."""
+
+    def __init__(self, engine: Engine, scope: Scope, call: AddCall) -> None:
+        self._engine, self._scope, self._call = engine, scope, call
+        self.pairs = call.pairs(new_id)
+        self.items: Sequence[ItemChange] = ()
+
+    def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
+        """See `JointAdd.batch_of`."""
+        engine = self._engine
+        self.items = self._call.added(records)
+        engine.compactions.relieve(self.items)
+        return Batch(
+            scope=self._scope,
+            time=time,
+            corroborated=corroborated,
+            expects=engine.expects,
+            items=self.items,
+            limits=engine.limits,
+        )
+
+
 class _CallSource(BatchSource):
     """Plans one call, from a fresh read each time."""
 
     planned: PlannedWrite
-    texts: Sequence[str] = ()
 
     def __init__(
         self,
@@ -146,24 +180,6 @@ class _CallSource(BatchSource):
     ) -> None:
         self._engine, self._scope, self._call = engine, scope, call
         self._op, self._request, self._label = op, request, label
-
-    def may_join(self) -> bool:
-        """Return whether others may plan it: it only adds, and nobody is asked about that."""
-        call = self._call
-        joins = (
-            self._op is None
-            and isinstance(call, AddCall)
-            and self._engine.telemetry is None
-            and call.is_simple()
-        )
-        if joins:
-            self.texts = cast("AddCall", call).texts()
-        return joins
-
-    def batch_with(self, vectors: Mapping[str, bytes]) -> Batch | None:
-        """See `JointAdd.batch_with`."""
-        cast("AddCall", self._call).vectors.update(vectors)
-        return self.batch()
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""

@@ -1,44 +1,44 @@
 """Adds of many threads, made by one of them.
 
 To embed a text by itself takes about three times what it takes among others, and so it is with
-the rest of an add: what many threads add at once is embedded in one call, and planned and committed
-by whoever leads. With one thread, an add is planned and committed as any other change.
+the rest of an add: what many threads add at once is recorded in one call, and committed by whoever
+leads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from threading import get_ident
 from typing import Protocol, cast
 
 from fornix.errors import FornixError
-from fornix.store import Batch, Commit, Store
+from fornix.store import Batch, Commit, ItemRecord, Store
+from fornix.store.clocks import DisciplinedClock
 from fornix.store.commit_queue import CommitQueue, CommitTicket
+from fornix.store.items import Item
 from fornix.store.records import RecordMaker
 from fornix.values.forks import FORKS
 
 
 class JointAdd(Protocol):
-    """An add that others may plan."""
+    """An add that others may record and commit."""
 
     @property
-    def texts(self) -> Sequence[str]:
-        """What has to be embedded, as far as that is told at a glance."""
+    def pairs(self) -> Sequence[tuple[str, Item]]:
+        """The items, and their ids."""
         ...
 
-    def batch_with(self, vectors: Mapping[str, bytes]) -> Batch | None:
-        """Return what is to be committed; it is planned with the vectors of some texts.
-
-        None: it has to be made alone.
-        """
+    def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
+        """Return what is to be committed, for the records of the items; times as in `Batch`."""
         ...
 
 
 class JointAdds:
     """Where the adds of one open memory meet."""
 
-    def __init__(self, store: Store, recorder: RecordMaker) -> None:
-        self._store, self._recorder = store, recorder
+    def __init__(self, store: Store, recorder: RecordMaker, clock: DisciplinedClock) -> None:
+        self._store, self._recorder, self._clock = store, recorder, clock
         self._queue = CommitQueue[JointAdd](self._commit_group)
         self._leader = 0
         self._generation = FORKS.generation
@@ -60,28 +60,30 @@ class JointAdds:
     def _commit_group(self, group: list[CommitTicket[JointAdd]]) -> None:
         self._leader = get_ident()
         try:
-            batches = self._planned([ticket.work for ticket in group])
+            planned = self._planned(group)
         except BaseException:
             _leave(group)
             raise
         finally:
             self._leader = 0
-        planned = [
-            (ticket, batch)
-            for ticket, batch in zip(group, batches, strict=True)
-            if isinstance(batch, Batch)
-        ]
         answers = self._store.commit_many([batch for _, batch in planned])
         for (ticket, _), answer in zip(planned, answers, strict=True):
             if not isinstance(answer, FornixError):
                 ticket.settle(answer)
         _leave(group)
 
-    def _planned(self, adds: Sequence[JointAdd]) -> list[Batch | Exception | None]:
-        vectors: Mapping[str, bytes] = {}
-        if len(adds) > 1:
-            vectors = self._recorder.vectors_of([text for add in adds for text in add.texts])
-        return [_batch_of(add, vectors) for add in adds]
+    def _planned(
+        self, group: Sequence[CommitTicket[JointAdd]]
+    ) -> list[tuple[CommitTicket[JointAdd], Batch]]:
+        """Return the batches of a group, but of those that raise alone, too."""
+        now = self._clock()
+        times = now, self._clock.corroborated(now)
+        try:
+            pairs = [pair for ticket in group for pair in ticket.work.pairs]
+            records = iter(self._recorder.records(pairs, now=now))
+            return [(ticket, _batch_of(ticket.work, records, times)) for ticket in group]
+        except Exception:  # noqa: BLE001 - each on its own below; who raises again is told then
+            return [] if len(group) == 1 else [one for t in group for one in self._planned([t])]
 
 
 def _leave(group: Sequence[CommitTicket[JointAdd]]) -> None:
@@ -91,8 +93,6 @@ def _leave(group: Sequence[CommitTicket[JointAdd]]) -> None:
             ticket.settle(None)
 
 
-def _batch_of(add: JointAdd, vectors: Mapping[str, bytes]) -> Batch | Exception | None:
-    try:
-        return add.batch_with(vectors)
-    except Exception as error:  # noqa: BLE001 - its own thread plans it again, and raises it
-        return error
+def _batch_of(add: JointAdd, records: Iterator[ItemRecord], times: tuple[int, int]) -> Batch:
+    own = list(islice(records, len(add.pairs)))
+    return add.batch_of(own, time=times[0], corroborated=times[1])

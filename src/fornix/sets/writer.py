@@ -46,7 +46,7 @@ from fornix.store.clocks import DisciplinedClock
 from fornix.store.definition import Plan, SetRules
 from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item
-from fornix.store.records import NONE_KNOWN, RecordMaker, position_of
+from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -164,7 +164,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         """Have adds meet."""
-        object.__setattr__(self, "joint_adds", JointAdds(self.store, self.recorder))
+        object.__setattr__(self, "joint_adds", JointAdds(self.store, self.recorder, self.clock))
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
@@ -224,15 +224,9 @@ class SetReader:
             return False
         return expired(stored.record, self.now() if at is None else at.time)
 
-    def records(
-        self, items: Sequence[tuple[str, Item]], vectors: Mapping[str, bytes] = NONE_KNOWN
-    ) -> list[ItemRecord]:
-        """Return what a store keeps of items.
-
-        Args:
-            vectors: Of texts, as far as they are known already.
-        """
-        return self._engine.recorder.records(items, now=self._engine.clock(), vectors=vectors)
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
+        """Return what a store keeps of items."""
+        return self._engine.recorder.records(items, now=self._engine.clock())
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """Return live versions that have not expired, in the order asked."""

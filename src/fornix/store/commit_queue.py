@@ -48,8 +48,18 @@ class CommitTicket(Generic[W]):
         self.error: FornixError | None = None
         self.settled = False
         self.leads = False
+        self.ready: threading.Lock | None = None
+
+    def waiting(self) -> CommitTicket[W]:
+        """Return this ticket, whose thread waits from now on until `ready` is released."""
         self.ready = threading.Lock()
         self.ready.acquire()
+        return self
+
+    def release(self) -> None:
+        """Have its thread go on, if it waits."""
+        if self.ready is not None:
+            self.ready.release()
 
     def settle(self, answer: object) -> None:
         """Give the answer, or the error that refuses the work."""
@@ -95,18 +105,22 @@ class CommitQueue(Generic[W]):
         if self.caller is not None:
             ticket.caller = self.caller()
         with self._mutex:
-            self._waiting.append(ticket)
             leads, self._led = not self._led, True
-        if not leads:
+            if not leads:
+                self._waiting.append(ticket.waiting())
+        if leads:
+            self._lead([ticket])  # where nobody leads, nobody waits
+        else:
             self._wait(ticket)
-        if not ticket.settled:
-            self._lead()
+            if not ticket.settled:
+                self._lead(self._taken())
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
 
     def _wait(self, ticket: CommitTicket[W]) -> None:
         """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
+        assert ticket.ready is not None  # noqa: S101 - it is in the queue
         try:
             ticket.ready.acquire()
         except BaseException:
@@ -118,9 +132,11 @@ class CommitQueue(Generic[W]):
                 self._hand_over()
             raise
 
-    def _lead(self) -> None:
+    def _taken(self) -> list[CommitTicket[W]]:
         with self._mutex:
-            group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+            return [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+
+    def _lead(self, group: list[CommitTicket[W]]) -> None:
         try:
             self.commit_group(group)
         except FornixError as error:
@@ -132,13 +148,13 @@ class CommitQueue(Generic[W]):
         finally:
             self._hand_over()
             for ticket in group:
-                ticket.ready.release()
+                ticket.release()
 
     def _hand_over(self) -> None:
         with self._mutex:
             if self._waiting:
                 self._waiting[0].leads = True
-                self._waiting[0].ready.release()
+                self._waiting[0].release()
             else:
                 self._led = False
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from fornix.embed import Embedder, embed_quantised
 from fornix.embed.wordpiece import MOST_WINDOWS
-from fornix.errors import FornixError, InvalidInput, InvalidValue
+from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.filters import VALUE
@@ -19,8 +18,6 @@ from fornix.values import wire, words
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, microseconds, moment
 from fornix.values.times import read_span
-
-NONE_KNOWN: Mapping[str, bytes] = MappingProxyType({})
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -45,12 +42,8 @@ class RecordMaker:
         items: Sequence[tuple[str, Item]],
         *,
         now: int,
-        vectors: Mapping[str, bytes] = NONE_KNOWN,
     ) -> list[ItemRecord]:
         """Return the records of (id, item) pairs, as of a clock that says *now*.
-
-        Args:
-            vectors: What `vectors_of` returned for some of the texts.
 
         Raises:
             InvalidInput: An item cannot be stored; the message says which part of it.
@@ -63,21 +56,11 @@ class RecordMaker:
         texts = [
             text_to_embed(fields[2] or "", fields[3]) for fields, none in parsed if none is None
         ]
-        known = vectors and all(text in vectors for text in texts)
-        new = iter([vectors[text] for text in texts] if known else self._embedded(texts))
+        new = iter(self._embedded(texts))
         return [
             ItemRecord(*fields, vectors=next(new) if none is None else none)
             for fields, none in parsed
         ]
-
-    def vectors_of(self, texts: Sequence[str]) -> dict[str, bytes]:
-        """Return the vectors of texts, if the embedder is quick; none of them if it raises."""
-        if not (texts and self.embedder.dimensions and self.embedder.instant):
-            return {}
-        try:
-            return dict(zip(texts, self._embedded(texts), strict=True))
-        except FornixError:  # whoever needs one of them is told then
-            return {}
 
     def vectors(self, records: Sequence[ItemRecord]) -> list[bytes]:
         """Return the vectors of records, as a store keeps them."""

@@ -28,9 +28,8 @@ class Scope(NamedTuple):
         return self.key or self.space
 
 
-@dataclass(frozen=True, slots=True)
-class SetRef:
-    """A named set in a scope."""
+class SetRef(NamedTuple):
+    """A named set in a scope; a tuple, as `Scope` is one."""
 
     scope: Scope
     name: str

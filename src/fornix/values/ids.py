@@ -8,6 +8,37 @@ from collections.abc import Callable
 from hashlib import blake2b
 from itertools import count
 
+from fornix.values.forks import FORKS
+
+BYTES = 8
+"""Of randomness in an id."""
+
+AT_ONCE = 256
+"""Ids whose randomness is asked for at once: the system takes longer to answer than to make it."""
+
+
+class _Randomness:
+    """Random bytes of the system, each given once, in whatever process: a fork takes new ones."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._generation = FORKS.generation
+
+    def take(self) -> bytes:
+        """Return eight bytes that nobody else gets."""
+        if FORKS.is_inherited(self._generation):
+            self._parts, self._generation = [], FORKS.generation
+        try:
+            return self._parts.pop()
+        except IndexError:
+            pool = os.urandom(BYTES * AT_ONCE)
+            first, *rest = (pool[at : at + BYTES] for at in range(0, len(pool), BYTES))
+            self._parts.extend(rest)
+            return first
+
+
+_RANDOMNESS = _Randomness()
+
 
 def new_id() -> str:
     """Return a UUID of version 7: unique, and rising with time."""
@@ -17,7 +48,7 @@ def new_id() -> str:
 def uuid7(ns: int) -> str:
     """Return a UUID of version 7 of a time in nanoseconds (RFC 9562, method 3)."""
     ms, fraction = divmod(ns, 1_000_000)
-    random = int.from_bytes(os.urandom(8)) & ((1 << 62) - 1)
+    random = int.from_bytes(_RANDOMNESS.take()) & ((1 << 62) - 1)
     sub_ms = (fraction << 12) // 1_000_000
     return _uuid((ms & ((1 << 48) - 1)) << 80 | 7 << 76 | sub_ms << 64 | 2 << 62 | random)
 

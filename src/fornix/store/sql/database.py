@@ -165,7 +165,8 @@ class SqlDatabase(ABC):
 
     def _touches(self) -> dict[int, int]:
         """Return the access times that the next group of commits is to write."""
-        return dict(list(self._touch_times.items())[:TOUCHES])
+        times = self._touch_times
+        return dict(list(times.items())[:TOUCHES]) if times else times.copy()
 
     def _flush_touches(self, db: Connection) -> dict[int, int]:
         """Write access times; return them, for `_drop_touches` once they are committed."""

@@ -39,44 +39,54 @@ class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
         return cast("R", self.pass_in(work, batches, raises=raises, drafts=drafts))
 
 
-def answers_of(tx: Transaction, group: list[StoreTicket]) -> Sequence[object]:
+def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
     """Do the work of a group; return an answer, or the error that refuses it, for each ticket."""
-    if len(group) == 1:
+    if is_alone(group):
         return [group[0].work(tx)]
-
-    def together(ticket: StoreTicket) -> object:
-        if ticket.batches:
-            return [tx.apply_unflushed(batch) for batch in ticket.batches]
-        tx.pending_rows.flush()
-        return ticket.work(tx)
-
-    answers = _apply_all(tx, [partial(together, ticket) for ticket in group])
-    return [_alone(tx, ticket.work) for ticket in group] if answers is None else answers
-
-
-def apply_each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | FornixError]:
-    """Apply batches with few statements, or, if one is refused, each in a savepoint."""
-    answers = _apply_all(tx, [partial(tx.apply_unflushed, batch) for batch in batches])
-    if answers is None:
-        return [_alone(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
-    return [*answers]
-
-
-def _apply_all(tx: Transaction, work: Sequence[Callable[[], R]]) -> list[R] | None:
-    """Do pieces of work with few statements; None, and nothing done: one of them is refused."""
     db = tx.connection
     db.execute("SAVEPOINT together")
     try:
-        answers = [piece() for piece in work]
-        tx.pending_rows.flush()
-        db.settle()
+        answers = answers_together(tx, group)
     except (FornixError, db.taken):
         db.roll_back("ROLLBACK TO together")
-        db.execute("RELEASE together")
         tx.reset()
-        return None
+        answers = answers_one_by_one(tx, group)
     db.execute("RELEASE together")
     return answers
+
+
+def is_alone(group: Sequence[StoreTicket]) -> bool:
+    """Return whether what refuses the work of a group is raised, and there is nothing to undo."""
+    return len(group) == 1 and group[0].raises
+
+
+def answers_together(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+    """Do the work of a group with few statements.
+
+    Raises:
+        FornixError, `Connection.taken`: One of them is refused; the transaction is to be undone.
+    """
+    answers = [_gathered(tx, ticket) for ticket in group]
+    tx.pending_rows.flush()
+    tx.connection.settle()
+    return answers
+
+
+def _gathered(tx: Transaction, ticket: StoreTicket) -> object:
+    if ticket.batches:
+        return [tx.apply_unflushed(batch) for batch in ticket.batches]
+    tx.pending_rows.flush()
+    return ticket.work(tx)
+
+
+def answers_one_by_one(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+    """Do the work of a group, each in a savepoint."""
+    return [_alone(tx, ticket.work) for ticket in group]
+
+
+def apply_each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+    """Apply batches, each in a savepoint."""
+    return [_alone(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
 
 
 def _alone(tx: Transaction, work: Callable[[Transaction], R]) -> R | FornixError:

@@ -18,6 +18,7 @@ from fornix.errors import (
 )
 from fornix.store import (
     Add,
+    AdmissionCheck,
     Batch,
     Compact,
     Define,
@@ -167,12 +168,14 @@ class Changes:
     def run(self) -> list[int]:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""
         redefined = [found for define in self._batch.define if (found := self._define(define))]
-        self._check_admission()
+        if self._batch.admission_checks:
+            self._check_admission(self._batch.admission_checks)
         if len(self._batch.items) >= MIN_BULK_IDS:
             self._taken_ids = self._find_taken_ids()
         for change in self._batch.items:
             self._change(change)
-        self._check_redefined(redefined)
+        if redefined:
+            self._check_redefined(redefined)
         for number, ref in self._sets_added_to.items():
             self._enforce_capacity(ref, number)
         if self._sets_added_to and self._batch.limits is not None:
@@ -203,9 +206,9 @@ class Changes:
                     define.set.name, asked=define.definition, found=old_definition
                 )
 
-    def _check_admission(self) -> None:
+    def _check_admission(self, checks: Sequence[AdmissionCheck]) -> None:
         """Refuse what was checked by other rules than its set has, or against other items."""
-        for check in self._batch.admission_checks or ():
+        for check in checks:
             set_row = self._rows.set_row(check.set)
             check_rules(check, None if set_row is None else set_row[1])
             if set_row is None or check.last_row is None:

@@ -76,8 +76,9 @@ class ScopeRows:
 
     def scope_row_of(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""
-        if scope in self._cache.scopes:
-            return self._cache.scopes[scope]
+        known = self._cache.scopes.get(scope)
+        if known is not None:
+            return known
         scope_row = scope_id(self._db, scope) or found_again(self._db, scope)
         if scope_row is None:
             scope_row = self._db.execute(
@@ -89,8 +90,9 @@ class ScopeRows:
 
     def set_row(self, ref: SetRef) -> tuple[int, Definition] | None:
         """Return the number and definition of a set; None: there is none."""
-        if ref in self._cache.sets:
-            return self._cache.sets[ref]
+        known = self._cache.sets.get(ref)
+        if known is not None:
+            return known
         row = self._db.execute(
             "SELECT id, definition FROM memory_set WHERE scope = ? AND name IS ?",
             (self.scope_row_of(ref.scope), ref.name),

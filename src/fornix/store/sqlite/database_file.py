@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,12 @@ from fornix.store.sql import sweeping
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.database import SqlDatabase, explaining
-from fornix.store.sql.group_commit import StoreTicket, answers_of
+from fornix.store.sql.group_commit import (
+    StoreTicket,
+    answers_one_by_one,
+    answers_together,
+    is_alone,
+)
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sqlite import checking, checksums, connection, free_pages, guards
 from fornix.store.sqlite.connection import (
@@ -228,11 +233,10 @@ class SqliteFile(SqlDatabase):
     def check_open(self) -> None:
         """Refuse a handle that was closed, or that a forked child inherited."""
         FORKS.check_process()
-        self._check_state()
+        if self._state != "open":
+            self._refuse_use()
 
-    def _check_state(self) -> None:
-        if self._state == "open":
-            return
+    def _refuse_use(self) -> None:
         if self._state == "closed":
             raise StoreClosed(f"{self._path} was closed; open it again")
         raise ForkedStore(f"{self._path} was opened before a fork; open it again in the child")
@@ -306,7 +310,7 @@ class SqliteFile(SqlDatabase):
 
     def _check_files(self) -> None:
         """Refuse to write into a file that is no longer where it was opened."""
-        if _identity(self.location) != self._identity:
+        if _identity(self._location) != self._identity:
             raise Unusable(
                 f"{self._path} was moved, deleted or replaced while it was open; "
                 "close this memory and open it again"
@@ -331,19 +335,42 @@ class SqliteFile(SqlDatabase):
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:
-        with self.writing() as db:
-            touched = self._flush_touches(db)
-            answers = answers_of(self._transaction(db), group)
-        self._drop_touches(touched)
+        try:
+            answers = self._answers(group, answers_together)
+        except _Refused:  # all was undone; this finds out who is refused
+            answers = self._answers(group, answers_one_by_one)
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
+
+    def _answers(
+        self,
+        group: Sequence[StoreTicket],
+        answers_of: Callable[[Transaction, Sequence[StoreTicket]], Sequence[object]],
+    ) -> Sequence[object]:
+        """Do the work of a group in one transaction.
+
+        Raises:
+            _Refused: One is refused; nothing was done.
+        """
+        with self.writing() as db:
+            touched = self._flush_touches(db)
+            tx = self._transaction(db)
+            try:
+                answers = [group[0].work(tx)] if is_alone(group) else answers_of(tx, group)
+            except (FornixError, db.taken) as error:
+                if is_alone(group):
+                    raise
+                raise _Refused from error
+        self._drop_touches(touched)
+        return answers
 
     @contextmanager
     def writing(self) -> Generator[SqliteConnection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
         writer, lock = self._writable()
         with lock, FORKS.inside():
-            self._check_state()
+            if self._state != "open":
+                self._refuse_use()
             self._check_files()
             if writer.in_transaction:  # whoever wrote last had no stack left to end it
                 writer.execute("ROLLBACK")
@@ -352,7 +379,8 @@ class SqliteFile(SqlDatabase):
                 if writer.data_version() != self._cache.version:
                     self._cache = WriterCache()
                 yield writer
-                self._check_state()
+                if self._state != "open":
+                    self._refuse_use()
                 writer.execute("COMMIT")
             except BaseException:
                 self._cache.version = None
@@ -378,7 +406,8 @@ class SqliteFile(SqlDatabase):
         """Give the writer outside a transaction, while nobody else writes."""
         writer, lock = self._writable()
         with lock, FORKS.inside():
-            self._check_state()
+            if self._state != "open":
+                self._refuse_use()
             self._check_files()
             self._cache = WriterCache()
             try:
@@ -540,6 +569,10 @@ class SqliteFile(SqlDatabase):
             yield
         finally:
             db.execute("ROLLBACK")
+
+
+class _Refused(Exception):
+    """One of several pieces of work that were done together is refused."""
 
 
 class _Borrowed:
