@@ -430,9 +430,8 @@ def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
     """Yield every set that *batch* changes, or derives items from."""
     for change in (*batch.define, *batch.items):
         yield change.set
-        added = change.added if isinstance(change, Compact) else [change]
-        for add in added:
-            if isinstance(add, (Add, Replace)):
+        for add in change.added if isinstance(change, Compact) else (change,):
+            if isinstance(add, (Add, Replace)) and add.links:
                 yield from (link.set for link in add.links)
 
 
