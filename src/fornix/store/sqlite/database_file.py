@@ -337,7 +337,7 @@ class SqliteFile(SqlDatabase):
     def _commit_group(self, group: list[StoreTicket]) -> None:
         try:
             answers = self._answers(group, answers_together)
-        except _Refused:  # all was undone; this finds out who is refused
+        except _GroupRefused:  # all was undone; this finds out who is refused
             answers = self._answers(group, answers_one_by_one)
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
@@ -350,7 +350,7 @@ class SqliteFile(SqlDatabase):
         """Do the work of a group in one transaction.
 
         Raises:
-            _Refused: One is refused; nothing was done.
+            _GroupRefused: One is refused; nothing was done.
         """
         with self.writing() as db:
             touched = self._flush_touches(db)
@@ -360,7 +360,7 @@ class SqliteFile(SqlDatabase):
             except (FornixError, db.taken) as error:
                 if is_alone(group):
                     raise
-                raise _Refused from error
+                raise _GroupRefused from error
         self._drop_touches(touched)
         return answers
 
@@ -571,7 +571,7 @@ class SqliteFile(SqlDatabase):
             db.execute("ROLLBACK")
 
 
-class _Refused(Exception):
+class _GroupRefused(Exception):
     """One of several pieces of work that were done together is refused."""
 
 
