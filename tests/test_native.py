@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 import runpy
 import sys
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from fornix import Item, Memory
 from fornix.embed import static, vectors, wordpiece
 from fornix.errors import InvalidInput
+from fornix.search.index import bit_codes
 from fornix.values import native, words
 from pages import ROOT, pages
 
@@ -171,6 +173,51 @@ def test_vectors_at_an_odd_address_are_rounded_alike(compiled, monkeypatch):
         assert vectors.quantise(odd.reshape(2, 256)) == vectors._quantise(numbers)
 
 
+@pytest.mark.parametrize("dimensions", [1, 64, 100, 128, 256, 384, 450, 1024])
+def test_compiled_code_counts_the_same_bits(compiled, monkeypatch, dimensions):
+    """Codes of any width differ as much by it as by NumPy, in full blocks and in a part of one."""
+    if compiled is None:
+        return
+    random = np.random.default_rng(dimensions)
+    bits = bit_codes.Bits(dimensions)
+    code = bit_codes.encoded(random.integers(-127, 128, (1, dimensions), np.int8))
+    for size in (0, 1, bit_codes.BLOCK - 2, 1, 1500):
+        bits.extend(random.integers(-127, 128, (size, dimensions), np.int8))
+        found = [distances(bits, module, code, monkeypatch) for module in (None, compiled)]
+        assert found[0].tolist() == found[1].tolist()
+    assert len(set(found[0].tolist())) > 1
+
+
+def distances(bits, module, code, monkeypatch):
+    """How far each row is, by NumPy or by compiled code, which must say that it did it."""
+    monkeypatch.setattr(bit_codes, "NATIVE", module)
+    if module is not None and platform.machine() in ("x86_64", "aarch64", "arm64"):
+        assert bits._count_by(module, code, np.empty(bits.size, np.uint16))
+    return bits.distances(code)
+
+
+def test_bits_at_odd_addresses_are_counted_alike(compiled):
+    """The codes of a file may begin anywhere in memory."""
+    if compiled is None:
+        return
+    codes = np.random.default_rng(5).integers(0, 2**63, (2, 4, 9), np.uint64)
+    counts = np.bitwise_count(codes ^ codes[0, :, :1]).sum(axis=1).ravel()[:15]
+    for offset in range(8):
+        odd = np.frombuffer(bytes(offset) + codes.tobytes(), np.uint8, offset=offset)
+        found = np.frombuffer(bytearray(31), np.uint8)[1:]
+        assert compiled.differing(odd, 9, codes[0, :, 0].copy(), found)
+        assert np.frombuffer(found.tobytes(), np.uint16).tolist() == counts.tolist()
+
+
+def test_numpy_counts_where_compiled_code_cannot(monkeypatch):
+    """A machine may have no instruction for it; then compiled code leaves it to NumPy."""
+    bits = bit_codes.Bits(64)
+    bits.extend(np.array([[1] * 64, [-1] * 64], np.int8))
+    code = bit_codes.encoded(np.ones((1, 64), np.int8))
+    monkeypatch.setattr(bit_codes, "NATIVE", SimpleNamespace(differing=lambda *_: False))
+    assert bits.distances(code).tolist() == [0, 64]
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_refused_by_both(compiled, monkeypatch, wrong):
     """Python says what is wrong with them."""
@@ -187,6 +234,8 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         return
     table, chunks = np.zeros((2, 4), np.int8), {"a": (5,), "b": ("x",)}
     one, two = np.zeros(1, np.float32), np.zeros(2, np.float32)
+    codes, counts = np.zeros((2, 3, 4), np.uint64), np.zeros(8, np.uint16)
+    code = codes[0, :, 0].copy()
     calls = [
         (compiled.analyse, ("a", (), {}), TypeError),
         (compiled.analyse, (b"a", [], {}), TypeError),
@@ -204,6 +253,15 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         (compiled.gather, (["é"], chunks, len, table, two, 0), TypeError),
         (compiled.gather, (["a"], chunks, list, np.zeros(5, np.int8), two, 0), ValueError),
         (compiled.gather, (["a"], chunks, list, table, one[:0], 0), ValueError),
+        (compiled.differing, (codes, 4, code), TypeError),
+        (compiled.differing, (codes, 0, code, counts), TypeError),
+        (compiled.differing, ("ab", 4, code, counts), TypeError),
+        (compiled.differing, (codes, 4, "ab", counts), TypeError),
+        (compiled.differing, (codes, 4, code, counts.tobytes()), BufferError),
+        (compiled.differing, (codes, 4, code[:0], counts), ValueError),
+        (compiled.differing, (codes[:1], 4, code, counts), ValueError),
+        (compiled.differing, (codes, 4, code, np.zeros(9, np.uint16)), ValueError),
+        (compiled.differing, (codes, 2**62, code, counts), ValueError),
     ]
     for function, arguments, error in calls:
         with pytest.raises(error):

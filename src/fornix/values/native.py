@@ -1,10 +1,11 @@
 """The part of fornix that may be compiled: `NATIVE` has it, or is None.
 
 `_native.c` does what takes most of the time of an add: it reads the words of a text of ASCII
-letters, sums word pieces up, and rounds vectors. It is compiled when fornix is installed where a C
-compiler is (`hatch_build.py`), and left out where there is none. Python beside each call does the
-same, to the last bit: it is the definition, reads whatever the compiled part leaves to it, and
-serves where that is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
+letters, sums word pieces up, and rounds vectors; and of a search among very many items: it counts
+the bits in which their codes differ from a question's. It is compiled when fornix is installed
+where a C compiler is (`hatch_build.py`), and left out where there is none. Python beside each call
+does the same, to the last bit: it is the definition, reads whatever the compiled part leaves to it,
+and serves where that is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
 """
 
 from __future__ import annotations
@@ -43,6 +44,17 @@ class Native(Protocol):
         /,
     ) -> tuple[bytearray, bytearray, list[int]]:
         """See `static.gather_by`."""
+        ...
+
+    def differing(
+        self,
+        codes: NDArray[np.uint64],
+        width: int,
+        code: NDArray[np.uint64],
+        out: NDArray[np.uint16],
+        /,
+    ) -> bool:
+        """See `Bits.distances`; False: nothing was done, the machine cannot count bits."""
         ...
 
 

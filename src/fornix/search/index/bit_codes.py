@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.index.segment import Damaged, Segment
+from fornix.values.native import NATIVE, Native
 
 BLOCK = 32_768
 """Rows compared at a time; what a block needs mostly stays in the L2 cache."""
@@ -81,6 +82,11 @@ class Bits:
         if chosen is not None:
             return self._of_some(code, chosen)
         found = np.empty(self.size, np.uint16)
+        if NATIVE is None or not self._count_by(NATIVE, code, found):
+            self._count(code, found)
+        return found
+
+    def _count(self, code: Codes, found: NDArray[np.uint16]) -> None:
         differing = np.empty((self._words, min(BLOCK, self.size)), np.uint64)
         counts = np.empty(differing.shape, np.uint8)
         for number, start in enumerate(range(0, self.size, BLOCK)):
@@ -90,7 +96,14 @@ class Bits:
             np.bitwise_count(differing[:, :size], out=counts[:, :size])
             part = found[start : start + size]
             np.add.reduce(counts[:, :size], axis=0, dtype=np.uint16, out=part)
-        return found
+
+    def _count_by(self, compiled: Native, code: Codes, found: NDArray[np.uint16]) -> bool:
+        """Do the same by compiled code; return whether it could."""
+        for number, start in enumerate(range(0, self.size, BLOCK)):
+            part = found[start : start + BLOCK]
+            if not compiled.differing(self._block(number), BLOCK, code, part):
+                return False
+        return True
 
     def few(self, count: int) -> bool:
         """Return whether so many rows are best read one by one."""
