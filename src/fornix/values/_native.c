@@ -302,8 +302,18 @@ typedef struct {
     PyObject *chunks, *others;
     Py_buffer rows, scales;
     Py_ssize_t width, first, count, room;
-    float *numbers, *weights;
+    PyObject *numbers, *weights; /* bytearrays with room for so many rows */
 } Gathered;
+
+/* Have room for so many rows; return 0, or -1 with an error. */
+static int make_room(Gathered *to, Py_ssize_t room) {
+    Py_ssize_t size = room * (Py_ssize_t)sizeof(float);
+    to->room = room;
+    return PyByteArray_Resize(to->numbers, size * to->width) < 0 ||
+                   PyByteArray_Resize(to->weights, size) < 0
+               ? -1
+               : 0;
+}
 
 /* Add the row of a piece, of row 0 if it is none of text; return 0, or -1 with an error. */
 static int add_row(Gathered *to, PyObject *piece) {
@@ -315,27 +325,15 @@ static int add_row(Gathered *to, PyObject *piece) {
         PyErr_SetString(PyExc_IndexError, "there is no such row");
         return -1;
     }
-    if (to->count == to->room) {
-        Py_ssize_t room = to->room * 2 + 64;
-        float *numbers = PyMem_Realloc(to->numbers, room * to->width * sizeof *numbers);
-        if (numbers != NULL)
-            to->numbers = numbers;
-        float *weights = PyMem_Realloc(to->weights, room * sizeof *weights);
-        if (weights != NULL)
-            to->weights = weights;
-        if (numbers == NULL || weights == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        to->room = room;
-    }
+    if (to->count == to->room && make_room(to, to->room * 2 + 64) < 0)
+        return -1;
     const signed char *row = (const signed char *)to->rows.buf + place * to->width;
-    float *numbers = to->numbers + to->count * to->width;
+    float *numbers = (float *)PyByteArray_AsString(to->numbers) + to->count * to->width;
     for (Py_ssize_t at = 0; at < to->width; at++)
         numbers[at] = (float)row[at];
     /* A table may be read into memory at an odd address. */
-    memcpy(to->weights + to->count++, (const char *)to->scales.buf + place * sizeof(float),
-           sizeof(float));
+    memcpy((float *)PyByteArray_AsString(to->weights) + to->count++,
+           (const char *)to->scales.buf + place * sizeof(float), sizeof(float));
     return 0;
 }
 
@@ -399,16 +397,11 @@ static PyObject *gathered(Gathered *to, PyObject *texts) {
     }
     if (ends == NULL)
         return NULL;
-    Py_ssize_t size = to->count * (Py_ssize_t)sizeof(float);
-    PyObject *numbers = PyByteArray_FromStringAndSize((const char *)to->numbers, size * to->width);
-    PyObject *weights = PyByteArray_FromStringAndSize((const char *)to->weights, size);
-    if (numbers == NULL || weights == NULL) {
-        Py_XDECREF(numbers);
-        Py_XDECREF(weights);
+    if (make_room(to, to->count) < 0) {
         Py_DECREF(ends);
         return NULL;
     }
-    return Py_BuildValue("NNN", numbers, weights, ends);
+    return Py_BuildValue("OON", to->numbers, to->weights, ends);
 }
 
 PyDoc_STRVAR(gather_doc,
@@ -440,10 +433,13 @@ static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t cou
         PyErr_SetString(PyExc_ValueError, "each row has a scale");
     else {
         to.width = to.rows.len / rows;
-        answer = gathered(&to, given[0]);
+        to.numbers = PyByteArray_FromStringAndSize(NULL, 0);
+        to.weights = PyByteArray_FromStringAndSize(NULL, 0);
+        if (to.numbers != NULL && to.weights != NULL)
+            answer = gathered(&to, given[0]);
     }
-    PyMem_Free(to.numbers);
-    PyMem_Free(to.weights);
+    Py_XDECREF(to.numbers);
+    Py_XDECREF(to.weights);
     PyBuffer_Release(&to.rows);
     PyBuffer_Release(&to.scales);
     return answer;
