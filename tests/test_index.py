@@ -124,15 +124,25 @@ def nearest(features, query, limit):
 
 
 @each_size
-@given(seed=st.integers(0, 10**6), bursts=BURSTS, keep=st.booleans(), data=st.data())
-def test_the_catalog_says_what_the_store_holds(kind, seed, bursts, keep, data):
-    """In RAM, from a sealed file, after a restart, a lost change log, a drop, or a tidying."""
+@given(
+    seed=st.integers(0, 10**6),
+    bursts=BURSTS,
+    keep=st.booleans(),
+    budget=st.sampled_from([1 << 28, 9_000, 1]),
+    data=st.data(),
+)
+def test_the_catalog_says_what_the_store_holds(kind, seed, bursts, keep, budget, data):
+    """In RAM, from a sealed file, after a restart, a lost change log, a drop, or a tidying.
+
+    Beyond the budget from files without a name.
+    """
     with sizes(kind), TemporaryDirectory() as folder:
         store = Store(seed)
-        index = catalog_of(store, folder if keep else None)
+        options = {"budget_bytes": budget}
+        index = catalog_of(store, folder if keep else None, **options)
         happenings = {
             "nothing": lambda: index,
-            "restart": lambda: catalog_of(store, folder if keep else None),
+            "restart": lambda: catalog_of(store, folder if keep else None, **options),
             "cut": lambda: setattr(store, "log_floor", len(store.log)) or index,
             "drop": lambda: index.drop(number) or index,
             "tidy": lambda: index.tidy(dimensions=store.dimensions) * 0 or index,

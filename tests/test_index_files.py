@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import random
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from fornix.search.index import Damaged, catalog, segment, set_loader
+from fornix.search.index.arrays import SpillFolder
 from index_store import TINY, Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
 
@@ -271,6 +273,132 @@ def test_a_reader_uses_the_file_and_leaves_it_alone(sealed):
     path.unlink()
     assert viewed(catalog_of(store, folder, writable=False), store) == answers(fresh(store))
     assert not list(folder.iterdir())
+
+
+# --- sets that take more RAM than all may -----------------------------------------------------
+
+
+def test_columns_beyond_the_budget_are_read_once(sealed, monkeypatch):
+    """They stay in files without a name, and grow there, until the set is no longer in use."""
+    store, folder = sealed
+    store.swaps = False
+    reads = counted(monkeypatch, segment.Segment, "copy")
+    index = catalog_of(store, folder, budget_bytes=between(store, folder))
+    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
+    names = sorted(path.name for path in folder.iterdir())
+    del reads[:]
+    for _ in range(6):
+        assert viewed(index, store) == answers(fresh(store))
+        store.change()
+    names_read = [name for _, name in reads]
+    assert len(names_read) > 10
+    assert len(set(names_read)) == len(names_read)
+    assert index.stats().sets == 1
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def between(store, folder):
+    """A budget that the set, which is made larger, exceeds with its columns in RAM, and only so."""
+    for _ in range(400):
+        store._add(1)
+    index = catalog_of(store, folder)
+    viewed(index, store)
+    index.tidy(dimensions=store.dimensions)
+    with catalog_of(store, folder).view([1], dimensions=store.dimensions) as (one,):
+        answers(one)
+        in_ram = one.nbytes
+        one.spill(SpillFolder())
+        one.cache.clear()
+        assert answers(one) == answers(fresh(store))
+        assert one.nbytes < in_ram - 15_000
+        return in_ram - 7_000
+
+
+def counted(monkeypatch, owner, name):
+    """Note each call of a method, with its arguments."""
+    calls, method = [], getattr(owner, name)
+
+    def noted(*arguments, **named):
+        calls.append(arguments)
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, noted)
+    return calls
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_a_large_set_without_a_file_is_made_once(sealed, monkeypatch, has_folder):
+    """A process that may write no file, or has no place for one, has it without a name."""
+    store, folder = sealed
+    store.swaps = False
+    seals = counted(monkeypatch, set_loader, "seal")
+    below = folder / "below" if has_folder else None
+    index = catalog_of(store, below, writable=not has_folder, budget_bytes=1)
+    for _ in range(5):
+        assert viewed(index, store) == answers(fresh(store))
+        assert index.stats().sets == 0, "all of it is beyond the budget"
+        store.change()
+    assert len(seals) == 1
+    with index.view([1], dimensions=store.dimensions) as (one,):
+        assert one.sealed
+    assert not folder.joinpath("below").exists()
+    index.drop_all()
+    viewed(index, store)
+    assert len(seals) == 2
+    index.join(store)
+    index.leave(store)
+    viewed(index, store)
+    assert len(seals) == 3
+
+
+def test_a_large_set_without_a_named_file_counts_as_unsealed(sealed):
+    """Others would have to make it anew."""
+    store, folder = sealed
+    index = catalog_of(store, folder / "below", writable=False, budget_bytes=600 * 26)
+    viewed(index, store)
+    with index.view([1], dimensions=store.dimensions) as (one,):
+        assert one.sealed
+    assert index.stats().unsealed == 1
+
+
+def test_a_set_that_fits_needs_no_file(sealed):
+    """What the budget has room for is in RAM, where nothing may be written."""
+    store, folder = sealed
+    index = catalog_of(store, folder / "below", writable=False)
+    with index.view([1], dimensions=store.dimensions) as (one,):
+        assert not one.sealed
+
+
+def test_a_full_disk_leaves_columns_in_ram(sealed, monkeypatch, caplog):
+    """Answers are those of the store, whether it is full at once or when a column grows."""
+    store, folder = sealed
+    store.swaps = False
+    budget = between(store, folder)
+    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
+    index, other = (catalog_of(store, folder, budget_bytes=budget) for _ in range(2))
+    assert viewed(other, store) == answers(fresh(store))
+    monkeypatch.setattr(SpillFolder, "array", no_space)
+    assert viewed(index, store) == answers(fresh(store))
+    assert "read again at each search" in caplog.text
+    for _ in range(40):
+        store.change()
+    assert viewed(other, store) == answers(fresh(store))
+    assert "goes back to RAM" in caplog.text
+
+
+def no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_damaged_file_without_a_name_is_made_anew(sealed):
+    """It may turn out to be damaged as any file may."""
+    store, _ = sealed
+    index = catalog_of(store, None, budget_bytes=1)
+    viewed(index, store)
+    made = index._sealed._nameless[1]
+    made._checks = made._checks + 1
+    assert viewed(index, store) == answers(fresh(store))
+    assert index._sealed._nameless[1] is not made
 
 
 def test_drop_leaves_no_file_and_clear_leaves_it(sealed):

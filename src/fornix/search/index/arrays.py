@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import mmap
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -12,6 +15,42 @@ from fornix.search.index.segment import SealedTexts
 
 T = TypeVar("T", bound=np.generic)
 
+logger = logging.getLogger(__name__)
+
+PADDING = bytes(1 << 16)
+
+
+class SpillFolder:
+    """Keeps arrays in files without a name, each mapped: they take page cache, and no RAM.
+
+    A file goes with its array, or with the process.
+
+    Args:
+        folder: Where the files are; None: where the system keeps temporary ones.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+
+    def array(self, values: NDArray[T], room: int) -> NDArray[T]:
+        """Return a writable array of *room* entries, the first of which are *values*.
+
+        Raises:
+            OSError: There is no space for it.
+        """
+        import tempfile  # only where something is spilled: it brings five modules along
+
+        shape = (room, *values.shape[1:])
+        nbytes = room * values.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            file.write(np.ascontiguousarray(values).data.cast("B"))
+            # Written, not left out: what cannot be written to a mapped file ends the process.
+            for at in range(values.nbytes, nbytes, len(PADDING)):
+                file.write(PADDING[: nbytes - at])
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), nbytes)
+        return np.frombuffer(mapped, values.dtype).reshape(shape)
+
 
 class Growable(Generic[T]):
     """An array that is appended to; its room doubles, so that appending costs little on average.
@@ -19,10 +58,11 @@ class Growable(Generic[T]):
     `view` is valid until the next append; writing to it writes to the array.
     """
 
-    __slots__ = ("_room", "size")
+    __slots__ = ("_room", "_spilled_to", "size")
 
     def __init__(self, initial: NDArray[T]) -> None:
         self._room = initial
+        self._spilled_to: SpillFolder | None = None
         self.size: int = len(initial)
 
     @property
@@ -33,7 +73,17 @@ class Growable(Generic[T]):
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, its spare room included."""
-        return self._room.nbytes
+        return 0 if self._spilled_to else self._room.nbytes
+
+    def spill(self, to: SpillFolder) -> None:
+        """Keep it in a file from now on.
+
+        Raises:
+            OSError: There is no space for it; it stays in RAM.
+        """
+        if self._room.nbytes and not self._spilled_to:
+            self._room = to.array(self._room, len(self._room))
+            self._spilled_to = to
 
     def extend(self, values: NDArray[T]) -> None:
         """Add entries, or rows. To an empty array, *values* becomes the array."""
@@ -48,6 +98,14 @@ class Growable(Generic[T]):
 
     def _grow(self, size: int) -> None:
         room = max(size, self.size * 2 if self.size < 1 << 17 else self.size + (self.size >> 3), 16)
+        if self._spilled_to:
+            try:
+                self._room = self._spilled_to.array(self.view, room)
+            except OSError as problem:
+                logger.warning("a column of a large set goes back to RAM: %s", problem)
+                self._spilled_to = None
+            else:
+                return
         grown = np.empty((room, *self._room.shape[1:]), dtype=self._room.dtype)
         grown[: self.size] = self.view
         self._room = grown
@@ -92,6 +150,11 @@ class Columns:
         for name in self._types:
             self.growable(name).extend(values[name])
         self.size += number
+
+    def spill(self, to: SpillFolder) -> None:
+        """Keep those that were made or fetched in files from now on; see `Growable.spill`."""
+        for column in self._arrays.values():
+            column.spill(to)
 
     @property
     def nbytes(self) -> int:

@@ -46,7 +46,8 @@ class IndexStats:
         sets: Loaded ones.
         segments: Sealed files.
         segment_bytes: What they take on disk.
-        unsealed: Loaded sets that are large and have none: each process builds them anew.
+        unsealed: Loaded sets that are large and have none that others could use: each process
+            builds them anew.
     """
 
     bytes: int
@@ -87,7 +88,8 @@ class Index:
             in RAM.
         salt: The store's; a file of another store is not taken.
         writable: Whether sealed files may be written and removed; else they are only read.
-        budget_bytes: RAM that sets may keep while they are not in use.
+        budget_bytes: RAM that sets may keep while they are not in use. A set that alone takes more
+            is kept in files without a name.
     """
 
     def __init__(
@@ -101,7 +103,9 @@ class Index:
     ) -> None:
         self._finder = finder
         self._budget_bytes = budget_bytes
-        self._sealed = SealedSets(finder, folder=folder, salt=salt, writable=writable)
+        self._sealed = SealedSets(
+            finder, folder=folder, salt=salt, writable=writable, budget_bytes=budget_bytes
+        )
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
         self._epoch = self._seq = 0
@@ -119,6 +123,7 @@ class Index:
             self._users.discard(user)
             if not self._users:
                 self._entries.clear()
+                self._sealed.leave()
 
     @property
     def numbers(self) -> Container[int]:
@@ -228,7 +233,7 @@ class Index:
 
     def drop_all(self) -> None:
         """Forget all sets, and remove every sealed file of this index."""
-        for number in {*self._entries, *self._sealed.files()}:
+        for number in {*self._entries, *self._sealed.numbers()}:
             self.drop(number)
 
     def clear(self) -> None:
@@ -258,7 +263,7 @@ class Index:
             entries = list(self._entries.values())
         files = self._sealed.files()
         nbytes = sum(entry.nbytes + LINE_BYTES * len(entry.waiting) for entry in entries)
-        unsealed = sum(self._sealed.should_have_file(entry.index) for entry in entries)
+        unsealed = sum(self._sealed.should_have_file(one.number, one.index) for one in entries)
         return IndexStats(nbytes, len(entries), len(files), sum(files.values()), unsealed)
 
     # --- one use --------------------------------------------------------------------------------
@@ -374,9 +379,21 @@ class Index:
             nbytes = 0
         elif index.size > OFTEN_MEASURED or not entry.uses & (entry.uses - 1):
             nbytes = index.nbytes
+            if nbytes > self._budget_bytes:
+                nbytes = self._spill(index)
         if nbytes != entry.nbytes:
             entry.nbytes = nbytes
             self._grown = True
+
+    def _spill(self, index: SetIndex) -> int:
+        """Have a set take less RAM than all sets may, if that can be; return what it takes."""
+        try:
+            index.spill(self._sealed.spill_folder())
+        except OSError as problem:
+            logger.warning("a large set is read again at each search: %s", problem)
+        if index.nbytes > self._budget_bytes:
+            index.cache.clear()
+        return index.nbytes
 
     def _release(self, entries: dict[int, _CatalogEntry]) -> None:
         """Stop holding entries; then drop the least recently used ones beyond the budget."""

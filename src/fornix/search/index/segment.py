@@ -24,7 +24,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import IO, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,16 +84,17 @@ class Section:
 class SegmentWriter:
     """Writes a sealed file; as a context, removes it again unless it was finished.
 
+    Args:
+        path: None: a file without a name, where the system keeps temporary ones.
+
     Raises:
         BlockingIOError: Another process is writing it.
         OSError: It cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._beside = path.with_suffix(".new")
-        self._file = os.fdopen(_locked(self._beside), "wb", buffering=1 << 20)
-        self._file.truncate()
+        self._file = _nameless() if path is None else _beside(path)
         self._file.write(bytes(HEADER_BYTES))
         self._at = HEADER_BYTES
         self._sections: list[Section] = []
@@ -109,7 +110,8 @@ class SegmentWriter:
         trace: TracebackType | None,
     ) -> None:
         if not self._file.closed:
-            self._beside.unlink(missing_ok=True)
+            if self._path is not None:
+                self._path.with_suffix(".new").unlink(missing_ok=True)
             self._file.close()
 
     def add(self, name: str, array: NDArray[Any]) -> None:
@@ -155,8 +157,8 @@ class SegmentWriter:
         self._sections.append(place)
         self._at += nbytes
 
-    def finish(self, identity: Identity, figures: Mapping[str, object]) -> None:
-        """Put the file in its place, durably."""
+    def finish(self, identity: Identity, figures: Mapping[str, object]) -> Segment:
+        """Put the file in its place, durably, and open it."""
         sections = [asdict(section) for section in self._sections]
         said = json.dumps({"sections": sections, "figures": dict(figures)}).encode()
         checks = np.array(self._checks, "<u4").tobytes()
@@ -165,10 +167,26 @@ class SegmentWriter:
         self._file.seek(0)
         self._file.write(_header(identity, self._at, directory))
         self._file.flush()
+        if self._path is None:
+            return Segment(Path("nameless"), self._file)
         os.fsync(self._file.fileno())
-        self._beside.rename(self._path)
+        self._path.with_suffix(".new").rename(self._path)
         self._file.close()
         sync_folder(self._path.parent)
+        return Segment(self._path)
+
+
+def _beside(path: Path) -> IO[bytes]:
+    """Open what is to become *path*, empty, to write it alone."""
+    file = os.fdopen(_locked(path.with_suffix(".new")), "wb", buffering=1 << 20)
+    file.truncate()
+    return file
+
+
+def _nameless() -> IO[bytes]:
+    import tempfile  # only where a file is written: it brings five modules along
+
+    return tempfile.TemporaryFile(buffering=1 << 20)
 
 
 def _header(identity: Identity, at: int, directory: bytes) -> bytes:
@@ -234,14 +252,17 @@ class TextList:
 class Segment:
     """A sealed file, open. Its arrays must be checked where they are read.
 
+    Args:
+        opened: The file, if it is open already; it is closed.
+
     Raises:
         FileNotFoundError: There is none.
         Damaged: It is not what was written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, opened: IO[bytes] | None = None) -> None:
         self.path = path
-        with path.open("rb") as file:
+        with opened or path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < HEADER_BYTES:
                 raise Damaged(path, "it is too short")

@@ -23,7 +23,13 @@ from fornix.search.index.feature_arrays import (
     described,
     link,
 )
-from fornix.search.index.segment import BLOCK_BYTES, Identity, SegmentWriter, TextList
+from fornix.search.index.segment import (
+    BLOCK_BYTES,
+    Identity,
+    Segment,
+    SegmentWriter,
+    TextList,
+)
 from fornix.store import Feature
 
 CHUNK = 16_384
@@ -40,16 +46,17 @@ The rest of a hash, its document and its count then fit into one 64-bit number.
 
 
 def seal(
-    path: Path,
+    path: Path | None,
     features: Iterable[Feature],
     identity: Identity,
     *,
     check: Callable[[], None] = lambda: None,
     **figures: object,
-) -> None:
-    """Write *features*, all of them live, to *path*.
+) -> Segment:
+    """Write *features*, all of them live, to *path*, and open that.
 
     Args:
+        path: None: a file without a name, which goes with what is returned.
         check: Called when all is written and nobody can see it yet; if it raises, none is left.
 
     Raises:
@@ -59,12 +66,12 @@ def seal(
     block = dimensions * max(1, BLOCK_BYTES // dimensions) if dimensions else BLOCK_BYTES
     with ExitStack() as open_files:
         writer = open_files.enter_context(SegmentWriter(path))
-        taken = _Taken(_Terms(path.parent, open_files), dimensions)
+        taken = _Taken(_Terms(path and path.parent, open_files), dimensions)
         rows = taken.take(features)
         writer.stream("rows", rows, dtype=np.dtype(np.int8), shape=(dimensions,), block=block)
         figures = {**taken.write(writer), **figures}
         check()
-        writer.finish(identity, figures)
+        return writer.finish(identity, figures)
 
 
 class _Taken:
@@ -137,7 +144,7 @@ class _Taken:
 class _Terms:
     """Entries of postings, spilled to nameless files and then sorted, part by part."""
 
-    def __init__(self, folder: Path, open_files: ExitStack) -> None:
+    def __init__(self, folder: Path | None, open_files: ExitStack) -> None:
         import tempfile  # only where a file is written: it brings five modules along
 
         self._parts: list[IO[bytes]] = [

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.search.index.arrays import Codes, Columns, Texts
+from fornix.search.index.arrays import Codes, Columns, SpillFolder, Texts
 from fornix.search.index.column_filters import (
     ItemValues,
     Metadata,
@@ -444,6 +444,15 @@ class SetIndex:
         self.live_passages += len(new.by_passage["words"])
         self.tokens += int(new.by_passage["words"].sum())
         self.pending += int(new.by_doc["pending"].sum())
+
+    def spill(self, to: SpillFolder) -> None:
+        """Keep columns and vectors in files from now on, as they are and as they grow.
+
+        Raises:
+            OSError: There is no space for one of them.
+        """
+        for part in (self.columns, self._passages, self._vectors):
+            part.spill(to)
 
     @property
     def nbytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from fornix.errors import StoreBusy, StoreFull, StoreReadOnly
+from fornix.search.index.arrays import SpillFolder
 from fornix.search.index.bit_codes import BLOCK
 from fornix.search.index.segment import Damaged, Identity, Segment
 from fornix.search.index.segment_writer import seal
@@ -76,6 +78,9 @@ def _features(
 
 logger = logging.getLogger(__name__)
 
+ITEM_BYTES = 600
+"""RAM that an item takes in a set without a file, roughly."""
+
 LARGE = 5_000
 """Sets of so many live items are sealed. With 5,000 items the first search of a process then takes
 5 ms in place of 30, with 10,000 it takes 6 in place of 45; writing the file takes 60 and 120 ms."""
@@ -100,12 +105,22 @@ class SealedSets:
     Args:
         folder: None: nothing is sealed.
         writable: Whether files may be written and removed; else they are used as they are.
+        budget_bytes: A set that may have no file, and takes more RAM, is sealed in one without a
+            name, which this process has to itself.
     """
 
     def __init__(
-        self, finder: Finder, *, folder: Path | None, salt: bytes, writable: bool = True
+        self,
+        finder: Finder,
+        *,
+        folder: Path | None,
+        salt: bytes,
+        writable: bool = True,
+        budget_bytes: int = 256 << 20,
     ) -> None:
         self._finder = finder
+        self._most_in_ram = max(LARGE, budget_bytes // ITEM_BYTES)
+        self._nameless: dict[int, Segment] = {}
         self._folder, self._writable = folder, writable
         self._unusable: set[int] = set()
         self._store = blake2b(salt, digest_size=16, person=b"fornix index").digest()
@@ -116,22 +131,40 @@ class SealedSets:
         Args:
             afresh: Not from the file that there is.
         """
-        if self._folder is None:
-            return SetIndex.build(self._finder.features(number), dimensions=dimensions)
-        if not afresh and number not in self._unusable:
+        if self._folder is not None and not afresh and number not in self._unusable:
             index = self._reopened(number, dimensions)
             if index is not None:
                 return index
+        if self._folder is None or not self._writable:
+            return self._without_file(number, dimensions, afresh=afresh)
         source = self._finder.features(number)
-        if not self._writable:
-            return SetIndex.build(source, dimensions=dimensions)
         index = SetIndex.build(islice(source, LARGE), dimensions=dimensions)
         if index.size < LARGE:
             if afresh:
                 self.discard(number)  # it shrank: its file would never be of use again
             return index
+        return self._sealed_or_in_ram(number, index, source)
+
+    def _without_file(self, number: int, dimensions: int, *, afresh: bool) -> SetIndex:
+        """Return a set that may have no file with a name."""
+        segment = self._nameless.pop(number, None)
+        if segment is not None and not afresh:
+            with suppress(Damaged, Outdated):
+                index = self._replayed(segment, number, dimensions)
+                self._nameless[number] = segment
+                return index
+        source = self._finder.features(number)
+        index = SetIndex.build(islice(source, self._most_in_ram), dimensions=dimensions)
+        if index.size < self._most_in_ram:
+            return index
+        return self._sealed_or_in_ram(number, index, source)
+
+    def _sealed_or_in_ram(
+        self, number: int, index: SetIndex, source: Iterable[Feature]
+    ) -> SetIndex:
+        """Return a large set from a file that is made; if that fails, *index* with all others."""
         try:
-            return self._sealed(number, dimensions)
+            return self._sealed(number, index.dimensions)
         except _UNSEALED as problem:
             logger.warning("a large set could not be sealed and stays in RAM: %s", problem)
             index.take(source)
@@ -140,33 +173,41 @@ class SealedSets:
     def _reopened(self, number: int, dimensions: int) -> SetIndex | None:
         """Return the set from its file and the change log; None, and no file, if that fails."""
         try:
-            segment = Segment(self._path(number))
-            index = self._opened(segment, number, dimensions)
-            self._replay(segment.identity.seq, index, number)
+            return self._replayed(Segment(self._path(number)), number, dimensions)
         except FileNotFoundError:
             return None
         except (OSError, Damaged, Outdated) as problem:
             logger.info("a sealed index file is not used: %s", problem)
             self.discard(number)
             return None
-        return index
 
     def _sealed(self, number: int, dimensions: int) -> SetIndex:
         """Seal the set as it is now, and open it."""
-        path = self._path(number)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        named = self._folder is not None and self._writable
+        path = self._path(number) if named else None
+        if path is not None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         seq = self._finder.seq()
         identity = Identity(self._store, number, dimensions, seq)
         witnesses = self._witnesses(seq)
 
         def check() -> None:
             self._refuse_removed(seq, number)
-            self._finder.sync()  # else the file could be of commits that a loss of power takes
+            if named:  # else the file could be of commits that a loss of power takes
+                self._finder.sync()
 
-        seal(path, self._finder.features(number), identity, check=check, witnesses=witnesses)
+        features = self._finder.features(number)
+        segment = seal(path, features, identity, check=check, witnesses=witnesses)
         self._unusable.discard(number)
-        index = self._opened(Segment(path), number, dimensions)
-        self._replay(seq, index, number)
+        index = self._replayed(segment, number, dimensions)
+        if not named:
+            self._nameless[number] = segment
+        return index
+
+    def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
+        """Open a set in a file, and take in what changed since."""
+        index = self._opened(segment, number, dimensions)
+        self._replay(segment.identity.seq, index, number)
         return index
 
     def _opened(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
@@ -211,13 +252,13 @@ class SealedSets:
             yield [change for change in changes if change.set_number == number]
             seq = changes[-1].seq
         if changes is None:
-            raise Damaged(self._path(number), "the change log no longer goes back that far")
+            raise Damaged(Path(f"{number}.seg"), "the change log no longer goes back that far")
 
-    def should_have_file(self, index: SetIndex | None) -> bool:
-        """Return whether a set is large, and in RAM all the same."""
-        if index is None or self._folder is None:
+    def should_have_file(self, number: int, index: SetIndex | None) -> bool:
+        """Return whether a set is large, and has no file with a name."""
+        if index is None or self._folder is None or index.live < LARGE:
             return False
-        return not index.sealed and index.live >= LARGE
+        return not index.sealed or number in self._nameless
 
     def change_share(self, index: SetIndex) -> float:
         """Return how much of the set is not as it is in its file; 1.0: it should have one."""
@@ -228,11 +269,14 @@ class SealedSets:
 
     def remove(self, number: int) -> None:
         """Remove the set's file, if there is one."""
+        self._nameless.pop(number, None)
         if self._folder is not None:
             self._path(number).unlink(missing_ok=True)
 
     def discard(self, number: int) -> None:
         """Remove the set's file; at least do not use it again."""
+        if self._nameless.pop(number, None) is not None:
+            return
         if not self._writable:
             self._unusable.add(number)
             return
@@ -246,6 +290,19 @@ class SealedSets:
         """Return the sets that have a file, and its size."""
         paths = [] if self._folder is None else sorted(self._folder.glob("*.seg"))
         return {int(path.stem): path.stat().st_size for path in paths}
+
+    def numbers(self) -> set[int]:
+        """Return the sets that have a file, with a name or without."""
+        return {*self.files(), *self._nameless}
+
+    def leave(self) -> None:
+        """Remove the files without a name."""
+        self._nameless.clear()
+
+    def spill_folder(self) -> SpillFolder:
+        """Return where parts of sets are kept for which RAM is too dear."""
+        folder = self._folder
+        return SpillFolder(folder if folder and self._writable and folder.is_dir() else None)
 
     def _path(self, number: int) -> Path:
         return cast("Path", self._folder) / f"{number}.seg"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.search.index.arrays import Columns, Growable
+from fornix.search.index.arrays import Columns, Growable, SpillFolder
 from fornix.search.index.bit_codes import BLOCK, Bits, encoded, nearest
 from fornix.search.index.feature_arrays import EXACT_F32, norms
 from fornix.search.index.segment import Segment
@@ -229,6 +229,11 @@ class SetVectors:
             # What is not usable is FAR: all bits of its distance are set.
             distances |= np.subtract(usable.view(np.uint8), 1, dtype=np.uint16)
         return nearest(distances, owner, limit, among=count)
+
+    def spill(self, to: SpillFolder) -> None:
+        """Keep rows and what is known of each in files from now on; see `Growable.spill`."""
+        self._rows.spill(to)
+        self._by_row.spill(to)
 
     @property
     def nbytes(self) -> int:
