@@ -278,3 +278,15 @@ def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):
     monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)
     monkeypatch.setenv("FORNIX_NATIVE", "off")
     assert native._compiled() is None
+
+
+def test_code_that_was_compiled_of_another_version_is_not_used(compiled, monkeypatch):
+    """It may stay beside a source that was changed, and lack a function."""
+    monkeypatch.setenv("FORNIX_NATIVE", "on")
+    for name in native.FUNCTIONS:
+        others = {other: getattr(compiled, other, len) for other in native.FUNCTIONS}
+        monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
+        assert native._compiled() is not None
+        del others[name]
+        monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
+        assert native._compiled() is None

@@ -19,6 +19,9 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+FUNCTIONS = ("analyse", "quantise", "gather", "differing")
+"""What a compiled module has to have; one that stayed from another version may not."""
+
 
 class Native(Protocol):
     """The functions of `_native.c`; what each does is said where Python does the same."""
@@ -64,6 +67,8 @@ def _compiled() -> Native | None:
     try:
         module = import_module("fornix.values._native")
     except ImportError:  # there was no compiler, or it was compiled for another kind of Python
+        return None
+    if not all(hasattr(module, name) for name in FUNCTIONS):  # it was compiled of an older source
         return None
     return cast("Native", module)
 
