@@ -123,6 +123,14 @@ def test_pages_of_many_are_complete_with_what_is_pending(ada: KeyMemory) -> None
     assert texts(ada.list()) == expected
 
 
+def test_objects_of_two_batches_are_of_two_memories(ada: KeyMemory) -> None:
+    """Each block sees its own changes alone, so the same path in another one is another place."""
+    with ada.batch() as one, ada.batch() as two:
+        assert one.short_term == one.short_term
+        assert one.short_term != two.short_term
+        assert one.short_term != ada.short_term
+
+
 def test_the_tree_is_as_it_was_at_the_start(ada: KeyMemory) -> None:
     """Reads of the exact tree see the state at the beginning of the block, and own writes."""
     ada.short_term.set("a", 1)

@@ -42,7 +42,6 @@ from fornix.state import (
     BatchTree,
     CommittedTree,
     ExactMemory,
-    MemoryKind,
     MemoryObject,
     Overlay,
     SetValue,
@@ -328,6 +327,7 @@ class KeyMemory(KeySets, Prompts):
             engine.lane(scope),
             wait_s=engine.wait_s,
             ttl=ttl,
+            paths=engine.paths,
         )
 
     def __repr__(self) -> str:
@@ -647,8 +647,8 @@ class KeyBatch(KeySets, Prompts):
         )
 
     def _overlay(self, now: int) -> Overlay:
-        tree = Snapshot(self._engine.store, self._scope, self._base)
-        return Overlay(tree, kind=MemoryKind.SHORT_TERM, now=now, ttl=self._ttl)
+        tree, paths = Snapshot(self._engine.store, self._scope, self._base), self._engine.paths
+        return Overlay(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
 
     def _laid_over(self, values: Sequence[SetValue]) -> tuple[TreeDelta, ...]:
         """Return what sets *values* in the tree as it is now, which becomes the base."""

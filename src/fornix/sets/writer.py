@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, stored_form
@@ -22,6 +23,7 @@ from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.joint_adds import JointAdds
 from fornix.sets.key_locks import KeyLocks
 from fornix.state.committed_tree import RENEWAL_PARTS
+from fornix.state.paths import MemoryKind, PathCache
 from fornix.store import (
     AdmissionCheck,
     Batch,
@@ -137,6 +139,7 @@ class Engine:
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
         telemetry: Tells of runs; None: nobody asked for it.
+        paths: Parsed paths of short-term memory, the same for all keys.
         joint_adds: Where the adds of many threads meet.
     """
 
@@ -160,6 +163,7 @@ class Engine:
     )
     recent_hits: RecentHits = field(default_factory=RecentHits)
     telemetry: MemoryTelemetry | None = None
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
     joint_adds: JointAdds = field(init=False)
 
     def __post_init__(self) -> None:
