@@ -1,4 +1,4 @@
-"""The floor of a write: the same rows, by apsw alone, in a transaction that waits for the disk.
+"""The floor of a write: the same rows, by apsw alone, in the same transactions.
 
 What fornix has the writer's connection do is noted while it writes; the same statements are then
 done to a copy of the file that was made just before. No program that writes these rows with
@@ -7,10 +7,11 @@ SQLite from Python is faster.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import apsw
 
@@ -18,41 +19,78 @@ from bench.measure import Figure, timed
 from fornix import Memory
 from fornix.store.sqlite.connection import SqliteConnection
 
+Durability: TypeAlias = Literal["full", "normal"]
+
 
 class _Done(NamedTuple):
-    """A statement, and what it was bound to: once, or many times."""
+    """A statement of a connection, and what it was bound to: once, or many times."""
 
+    connection: int
     sql: str
     bindings: Sequence[Any]
     many: bool
 
 
-def floor_of(memory: Memory, write: Callable[[int], object], count: int, folder: Path) -> Figure:
+def floor_of(
+    memory: Memory,
+    write: Callable[[int], object],
+    count: int,
+    folder: Path,
+    *,
+    durability: Durability = "full",
+) -> Figure:
     """Return what *count* writes take without fornix; ``write(i)`` is called with 0, 1 …
 
     Each has to be one transaction of the memory's file, and none is to begin a set.
     """
+
+    def work() -> None:
+        for number in range(count):
+            write(number)
+
+    with _again(memory, work, folder, durability) as (again, transactions):
+        if transactions != count:
+            raise RuntimeError(f"{count} writes were {transactions} transactions")
+        return timed(again, count)
+
+
+def floor_of_all(
+    memory: Memory, work: Callable[[], object], folder: Path, *, durability: Durability
+) -> tuple[float, float]:
+    """Return what all transactions of *work* take without fornix: seconds of CPU, and by the clock.
+
+    It begins no set.
+    """
+    with _again(memory, work, folder, durability) as (again, transactions):
+        began, cpu = time.perf_counter(), time.process_time()
+        for number in range(transactions):
+            again(number)
+        return time.process_time() - cpu, time.perf_counter() - began
+
+
+@contextmanager
+def _again(
+    memory: Memory, work: Callable[[], object], folder: Path, durability: Durability
+) -> Generator[tuple[Callable[[int], None], int]]:
+    """Do *work*; yield what does its transactions again, by number, to a copy, and their count."""
     copy = folder / "floor.db"
     memory.backup(copy)
     with _noted() as statements:
-        for number in range(count):
-            write(number)
+        work()
     transactions = list(_transactions(statements))
-    if len(transactions) != count:
-        raise RuntimeError(f"{count} writes were {len(transactions)} transactions")
     bare = apsw.Connection(str(copy))
     try:
         bare.execute("PRAGMA journal_mode = WAL")
-        bare.execute("PRAGMA synchronous = FULL")
+        bare.execute(f"PRAGMA synchronous = {durability.upper()}")
 
         def again(number: int) -> None:
-            for sql, bindings, many in transactions[number]:
+            for _, sql, bindings, many in transactions[number]:
                 if many:
                     bare.executemany(sql, bindings)
                 else:
                     bare.execute(sql, bindings)
 
-        return timed(again, count)
+        yield again, len(transactions)
     finally:
         bare.close()
         for path in folder.glob("floor.db*"):
@@ -66,12 +104,12 @@ def _noted() -> Generator[list[_Done]]:
     execute, executemany = SqliteConnection.execute, SqliteConnection.executemany
 
     def noting(self: SqliteConnection, sql: str, bindings: Sequence[Any] = (), /) -> Any:
-        statements.append(_Done(sql, bindings, many=False))
+        statements.append(_Done(id(self), sql, bindings, many=False))
         return execute(self, sql, bindings)
 
     def noting_many(self: SqliteConnection, sql: str, bindings: Iterable[Any], /) -> Any:
         rows = list(bindings)
-        statements.append(_Done(sql, rows, many=True))
+        statements.append(_Done(id(self), sql, rows, many=True))
         return executemany(self, sql, rows)
 
     SqliteConnection.execute, SqliteConnection.executemany = noting, noting_many
@@ -82,13 +120,13 @@ def _noted() -> Generator[list[_Done]]:
 
 
 def _transactions(statements: Sequence[_Done]) -> Generator[list[_Done]]:
-    """Yield what stands from a BEGIN to its COMMIT."""
-    found: list[_Done] | None = None
+    """Yield what a connection did from a BEGIN to its COMMIT; others may have read meanwhile."""
+    found: list[_Done] = []
     for done in statements:
         if done.sql.startswith("BEGIN IMMEDIATE"):
-            found = []
-        if found is not None:
+            found = [done]
+        elif found and done.connection == found[0].connection:
             found.append(done)
             if done.sql == "COMMIT":
                 yield found
-                found = None
+                found = []

@@ -7,7 +7,8 @@
 A run has two actions. The first reads and writes a counter of its key, writes to the memory of the
 run, and sends an event; the second reads that memory and gives an output. 64 keys take turns.
 LangGraph does it with two nodes, a state, and a checkpointer; each of its runs is awaited before
-the next, as its API has it. `tree` compares reads and writes of the exact tree with a plain dict.
+the next, as its API has it. On a file, `floor` is what apsw alone takes for the same rows in the
+same transactions. `tree` compares reads and writes of the exact tree with a plain dict.
 """
 
 from __future__ import annotations
@@ -64,6 +65,15 @@ class Fornix:
     def run(self, first: int, count: int) -> list[int]:
         inputs = ((f"k{i % KEYS}", i) for i in range(first, first + count))
         return [outputs[0] for outputs in self._runner.map(inputs)]
+
+    def floor(self, first: int, count: int, folder: Path) -> tuple[float, float]:
+        """Return the seconds, of CPU and by the clock, that the rows of runs take by apsw alone."""
+        from bench.floor import floor_of_all
+
+        def work() -> object:
+            return self.run(first, count)
+
+        return floor_of_all(self.memory, work, folder, durability=self._durability)
 
     def close(self) -> None:
         self._runner.close()
@@ -202,6 +212,8 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
             rates.append((few / (time.process_time() - cpu), few / (time.perf_counter() - began)))
             assert outputs == [i + i // KEYS + 1 for i in range(first, first + few)]
             first += few
+        on_file = isinstance(what, Fornix) and what.name != "fornix-ram"
+        floor = what.floor(first, few, folder) if on_file else None
     finally:
         what.close()
     rates.sort()
@@ -209,6 +221,10 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
     spread = f"{rates[0][0]:,.0f}-{rates[-1][0]:,.0f} in {ROUNDS} rounds of {few:,}"
     yield Result(what.name, "runs by CPU", few, value=by_cpu, unit="runs/s", note=spread)
     yield Result(what.name, "runs by clock", few, value=by_clock, unit="runs/s", note=what.note)
+    for clock, seconds in zip(("CPU", "clock"), floor or (), strict=False):
+        note = "apsw alone, the same rows and transactions"
+        operation, rate = f"floor of runs by {clock}", few / seconds
+        yield Result(what.name, operation, few, value=rate, unit="runs/s", note=note)
     if what.name == "fornix-full":
         for operation, found in syncs.syncs_per_run():
             yield Result(what.name, operation, few, value=found, unit="syncs per run")

@@ -6,7 +6,8 @@
 
 `set` is one durable commit each; `set in a batch` is one field of a batch of 1,000. An action reads
 and writes ten fields and commits once. A dict is the floor: it keeps nothing. The saver writes its
-whole state at every step, and keeps every step.
+whole state at every step, and keeps every step. The floor of what fornix writes is apsw alone: the
+same rows, in the same transactions.
 """
 
 from __future__ import annotations
@@ -181,6 +182,12 @@ class Fornix:
                 batch.short_term.get(path)
                 batch.short_term.set(path, value)
 
+    def floor(self, write: Callable[[int], object], count: int, folder: Path) -> Figure:
+        """What *count* writes take by apsw alone."""
+        from bench.floor import floor_of
+
+        return floor_of(self._memory, write, count, folder, durability=self.durability)
+
     def close(self) -> None:
         self._memory.close()
 
@@ -245,6 +252,8 @@ def measured(tree: Tree, folder: Path, *, nodes: int, count: int) -> Iterator[Re
                     yield Result(tree.name, name, items, note=tree.lacks[name])
                     continue
                 yield from _related(tree, folder, name, items, operation)
+            if isinstance(tree, Fornix) and not items:
+                yield from _floors(tree, folder, count)
     finally:
         tree.close()
 
@@ -260,6 +269,21 @@ def _related(
     yield Result(
         tree.name, name, items, figure=figure.against(baseline) if baseline else figure, note=rate
     )
+
+
+def _floors(tree: Fornix, folder: Path, count: int) -> Iterator[Result]:
+    """What apsw alone takes for the rows that fornix writes."""
+    paths = [f"f{i}" for i in range(FIELDS)]
+    batch = [f"b{i}" for i in range(IN_BATCH)]
+    few = max(5, count // 100)
+    floors = {
+        "set": tree.floor(lambda i: tree.set(f"f{i % FIELDS}", -i), count, folder),
+        "set in a batch": tree.floor(lambda _: tree.fill(batch), few, folder).per(IN_BATCH),
+        "action": tree.floor(lambda i: tree.action(paths, -i), count, folder),
+    }
+    for name, figure in floors.items():
+        rate = f"apsw alone: {1000 / figure.p50:,.0f}/s"
+        yield Result(tree.name, f"floor of {name}", 0, figure=figure, note=rate)
 
 
 def _small(tree: Tree, count: int) -> dict[str, Callable[[], Figure]]:
