@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from psycopg.errors import CheckViolation
+from psycopg_pool import PoolTimeout
 
+from fornix.errors import Unavailable
 from fornix.store import Put, QueuedInput, Scope
+from fornix.store.packed_values import Packed
 from fornix.store.postgres import PostgresStore, database
+from fornix.store.postgres.dialect import TextArray
+from fornix.store.postgres.drafting import GroupDraft
 from fornix.testing import ADA, NOTES, NOW, add, write
 from holding_proxy import HoldingProxy
 from postgres_server import OwnServer, url_for
@@ -154,3 +162,57 @@ def test_a_commit_that_is_refused_before_its_end_was_not_made(once, drafted, mon
     with pytest.raises(CheckViolation, match="never"):
         write(store, add("second")) if drafted else store.accept("new agent", [sent(ADA, 0)])
     assert [item.record.id for item in store.page(NOTES)] == ["first"]
+
+
+def test_a_refused_wait_for_the_disk_is_told_as_that(once, monkeypatch):
+    """At once, and with the commit: whoever repeats it would make it twice."""
+    store, _ = once
+    write(store, add("first"))
+    monkeypatch.setattr(database, "FLUSH", "SELECT 1 / 0")
+    with pytest.raises(Unavailable, match="was made, but the server did not wait for its disk"):
+        write(store, add("second"))
+    assert len(store.page(NOTES)) == 2
+
+
+def test_a_fence_outlives_the_host_that_set_it(tmp_path):
+    """The packet that it is to stop may come after the host closed."""
+    url = url_for(tmp_path / "memory")
+    with closing(PostgresStore.open(url)) as looking:
+        rows = "SELECT fence FROM appender WHERE id = ?"
+        for fenced in (False, True):
+            store = PostgresStore.open(url)
+            write(store, add(f"{fenced}"))
+            attempt = next(store._attempts)
+            if fenced:
+                assert store._appended(attempt) is None
+            store.close()
+            with looking.reader() as db:
+                assert db.query_all((rows, (store._host,)))[0] == ([(attempt,)] if fenced else [])
+
+
+def test_a_server_that_gives_no_connection_is_waited_for_once(tmp_path, monkeypatch):
+    """Whatever is asked: a draft too."""
+    with closing(PostgresStore.open(url_for(tmp_path / "memory"))) as store:
+        store.accept("agent", [sent(ADA, 0)])
+        lent = []
+
+        def lend():
+            lent.append(1)
+            raise PoolTimeout("no connection")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "_lend", lend)
+            with pytest.raises(Unavailable):
+                store.accept("agent", [sent(ADA, 1)])
+        assert len(lent) == 1
+        assert store.accept("agent", [sent(ADA, 1)])[0].number == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Packed("x" * 1_000_000), "ä" * 250_000, b"x" * 1_000_000, TextArray(["x" * 1_000_000])],
+    ids=["packed", "not ASCII", "bytes", "array"],
+)
+def test_a_draft_has_time_for_all_that_is_sent(value):
+    draft = cast("GroupDraft", SimpleNamespace(statements=[("INSERT", (1, value))]))
+    assert database._limit_ms(draft) >= (database.DRAFT_S + 10) * 1000

@@ -38,7 +38,7 @@ from fornix.errors import (
 from fornix.store.postgres import connection
 from fornix.store.postgres.access import is_owner
 from fornix.store.postgres.connection import PostgresConnection, is_lost
-from fornix.store.postgres.dialect import adapt
+from fornix.store.postgres.dialect import NumberArray, TextArray, adapt
 from fornix.store.postgres.drafting import (
     ATTEMPT,
     DISMISS,
@@ -89,6 +89,9 @@ DRAFT_S = 60.0
 SLOWEST_BYTES_S = 100_000
 """What a host is to send of a draft in a second, at least."""
 
+UTF8_BYTES = 4
+"""What a character takes at most."""
+
 LIMITS_TRANSACTIONS = 170_000
 """The version of PostgreSQL from which on it ends a transaction that takes too long."""
 
@@ -117,6 +120,11 @@ FLUSH = "SELECT pg_logical_emit_message(TRUE, 'fornix', '')"
 _UNKNOWN = (
     "{}: the connection broke during a commit, and the server does not say whether it was made; "
     "look whether it is there, or use a key"
+)
+
+_NOT_FLUSHED = (
+    "{}: a commit was made, but the server did not wait for its disk ({}); correct that, and do "
+    "not repeat what was committed"
 )
 
 
@@ -412,6 +420,8 @@ class PostgresDatabase(SqlDatabase):
                         return self._commit_draft(db, group, is_first=is_first)
                 except Overtaken:
                     self._is_alone = False
+                except PoolTimeout:  # the server was waited for already
+                    raise
                 except psycopg.Error as error:
                     if is_lost(error):
                         raise ConnectionLost from error
@@ -535,15 +545,23 @@ class PostgresDatabase(SqlDatabase):
         """Return what an attempt was given whose answer was lost; None: it comes to nothing.
 
         Raises:
-            Unavailable: The server cannot be asked.
+            Unavailable: The server cannot be asked, or does not get the commit onto its disk.
         """
         deadline = time.monotonic() + UNKNOWN_S
         while time.monotonic() < deadline:
-            with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
-                last, number, then, run = db.execute(FENCE, (self._host, attempt)).get
-                db.execute(FLUSH)  # whoever is told that it was committed may rely on it
-                db.finish()
-                return DraftBase(number, then, None, run) if last == attempt else None
+            is_made = False
+            try:
+                with self._lend() as db:
+                    last, number, then, run = db.execute(FENCE, (self._host, attempt)).get
+                    if last != attempt:
+                        return None
+                    is_made = True
+                    db.execute(FLUSH)  # whoever is told that it was committed may rely on it
+                    db.finish()
+                    return DraftBase(number, then, None, run)
+            except psycopg.Error as error:
+                if is_made and not is_lost(error):
+                    raise Unavailable(_NOT_FLUSHED.format(self.location, error)) from error
             time.sleep(POLL_S)
         raise Unavailable(_UNKNOWN.format(self.location))
 
@@ -645,8 +663,12 @@ def _limit_ms(draft: GroupDraft) -> int:
     size = 100 * len(draft.statements)
     for _, bindings in draft.statements:
         for value in bindings:
-            if type(value) is str or type(value) is bytes:
+            if isinstance(value, str):
+                size += len(value) if value.isascii() else UTF8_BYTES * len(value)
+            elif isinstance(value, bytes):
                 size += len(value)
+            elif isinstance(value, NumberArray | TextArray):
+                size += sum(len(str(each)) for each in value)
     return round((DRAFT_S + size / SLOWEST_BYTES_S) * 1000)
 
 

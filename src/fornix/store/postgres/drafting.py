@@ -70,8 +70,13 @@ ATTEMPT = """
 """
 """Says in any other commit which attempt it is; beyond a fence that is NULL, and refused."""
 
-DISMISS = "DELETE FROM appender WHERE id = ? OR used < now() - interval '7 days'"
-"""Also of hosts that ended without a word; one that is still there enrols again."""
+DISMISS = """
+    DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'
+"""
+"""Also of hosts that ended without a word; one that is still there enrols again.
+
+A fence stays: a packet that it is to stop may still be on its way.
+"""
 
 FENCE = """
     WITH settings AS MATERIALIZED (SELECT set_config('lock_timeout', '5s', TRUE))

@@ -97,6 +97,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
         Raises:
             psycopg.Error: One of them was refused; those after it were not done.
         """
+        self.done = 0
         encoded = [self._encoded(*statement) for statement in statements]
         with self.lock:
             results = self._answers(encoded)
@@ -110,7 +111,6 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
     def _answers(self, statements: Sequence[_Encoded]) -> list[pq.abc.PGresult]:
         """Send statements, and return the result of each."""
         new: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
-        self.done = 0
         self.pgconn.enter_pipeline_mode()
         try:
             gives_result = [each for one in statements for each in self._queue(one, new)]
