@@ -7,19 +7,22 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
+import apsw
 import numpy as np
 import pytest
 
 from doors import Letters
 from fornix import Limits, Memory
-from fornix.errors import DuplicateItem, ForkedStore, FornixError, StaleRun
+from fornix.errors import DuplicateItem, ForkedStore, FornixError, StaleRun, Unavailable
 from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
+from fornix.store.sql.apply import Transaction
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import play_threads, replay
@@ -32,6 +35,33 @@ ENOUGH = 50
 """Writes of each process at least, before they are compared: a machine is fair in the long run."""
 
 OTHER = SetRef(ADA, "other")
+
+
+def refused_together(store: SqliteStore) -> list[object]:
+    """Return the answers to two batches of one group, each of which adds what is there."""
+    return [*store.commit_many([batch(add("ada's")), batch(add("bob's"))])]
+
+
+def test_the_errors_of_a_group_tell_nothing_of_each_other(tmp_path: Path) -> None:
+    with closing(SqliteStore.open(tmp_path / "memory.db")) as store:
+        assert all(isinstance(one, Commit) for one in refused_together(store))
+        for error, other in zip(refused_together(store), ("bob's", "ada's"), strict=True):
+            assert isinstance(error, DuplicateItem)
+            assert other not in "".join(traceback.format_exception(error))
+
+
+def test_what_sqlite_refuses_of_a_group_is_told_as_that(tmp_path: Path) -> None:
+    """Also to those of the group that it is not about."""
+
+    def refused(_: Transaction) -> NoReturn:
+        raise apsw.ConstraintError("a broken index")
+
+    with closing(SqliteStore.open(tmp_path / "memory.db")) as store:
+        group = [StoreTicket(refused, (), raises=True), StoreTicket(refused, (), raises=True)]
+        with pytest.raises(Unavailable, match="a broken index"):
+            store._commit_group(group)
+        assert isinstance(store.commit(batch(add("first"))), Commit)
+
 
 WRITER = """
 import os, sys, threading

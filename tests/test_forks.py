@@ -326,6 +326,29 @@ def test_a_child_makes_ids_of_its_own(tmp_path: Path) -> None:
     assert len(ids) == 1200
 
 
+def test_a_child_that_c_forked_waits_for_no_thread_that_led(path: Path) -> None:
+    """Nobody leads there, though somebody did at the fork."""
+
+    def parent() -> None:
+        memory = opened(path)
+        ada = memory.key("ada")
+        ada.add("before")
+        queue = memory.engine.joint_adds._queue
+        queue._led = True
+        child = ctypes.PyDLL(None).fork()
+        if child == 0:
+            try:
+                ada.add("never", id="named")
+            except ForkedStore:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        queue._led = False
+        memory.close()
+
+    assert in_child(parent) == 0
+
+
 @pytest.mark.parametrize("kind", [forks._new_process_page, forks._ProcessIdPage])
 def test_a_process_knows_that_it_is_a_child(kind: Callable[[], Any]) -> None:
     """By a page that the kernel wipes, or by its number."""

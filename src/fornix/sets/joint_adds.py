@@ -53,7 +53,7 @@ class JointAdds:
         """
         if self._leader == get_ident():  # an embedder adds
             return None
-        if self._generation != FORKS.generation:  # whoever led at the fork is not there any more
+        if FORKS.is_inherited(self._generation):  # whoever led at the fork is not there any more
             return None
         return cast("Commit | None", self._queue.pass_in(add))
 

@@ -335,9 +335,10 @@ class SqliteFile(SqlDatabase):
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:
-        try:
+        answers = None
+        with suppress(_GroupRefused):  # all was undone
             answers = self._answers(group, answers_together)
-        except _GroupRefused:  # all was undone; this finds out who is refused
+        if answers is None:  # this finds out who is refused, and tells nobody of others' errors
             answers = self._answers(group, answers_one_by_one)
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
@@ -358,7 +359,7 @@ class SqliteFile(SqlDatabase):
             try:
                 answers = [group[0].work(tx)] if is_alone(group) else answers_of(tx, group)
             except (FornixError, db.taken) as error:
-                if is_alone(group):
+                if is_alone(group) or answers_of is not answers_together:
                     raise
                 raise _GroupRefused from error
         self._drop_touches(touched)
