@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import pytest
 
+from fornix import Memory
+from fornix.memory.opening import index_for
 from fornix.search.index import Damaged, catalog, segment, set_loader
 from fornix.search.index.arrays import SpillFolder
 from index_store import TINY, Store, answers, catalog_of, fresh, viewed
@@ -380,8 +382,8 @@ def test_a_full_disk_leaves_columns_in_ram(sealed, monkeypatch, caplog):
     monkeypatch.setattr(SpillFolder, "array", no_space)
     assert viewed(index, store) == answers(fresh(store))
     assert "read again at each search" in caplog.text
-    for _ in range(40):
-        store.change()
+    for _ in range(40):  # nothing is forgotten: that would give the columns up
+        store._add(1)
     assert viewed(other, store) == answers(fresh(store))
     assert "goes back to RAM" in caplog.text
 
@@ -399,6 +401,63 @@ def test_a_damaged_file_without_a_name_is_made_anew(sealed):
     made._checks = made._checks + 1
     assert viewed(index, store) == answers(fresh(store))
     assert index._sealed._nameless[1] is not made
+
+
+def test_a_damaged_file_of_others_is_given_up_for_good(sealed):
+    """Only others may remove it: a file without a name takes its place."""
+    store, folder = sealed
+    index = catalog_of(store, folder, writable=False, budget_bytes=1)
+    path = folder / "1.seg"
+    with index.view([1], dimensions=store.dimensions) as (one,):
+        assert one.sealed
+    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"x"))
+    for _ in range(4):
+        assert viewed(index, store) == answers(fresh(store))
+    assert 1 in index._sealed._unusable
+    assert index._sealed._nameless
+
+
+def test_what_others_forgot_stays_in_no_file_without_a_name(sealed, monkeypatch):
+    store, folder = sealed
+    index = catalog_of(store, folder / "below", writable=False, budget_bytes=1)
+    viewed(index, store)
+    made = index._sealed._nameless[1]
+    for _ in range(2):
+        store._forget(1)
+        assert viewed(index, store) == answers(fresh(store))
+        assert index._sealed._nameless[1] is not made
+        made = index._sealed._nameless[1]
+    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
+    kept = catalog_of(store, folder, budget_bytes=between(store, folder))
+    with kept.view([1], dimensions=store.dimensions) as (one,):
+        first = one
+    while not first.spilled:
+        store.swaps = False
+        store.change()
+        with kept.view([1], dimensions=store.dimensions) as (one,):
+            first = one
+    store._forget(1)
+    with kept.view([1], dimensions=store.dimensions) as (one,):
+        assert one is not first
+    assert viewed(kept, store) == answers(fresh(store))
+
+
+def test_what_is_for_ram_alone_is_in_no_file(sealed, monkeypatch):
+    store, _ = sealed
+    monkeypatch.setattr(SpillFolder, "array", lambda *_: pytest.fail("a column is in a file"))
+    monkeypatch.setattr(set_loader, "seal", lambda *_, **__: pytest.fail("a set is in a file"))
+    index = catalog_of(store, None, budget_bytes=1, in_files=False)
+    for _ in range(3):
+        assert viewed(index, store) == answers(fresh(store))
+        store.change()
+
+
+@pytest.mark.parametrize("in_ram", [True, False])
+def test_an_index_is_in_files_where_its_store_is(tmp_path, in_ram):
+    place = ":memory:" if in_ram else tmp_path / "memory.db"
+    with Memory.open(place, embedder="words", cache_bytes=0) as memory:
+        index = index_for(memory.store, dimensions=0, budget_bytes=0)
+        assert index._in_files is not in_ram
 
 
 def test_drop_leaves_no_file_and_clear_leaves_it(sealed):

@@ -258,6 +258,7 @@ def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
             salt=store.salt(),
             writable=not store.read_only,
             budget_bytes=budget_bytes,
+            in_files=folder is not None or not _is_in_ram(store),
         )
 
     shared = shared_store(store)
@@ -266,6 +267,13 @@ def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
     )
     index.join(store)
     return index
+
+
+def _is_in_ram(store: Store) -> bool:
+    """Return whether nothing of a store is to be on a disk."""
+    from fornix.store.ram import RamStore
+
+    return isinstance(store, RamStore)
 
 
 def shared_store(store: Store) -> SharedStore | None:

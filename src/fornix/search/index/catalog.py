@@ -89,7 +89,7 @@ class Index:
         salt: The store's; a file of another store is not taken.
         writable: Whether sealed files may be written and removed; else they are only read.
         budget_bytes: RAM that sets may keep while they are not in use. A set that alone takes more
-            is kept in files without a name.
+            is kept in files without a name, if *in_files*; else it is read again at each use.
     """
 
     def __init__(
@@ -100,11 +100,16 @@ class Index:
         salt: bytes = b"",
         writable: bool = True,
         budget_bytes: int = 256 << 20,
+        in_files: bool = True,
     ) -> None:
         self._finder = finder
-        self._budget_bytes = budget_bytes
+        self._budget_bytes, self._in_files = budget_bytes, in_files
         self._sealed = SealedSets(
-            finder, folder=folder, salt=salt, writable=writable, budget_bytes=budget_bytes
+            finder,
+            folder=folder,
+            salt=salt,
+            writable=writable,
+            budget_bytes=budget_bytes if in_files else None,
         )
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
@@ -344,7 +349,11 @@ class Index:
         try:
             if index is None and seen is not None and entry.number in seen.features:
                 index = SetIndex.build(seen.features[entry.number], dimensions=dimensions)
-            elif index is None or index.dimensions != dimensions:
+            elif (
+                index is None
+                or index.dimensions != dimensions
+                or self._keeps_removed(entry.number, index, waiting)
+            ):
                 index = self._load(entry, dimensions)
             elif waiting:
                 brought = (seen or NOTHING).changed_features
@@ -358,6 +367,14 @@ class Index:
             index = self._load(entry, dimensions)
         entry.index = index
         return index
+
+    def _keeps_removed(
+        self, number: int, index: SetIndex, changes: Sequence[FeatureChange]
+    ) -> bool:
+        """Return whether what was forgotten is in files without a name, and give these up."""
+        if not any(change.kind == "removed" for change in changes):
+            return False
+        return self._sealed.drop_nameless(number) or index.spilled
 
     def _load(self, entry: _CatalogEntry, dimensions: int, *, afresh: bool = False) -> SetIndex:
         return self._sealed.load(entry.number, dimensions=dimensions, afresh=afresh)
@@ -379,7 +396,7 @@ class Index:
             nbytes = 0
         elif index.size > OFTEN_MEASURED or not entry.uses & (entry.uses - 1):
             nbytes = index.nbytes
-            if nbytes > self._budget_bytes:
+            if nbytes > self._budget_bytes and self._in_files:
                 nbytes = self._spill(index)
         if nbytes != entry.nbytes:
             entry.nbytes = nbytes

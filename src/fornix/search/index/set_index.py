@@ -113,6 +113,7 @@ class SetIndex:
         self.tokens: int = figures["tokens"]
         self.pending: int = figures["pending"]
         self.sealed = self.live
+        self.spilled = False
         fetch = sealed.copy if sealed else None
         self.columns = Columns(BY_DOC, size=self.live, fetch=fetch)
         self._ids = Texts(sealed and sealed.texts("ids"))
@@ -451,6 +452,7 @@ class SetIndex:
         Raises:
             OSError: There is no space for one of them.
         """
+        self.spilled = True
         for part in (self.columns, self._passages, self._vectors):
             part.spill(to)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
@@ -106,7 +107,7 @@ class SealedSets:
         folder: None: nothing is sealed.
         writable: Whether files may be written and removed; else they are used as they are.
         budget_bytes: A set that may have no file, and takes more RAM, is sealed in one without a
-            name, which this process has to itself.
+            name, which this process has to itself; None: never.
     """
 
     def __init__(
@@ -116,10 +117,12 @@ class SealedSets:
         folder: Path | None,
         salt: bytes,
         writable: bool = True,
-        budget_bytes: int = 256 << 20,
+        budget_bytes: int | None = 256 << 20,
     ) -> None:
         self._finder = finder
-        self._most_in_ram = max(LARGE, budget_bytes // ITEM_BYTES)
+        self._most_in_ram = (
+            sys.maxsize if budget_bytes is None else max(LARGE, budget_bytes // ITEM_BYTES)
+        )
         self._nameless: dict[int, Segment] = {}
         self._folder, self._writable = folder, writable
         self._unusable: set[int] = set()
@@ -134,6 +137,7 @@ class SealedSets:
         if self._folder is not None and not afresh and number not in self._unusable:
             index = self._reopened(number, dimensions)
             if index is not None:
+                self._nameless.pop(number, None)  # another process made one with a name
                 return index
         if self._folder is None or not self._writable:
             return self._without_file(number, dimensions, afresh=afresh)
@@ -150,6 +154,7 @@ class SealedSets:
         segment = self._nameless.pop(number, None)
         if segment is not None and not afresh:
             with suppress(Damaged, Outdated):
+                self._refuse_removed(segment.identity.seq, number)
                 index = self._replayed(segment, number, dimensions)
                 self._nameless[number] = segment
                 return index
@@ -198,7 +203,8 @@ class SealedSets:
 
         features = self._finder.features(number)
         segment = seal(path, features, identity, check=check, witnesses=witnesses)
-        self._unusable.discard(number)
+        if named:
+            self._unusable.discard(number)
         index = self._replayed(segment, number, dimensions)
         if not named:
             self._nameless[number] = segment
@@ -273,10 +279,14 @@ class SealedSets:
         if self._folder is not None:
             self._path(number).unlink(missing_ok=True)
 
+    def drop_nameless(self, number: int) -> bool:
+        """Give up the set's file without a name; return whether there was one."""
+        return self._nameless.pop(number, None) is not None
+
     def discard(self, number: int) -> None:
         """Remove the set's file; at least do not use it again."""
-        if self._nameless.pop(number, None) is not None:
-            return
+        if self.drop_nameless(number) and number in self._unusable:
+            return  # the one with a name was given up before
         if not self._writable:
             self._unusable.add(number)
             return
