@@ -25,6 +25,7 @@ from fornix.store import (
 from fornix.store.definition import SetRules
 from fornix.store.items import Item
 from fornix.store.records import request_json
+from fornix.values.ids import made_by
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name
 
@@ -35,11 +36,9 @@ OnExisting: TypeAlias = Literal["error", "keep", "update"]
 """What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
 
 
-def _lasting(item: Item, life: timedelta | None) -> Item:
+def _lasting(item: Item, life: timedelta) -> Item:
     """Return an item that lives so long, unless it says how long."""
-    if life is None or not item.ttl is item.expire_at is None:
-        return item
-    return replace(item, ttl=life)
+    return replace(item, ttl=life) if item.ttl is item.expire_at is None else item
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +93,21 @@ class AddCall:
 
     def pairs(self, new_id: NewId) -> list[tuple[str, Item]]:
         """Return the items as they are to be recorded, with their ids."""
+        items = self.items
+        if self.life is not None:
+            items = [_lasting(item, self.life) for item in items]
+        ids = [item.id for item in items]
+        made = iter(made_by(new_id, ids.count(None)))
         return [
-            (new_id() if item.id is None else item.id, _lasting(item, self.life))
-            for item in self.items
+            (next(made) if item_id is None else item_id, item)
+            for item_id, item in zip(ids, items, strict=True)
         ]
 
     def added(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
         """Return the changes that add the items, whose ids are all new."""
         ref = self.editor.ref
         return [
-            Add(ref, record, fresh=item.id is None)
+            Add(ref, record, item.id is None)
             for record, item in zip(records, self.items, strict=True)
         ]
 

@@ -40,7 +40,7 @@ from fornix.store import (
     SetRef,
     Store,
     StoredItem,
-    records_of,
+    await_vectors,
     unchecked_sets,
 )
 from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
@@ -201,7 +201,7 @@ class Engine:
 
     def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
         """Have what waits for its vectors embedded, and what is full compacted, after a commit."""
-        if any(record.vectors is None for item in items for record in records_of(item)):
+        if await_vectors(items):
             self.worker.notify()
         self.compactions.committed(items, commit)
 

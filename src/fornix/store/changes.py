@@ -300,6 +300,16 @@ def records_of(change: ItemChange) -> Sequence[ItemRecord]:
     return [add.record for add in change.added] if isinstance(change, Compact) else ()
 
 
+def await_vectors(changes: Sequence[ItemChange]) -> bool:
+    """Return whether a record that *changes* bring is not embedded yet."""
+    return any(
+        change.record.vectors is None
+        if type(change) is Add
+        else any(record.vectors is None for record in records_of(change))
+        for change in changes
+    )
+
+
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Limits:

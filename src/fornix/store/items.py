@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from dataclasses import fields as dataclass_fields
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Self, cast
 
 import numpy as np
@@ -81,6 +83,38 @@ class Item:
     retired: datetime | None = None
     ttl: timedelta | str | None = None
     texts: Sequence[str] | None = None
+
+
+_ONLY_A_VALUE: dict[str, object] = {one.name: one.default for one in dataclass_fields(Item)}
+"""The fields of an item of which nothing but its value is known; value and metadata are its own."""
+
+
+def item_of_value(value: object) -> Item:
+    """Return what `Item` makes of a value alone; quicker, as there may be thousands."""
+    item = object.__new__(Item)
+    fields = item.__dict__
+    fields.update(_ONLY_A_VALUE)
+    fields["value"], fields["metadata"] = value, {}
+    return item
+
+
+_REST_OF = itemgetter(
+    *("text", "speaker", "role", "session", "time", "sources", "compacted", "until", "expire_at"),
+    *("valid_from", "valid_to", "ttl", "texts"),
+)
+
+_NO_REST = _REST_OF(_ONLY_A_VALUE)
+
+
+def is_plain(item: Item) -> bool:
+    """Return whether no more is known of an item than value, id and metadata; if in doubt, not."""
+    importance = item.importance
+    return (
+        type(item) is Item
+        and _REST_OF(item.__dict__) == _NO_REST
+        and type(importance) is float
+        and importance == 0.0
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.filters import VALUE
-from fornix.store.items import Item, text_of
+from fornix.store.items import Item, is_plain, text_of
 from fornix.values import wire, words
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, microseconds, moment
@@ -53,9 +53,7 @@ class RecordMaker:
         parsed = [self._parse(item_id, item, contexts) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
             return [ItemRecord(*fields, vectors=none) for fields, none in parsed]
-        texts = [
-            text_to_embed(fields[2] or "", fields[3]) for fields, none in parsed if none is None
-        ]
+        texts = [text_to_embed(fields[2], fields[3]) for fields, none in parsed if none is None]
         new = iter(self._embedded(texts))
         return [
             ItemRecord(*fields, vectors=next(new) if none is None else none)
@@ -71,23 +69,23 @@ class RecordMaker:
 
     def _parse(self, item_id: str, item: Item, at: _Contexts) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
-        now = at.now
-        value = checked(item.value)
-        item = with_one_text(item)
-        text = text_of(value) if item.text is None else checked(item.text, where="text")
-        if text is not None and not isinstance(text, str):
-            raise InvalidValue(
-                "text", f"must be a str, not {short_repr(text)}", hint="use str(text)"
-            )
-        if text is None:
-            hint = "pass text=; text='' stores it unread"
-            raise InvalidValue("value", "has no text that search could read", hint=hint)
-        metadata, caption = _metadata(item)
+        value = item.value
+        if type(value) is str and is_plain(item):
+            return self._plain(item_id, cast("str", checked(value)), item.metadata, at)
+        value = checked(value)
+        if item.texts is not None:
+            item = with_one_text(item)
+        text = value if item.text is None and type(value) is str else _text(value, item.text)
+        metadata, caption = _metadata(item.metadata) if item.metadata else ("{}", None)
         time = None if item.time is None else microseconds(item.time)
-        speaker = _label(item.speaker, "speaker")
+        speaker = None if item.speaker is None else checked_name(item.speaker, "speaker")
+        role = role_of_speaker(speaker) if item.role is None else checked_name(item.role, "role")
         context = at[speaker] if time is None else words.context_terms(moment(time), speaker)
-        terms = words.analyse_with(text, context, caption)
-        needs_vectors = self.embedder.dimensions and (text.strip() or caption)
+        terms, tokens, temporal = words.analyse_with(text, context, caption)
+        until = expires = since = to = None
+        if not item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
+            until, expires, since, to = _times(item, time, at.now)
+        needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
         fields = (
             item_id,
             None if value is text or value == text else wire.encode(value),
@@ -95,15 +93,29 @@ class RecordMaker:
             metadata,
             _fraction(item.importance),
             speaker,
-            role_of_speaker(speaker) if item.role is None else _label(item.role, "role"),
-            _label(item.session, "session"),
+            role,
+            None if item.session is None else checked_name(item.session, "session"),
             time,
             tuple(item.sources),
             item.compacted,
-            *_times(item, time, now),
-            *terms,
-            now // MINUTE_US if time is None else None,
+            *(until, expires, since, to),
+            *(terms, tokens, temporal),
+            at.minute if time is None else None,
         )
+        return fields, None if needs_vectors else b""
+
+    def _plain(
+        self, item_id: str, text: str, given: object, at: _Contexts
+    ) -> tuple[Fields, bytes | None]:
+        """Return what `_parse` does, of a text of which only metadata is known."""
+        metadata, caption = _metadata(given) if given else ("{}", None)
+        needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
+        # fmt: off
+        fields = (
+            item_id, None, text, metadata, 0.0, None, None, None, None, (), False,
+            None, None, None, None, *words.analyse_with(text, at[None], caption), at.minute,
+        )
+        # fmt: on
         return fields, None if needs_vectors else b""
 
 
@@ -112,12 +124,23 @@ class _Contexts(dict["str | None", list[int]]):
 
     def __init__(self, now: int) -> None:
         super().__init__()
-        self.now = now
+        self.now, self.minute = now, now // MINUTE_US
         self._moment = moment(now)
 
     def __missing__(self, speaker: str | None) -> list[int]:
         self[speaker] = terms = words.context_terms(self._moment, speaker)
         return terms
+
+
+def _text(value: Value, given: object) -> str:
+    """Return what meaning and words read of an item: the text *given*, or that of its value."""
+    text = text_of(value) if given is None else checked(given, where="text")
+    if text is not None and not isinstance(text, str):
+        raise InvalidValue("text", f"must be a str, not {short_repr(text)}", hint="use str(text)")
+    if text is None:
+        hint = "pass text=; text='' stores it unread"
+        raise InvalidValue("value", "has no text that search could read", hint=hint)
+    return text
 
 
 def with_one_text(item: Item) -> Item:
@@ -144,8 +167,6 @@ def with_one_text(item: Item) -> Item:
 
 def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
     """Return `until`, `expires`, `valid_from` and `valid_to` of a record."""
-    if item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
-        return None, None, None, None
     until, expires, since, to = (
         None if moment is None else microseconds(moment, name)
         for name, moment in (
@@ -166,10 +187,9 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
     return until, expires, since, to
 
 
-def _metadata(item: Item) -> tuple[str, str | list[str] | None]:
-    if not item.metadata:
-        return "{}", None
-    metadata = _plain(item.metadata)
+def _metadata(given: object) -> tuple[str, str | list[str] | None]:
+    """Return the wire form of metadata, and the captions in it."""
+    metadata = _plain(given)
     return wire.encode(metadata), caption_of(metadata)
 
 
@@ -242,10 +262,6 @@ _ROLES_OF_SPEAKERS = {
 def role_of_speaker(speaker: str | None) -> str | None:
     """Return the role of a speaker who is called by it, in any case; None: who has a name."""
     return None if speaker is None else _ROLES_OF_SPEAKERS.get(speaker.casefold())
-
-
-def _label(label: object, what: str) -> str | None:
-    return None if label is None else checked_name(label, what)
 
 
 def _fraction(number: object) -> float:

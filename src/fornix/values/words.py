@@ -197,7 +197,7 @@ def analyse_with(
     if NATIVE is not None and text.isascii():
         found = NATIVE.analyse(text, context_terms, _known_words())
         if found is not None:
-            return TextTerms._make(found)
+            return TextTerms(*found)
     return _analyse(text, context_terms)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -163,6 +164,31 @@ class PendingRows:
         # fmt: on
         self.item_ids.add((number, r.id))
 
+    def add_items(
+        self, number: int, commit: int, records: Sequence[ItemRecord], row: int, now: int
+    ) -> None:
+        """Take first versions, which a commit begins at a time from *row* on; see `add_item`."""
+        rows = range(row, row + len(records))
+        # fmt: off
+        self._items += [
+            (
+                row, number, r.id, row, 1, commit, r.time, now, now,
+                None if r.value is None else packed(r.value), r.text, r.metadata, r.importance,
+                r.speaker, r.role, r.session, json.dumps(r.sources) if r.sources else None,
+                int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+            )
+            for row, r in zip(rows, records, strict=True)
+        ]
+        self._features += [
+            (
+                number, 0, row, row, r.id, commit, r.time, r.importance, r.speaker, r.role,
+                r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, now,
+            )
+            for row, r in zip(rows, records, strict=True)
+        ]
+        # fmt: on
+        self.item_ids.update([(number, r.id) for r in records])
+
     def count_copy(self, number: int, row: int, original: int) -> None:
         """Count an item that was inserted as the twin of an earlier version, and log it."""
         self._db.execute(LOG_ADDED, (number, row, 1))
@@ -234,7 +260,7 @@ class PendingRows:
             items, size, tokens = counts.get(number, (0, 0, 0))
             counts[number] = (
                 items + len(rows),
-                size + sum(map(_size, rows)),
+                size + _size(rows),
                 tokens + sum(map(_TOKENS, rows)),
             )
         self._db.executemany(LOG_ADDED, lines)
@@ -261,10 +287,16 @@ _SET_AND_COMMIT = itemgetter(1, 5)
 _TOKENS = itemgetter(18)
 
 
-def _size(row: Row) -> int:
-    """Return the bytes of an item's value, text and metadata."""
-    size = 0
-    for part in row[9:12]:
-        if part is not None:
-            size += len(part) if type(part) is bytes or part.isascii() else len(part.encode())
-    return size
+_CONTENTS = itemgetter(9, 10, 11)
+
+
+def _size(rows: Sequence[Row]) -> int:
+    """Return the bytes of the values, texts and metadata of items."""
+    return sum(
+        [
+            len(part) if type(part) is bytes or part.isascii() else len(part.encode())
+            for row in rows
+            for part in _CONTENTS(row)
+            if part is not None
+        ]
+    )

@@ -38,7 +38,7 @@ from fornix.store import (
     upserted,
 )
 from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
-from fornix.store.records import read_at
+from fornix.store.records import MINUTE_US, read_at
 from fornix.store.sql import journal
 from fornix.store.sql.batched_inserts import INHERIT_LINKS, INHERIT_STUBS, PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
@@ -172,8 +172,12 @@ class Changes:
             self._check_admission(self._batch.admission_checks)
         if len(self._batch.items) >= MIN_BULK_IDS:
             self._taken_ids = self._find_taken_ids()
-        for change in self._batch.items:
-            self._change(change)
+        new = self._new_records() if self._taken_ids == set() else []
+        if new:
+            self._add_new(self._batch.items[0], new)
+        else:
+            for change in self._batch.items:
+                self._change(change)
         if redefined:
             self._check_redefined(redefined)
         for number, ref in self._sets_added_to.items():
@@ -278,6 +282,33 @@ class Changes:
             self._gathered.access_times.append((row, add.accessed))
         return row
 
+    def _new_records(self) -> list[ItemRecord]:
+        """Return the records of a batch that only adds to one set, where no id is taken.
+
+        None if anything about an add is to be looked up: a source, or who has its id.
+        """
+        adds = self._batch.items
+        ref = adds[0].set
+        records = [
+            change.record
+            for change in adds
+            if type(change) is Add
+            and change.set is ref
+            and not change.links
+            and change.accessed is None
+        ]
+        return records if len(records) == len(adds) else []
+
+    def _add_new(self, first: ItemChange, records: Sequence[ItemRecord]) -> None:
+        """Do what `_add` does, for items of one set whose ids are all new."""
+        number = self._set_number(first)
+        self._sets_added_to[number] = first.set
+        self._last_number, self._last_set = number, first.set
+        row, now = self._take_rows(len(records)), self._time
+        minute = now // MINUTE_US
+        read = [r if r.minute in (None, minute) else read_at(r, now) for r in records]
+        self._gathered.add_items(number, self._number, read, row, now)
+
     def _replace_or_upsert(self, number: int, change: Replace) -> None:
         """Begin the next version of an item, or add the item where it is to be there anyway."""
         if change.upsert:
@@ -381,7 +412,7 @@ class Changes:
         item_id, ended, last, live = first(self._db, _LAST_OF, number, row)
         if live:
             raise DuplicateItem(item_id, set_name=ref.name)
-        new, commit = self._take_row(), self._number
+        new, commit = self._take_rows(), self._number
         self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
         self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
         self._db.execute(INHERIT_LINKS, (new, row))
@@ -394,11 +425,15 @@ class Changes:
         None: nobody knows; there are few, or not only adds.
         """
         ids_by_set: dict[SetRef, list[str]] = {}
+        last_set, ids = None, list[str]()
         for change in self._batch.items:
-            if not isinstance(change, Add):
+            if type(change) is not Add:
                 return None
-            if not change.fresh:
-                ids_by_set.setdefault(change.set, []).append(change.record.id)
+            if change.fresh:
+                continue
+            if change.set is not last_set:
+                last_set, ids = change.set, ids_by_set.setdefault(change.set, [])
+            ids.append(change.record.id)
         taken: set[tuple[int, str]] = set()
         self._gathered.flush()
         for ref, ids in ids_by_set.items():
@@ -427,9 +462,10 @@ class Changes:
             raise StaleItem(item_id, expected=version, found=live[0])
         return live[1], live[2], live[3]
 
-    def _take_row(self) -> int:
+    def _take_rows(self, count: int = 1) -> int:
+        """Return the first of so many numbers of rows, which follow each other."""
         row = self._next_row
-        self._next_row += 1
+        self._next_row += count
         if self._next_row >> ROW_BITS != self._number:
             raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
         return row
@@ -443,7 +479,7 @@ class Changes:
         first: int | None,
         created: int | None,
     ) -> int:
-        row, now = self._take_row(), self._time
+        row, now = self._take_rows(), self._time
         first = row if first is None else first
         created = now if created is None else created
         version_of = (row, first, version, created, now)

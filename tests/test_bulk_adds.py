@@ -1,0 +1,166 @@
+"""Many items added by one call: they are what as many calls would have made of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import apsw
+import pytest
+
+from fornix import Item, Memory
+from fornix.errors import DuplicateItem, InvalidInput
+from fornix.store import Add, Batch, Scope, SetRef
+from fornix.store.items import item_of_value
+from fornix.store.records import read_at
+from fornix.values.ids import made_by, new_id, new_ids
+from fornix.values.storable import microseconds
+
+NOON = datetime(2026, 3, 4, 12, 0, 59, 999_990, tzinfo=UTC)
+
+PLAIN = [
+    Item("Ann likes tea", id="a"),
+    Item("Where was Ann in May 2023?", id="b", metadata={"kind": "rare", "n": [1, 2.5]}),
+    Item("Zürich ist schön, 東京も", id="ç"),
+    Item("", id="empty"),
+    Item(" \n", id="blank"),
+    Item(" ", id="shown", metadata={"caption": "a red bicycle"}),
+    Item("always answer in French " * 40, id="long"),
+    Item("zero", id="zero", importance=0, compacted=False, sources=()),
+    Item("half", id="half", importance=0.5),
+    Item("one\x1e\ntwo", id="parts"),
+]
+
+OTHERS = [
+    Item({"text": "a dict", "raw": b"\x00" * 90}, id="dict"),
+    Item(7, text="seven", id="seven"),
+    Item("said", id="said", speaker="User", session="s"),
+    Item("role", id="role", speaker="Ann", role="judge"),
+    Item("then", id="then", time=datetime(2020, 1, 1, tzinfo=UTC)),
+    Item("span", id="span", until=NOON + timedelta(days=1), valid_from=NOON),
+    Item("short", id="short", ttl="7d"),
+    Item(None, texts=["first", "second"], id="texts"),
+]
+
+ROWS = {
+    "item": """
+        SELECT id, version, ended, time, created, updated, value, text, metadata, importance,
+            speaker, role, session, sources, compacted, tokens, until, expires, valid_from, valid_to
+        FROM item ORDER BY id
+    """,
+    "feature": """
+        SELECT id, ended, time, importance, speaker, role, session, metadata, terms, tokens,
+            temporal, vectors
+        FROM feature ORDER BY id
+    """,
+    "set": "SELECT name, items, bytes, tokens FROM memory_set ORDER BY name",
+}
+"""What a file holds of items, but for their rows and commits."""
+
+
+def stored(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Return `ROWS` of a file."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    found = {name: db.execute(query).fetchall() for name, query in ROWS.items()}
+    db.close()
+    return found
+
+
+def terms(path: Path) -> dict[str, bytes]:
+    """Return what words read of each item of a file."""
+    return {row[0]: row[8] for row in stored(path)["feature"]}
+
+
+@pytest.mark.parametrize("embedder", ["static", "words"])
+@pytest.mark.parametrize("items", [PLAIN, [*PLAIN, *OTHERS]], ids=["plain", "mixed"])
+def test_one_call_and_many_store_the_same_rows(tmp_path, items, embedder):
+    """Every column of items, of what search reads of them, and of what a set counts."""
+    one, many = tmp_path / "one.db", tmp_path / "many.db"
+    with Memory.open(one, embedder=embedder, clock=lambda: NOON) as memory:
+        for item in items:
+            memory.key("ada").set("notes").add(item)
+    with Memory.open(many, embedder=embedder, clock=lambda: NOON) as memory:
+        memory.key("ada").set("notes").add_many(items)
+    found = stored(many)
+    assert found == stored(one)
+    assert len(found["item"]) == len(items)
+
+
+def test_a_commit_in_the_next_minute_reads_the_words_of_its_time(tmp_path):
+    """The words of an item without a time are those of its commit, whenever it was prepared."""
+    with Memory.open(tmp_path / "a.db", embedder="words", clock=lambda: NOON) as memory:
+        scope, prepared = Scope("default", "ada"), microseconds(NOON)
+        pairs = [(f"{n}", Item("day")) for n in range(20)]
+        pairs.append(("timed", Item("day", time=NOON)))
+        records = memory.engine.recorder.records(pairs, now=prepared)
+        notes = SetRef(scope, "notes")
+        adds = [Add(notes, record) for record in records]
+        memory.store.commit(Batch(scope=scope, time=prepared + 60_000_000, items=adds))
+    later = read_at(records[0], prepared + 60_000_000).terms
+    assert later != records[0].terms
+    assert terms(tmp_path / "a.db") == {
+        **{f"{n}": later for n in range(20)},
+        "timed": records[20].terms,
+    }
+
+
+def test_an_id_that_was_there_begins_its_next_version(tmp_path):
+    """In one call beside new ones, whether the item was deleted or has expired."""
+    now = [NOON]
+    with Memory.open(tmp_path / "a.db", embedder="words", clock=lambda: now[0]) as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add_many([f"new {n}" for n in range(20)])
+        notes.add("deleted", id="gone")
+        notes.delete("gone")
+        notes.add("expired", id="old", ttl="1d")
+        now[0] += timedelta(days=2)
+        notes.add_many([Item(f"again {n}", id=n) for n in ("gone", "old", *"abcdefgh")])
+        assert [len(notes.history(n)) for n in ("gone", "old", "a")] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("twice", ["c", "b"], ids=["there", "in the call"])
+def test_a_call_that_names_a_taken_id_adds_nothing(tmp_path, twice):
+    """Neither those before it, nor those after it."""
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add("here", id="c")
+        items = [Item(f"{n}", id=n) for n in "abdefghijk"]
+        with pytest.raises(DuplicateItem, match=repr(twice)):
+            notes.add_many([*items, Item("twice", id=twice), Item("no id")])
+        assert [item.id for item in notes.list()] == ["c"]
+
+
+@pytest.mark.parametrize("importance", [False, "0", 2, None])
+def test_no_importance_but_a_number_passes(tmp_path, importance):
+    """Also not one that equals the default."""
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        bad = Item("bad", importance=importance)
+        with pytest.raises(InvalidInput, match="importance"):
+            memory.key("ada").add_many([*["good"] * 20, bad])
+
+
+def test_ids_that_are_made_together_rise_and_differ():
+    """They are UUIDs of version 7 of the time at which they were made, as those made alone."""
+    before, ids, after = new_id(), made_by(new_id, 1000), new_id()
+    assert ids == sorted(set(ids))
+    assert before[:18] <= ids[0][:18] == ids[-1][:18] <= after[:18]
+    assert {(UUID(one).version, UUID(one).variant) for one in ids} == {(7, UUID(before).variant)}
+    assert [str(UUID(one)) for one in ids] == ids
+    assert not {one[19:] for one in new_ids(100)} & {one[19:] for one in ids}
+
+
+def test_another_maker_of_ids_makes_each():
+    """One that names ids after what they are made for is called for every one."""
+    numbers = iter(range(5))
+    assert made_by(lambda: f"{next(numbers)}", 3) == ["0", "1", "2"]
+
+
+def test_an_item_of_a_value_is_that_item():
+    """The quick way makes what the class makes, and shares nothing."""
+    one, other = item_of_value("x"), item_of_value("x")
+    assert one == Item("x")
+    assert vars(one) == vars(Item("x"))
+    assert list(vars(one)) == list(vars(Item("x")))
+    assert one.metadata is not other.metadata
