@@ -24,6 +24,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from fornix.store.postgres import PostgresStore
 from waiting import wait_until
 
 LOST_WITH_THE_MACHINE = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
@@ -83,6 +84,27 @@ def user(connection: psycopg.Connection[Any], name: str) -> str:
     if found is None:
         connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
     return name
+
+
+REFERENCES = (
+    *("journal.scope", "node.scope", "memory_set.scope", "lane.scope", "lane.agent"),
+    *("item.set_id memory_set", "feature.set_id memory_set", "change.set_id memory_set"),
+    *("run.lane", "run.agent", "event_id.agent"),
+)
+"""Columns that hold the id of a row of another table: of their name, or of the one that follows."""
+
+
+def orphans(store: PostgresStore) -> list[tuple[str, Any]]:
+    """The numbers in a store that no key, set, agent or lane has; nothing was forgotten there."""
+    found: list[tuple[str, Any]] = []
+    with store.reader() as db:
+        for reference in REFERENCES:
+            place, _, to = reference.partition(" ")
+            table, column = place.split(".")
+            there = f"SELECT 1 FROM {to or column} WHERE id = {place}"  # noqa: S608 - ours
+            query = f"SELECT {column} FROM {table} WHERE NOT EXISTS ({there})"  # noqa: S608 - ours
+            found += [(place, number) for (number,) in db.execute(query)]
+    return found
 
 
 class OwnServer:

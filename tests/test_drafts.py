@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from psycopg.errors import CheckViolation
 
-from fornix.errors import DuplicateItem, KeyBusy, StaleItem, StaleRun
+from fornix.errors import (
+    DuplicateItem,
+    KeyBusy,
+    SetDefinitionConflict,
+    StaleItem,
+    StaleRun,
+)
 from fornix.store import (
     CLOCK_STEP_US,
     Batch,
     Begin,
     Clear,
+    Define,
+    Definition,
     DurableCall,
     Put,
     QueuedInput,
@@ -22,6 +31,7 @@ from fornix.store import (
     Replace,
     Retire,
     Scope,
+    SetRef,
     Step,
 )
 from fornix.store.commit_queue import CommitTicket
@@ -34,7 +44,7 @@ from fornix.store.sql.inputs import InputWriter
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.testing import ADA, NOTES, NOW, add, write
 from fornix.testing.batches import record, upsert
-from postgres_server import url_for
+from postgres_server import orphans, url_for
 from waiting import LIMIT_S
 
 BOB = Scope("app", "bob")
@@ -414,3 +424,124 @@ def test_inputs_leases_and_commits_of_threads_are_one_draft(agents, monkeypatch)
     assert there.run(run).status == "done"
     assert [each.id for each in there.queued_runs("agent", BOB)] == [4, 5]
     assert notes(there)["one"].begin_commit == 9
+
+
+# --- first commits --------------------------------------------------------------------------------
+
+EVE = Scope("app", "eve")
+MORE = SetRef(EVE, "more")
+TYPED = Definition(item_type="note")
+
+
+def put(store, number):
+    """Change exact memory, which is made with its key, once more if that changed meanwhile."""
+    with suppress(StaleRun):
+        write(store, Put((number,), 1), scope=EVE, time=START)
+        return
+    write(store, Put((number,), 1), scope=EVE, time=START)
+
+
+def added(store, number):
+    """Add to a set, which is made with its key if there is none."""
+    commit(store, add(number, to=MORE), scope=EVE)
+
+
+FIRST = {
+    "a key": put,
+    "a key and a set": added,
+    "a set": lambda store, number: commit(store, add(number, to=SetRef(ADA, "more"))),
+    "a definition": lambda store, number: commit(
+        store, add(number, to=MORE), scope=EVE, define=[Define(MORE, TYPED)]
+    ),
+    "a lane": lambda store, number: store.accept("agent", [sent(EVE, number)], owner=number),
+    "an agent": lambda store, number: store.accept("new", [sent(ADA, number)]),
+}
+
+
+def made(store):
+    """What was made by works of `FIRST`."""
+    sets = [item.record.id for ref in (MORE, SetRef(ADA, "more")) for item in store.page(ref)]
+    lanes = [("agent", EVE), ("new", ADA)]
+    return {
+        *(name for name, _ in store.field_names(EVE, (), at=None, now=START)),
+        *sets,
+        *(run.event for agent, scope in lanes for run in store.queued_runs(agent, scope)),
+    }
+
+
+@pytest.mark.parametrize("what", FIRST)
+def test_what_two_hosts_make_at_once_is_made_once(agents, monkeypatch, what):
+    """The one that comes later goes by what the other one made; none waits for the other."""
+    here, there = agents
+    for store in agents:
+        locked(store, monkeypatch)
+    with interrupted(here, lambda: FIRST[what](there, "1")):
+        FIRST[what](here, "2")
+    for number, store in enumerate(agents, 3):
+        FIRST[what](store, f"{number}")
+    assert made(here) == made(there) == {"1", "2", "3", "4"}
+    assert not orphans(here)
+
+
+def test_a_key_that_two_hosts_make_for_different_ends_is_one(agents, monkeypatch):
+    """Of two that make the same set, the other one is told of another definition."""
+    here, there = agents
+    with monkeypatch.context() as patched:
+        locked(here, patched)
+        with interrupted(here, lambda: there.accept("agent", [sent(EVE, 1)])):
+            put(here, "2")
+    with (
+        interrupted(here, lambda: FIRST["a definition"](there, "3")),
+        pytest.raises(SetDefinitionConflict),
+    ):
+        commit(here, add("never", to=MORE), scope=EVE, define=[Define(MORE, Definition())])
+    added(here, "4")
+    assert made(here) == {"1", "2", "3", "4"}
+    assert not orphans(here)
+
+
+def refused(store):
+    with pytest.raises(StaleItem):
+        commit(store, add("lost", to=MORE), Retire(MORE, "none", version=9), scope=EVE)
+
+
+def refused_in_a_group(store):
+    """One of two callers is told, the other one's key is made."""
+    batches = [
+        Batch(scope=EVE, time=START, items=[add("lost", to=MORE), Retire(MORE, "none", version=9)]),
+        Batch(scope=ADA, time=START, items=[add("one")]),
+    ]
+    lost, kept = store.commit_many(batches)
+    assert isinstance(lost, StaleItem)
+    assert not kept.adopted
+
+
+def under_the_lock(store):
+    """What reads what it wrote is no draft after all."""
+    commit(store, add("lost", to=MORE), Retire(MORE, "lost", version=1), scope=EVE)
+
+
+def refused_by_the_server(store):
+    with pytest.raises(CheckViolation):
+        commit(store, add("never", to=MORE), scope=EVE)
+
+
+@pytest.mark.parametrize(
+    "comes_to_nothing", [refused, refused_in_a_group, under_the_lock, refused_by_the_server]
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_numbers_of_a_draft_that_came_to_nothing_are_not_gone_by(agents, alone, comes_to_nothing):
+    """Those of the key and the set that it would have made: what is added later is found."""
+    here, there = agents
+    table = f"{here._server.schema}.item"
+    with here.writing() as db:
+        db.execute(f"ALTER TABLE {table} ADD CONSTRAINT never CHECK (id <> 'never')")
+    if alone:
+        for _ in range(2):
+            commit(here, upsert("0", "again"))
+    comes_to_nothing(here)
+    FIRST["a key"](here, "1")
+    added(here, "2")
+    FIRST["a lane"](here, "3")
+    assert made(here) == made(there) == {"1", "2", "3"}
+    assert not orphans(here)

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from contextlib import suppress
+from typing import cast
 
 import psycopg
 import pytest
@@ -15,12 +16,12 @@ from cutting_proxy import CuttingProxy
 from doors import Letters
 from fornix import Memory
 from fornix.errors import FornixError, StaleRun, Unavailable
-from fornix.store import Batch, Put, Scope, SetRef
+from fornix.store import Batch, Put, QueuedInput, Scope, SetRef
 from fornix.store.postgres import PostgresStore, owners
 from fornix.store.postgres.database import FLUSH
 from fornix.store.postgres.pipeline import PipelinedConnection
 from fornix.testing import ADA, NOTES, NOW, add, write
-from postgres_server import OwnServer, url_for
+from postgres_server import OwnServer, orphans, url_for
 from scale import COUNTS
 from test_crashes import Victim, check
 from waiting import LIMIT_S, wait_until
@@ -75,6 +76,7 @@ def test_sixteen_processes_write_to_two_hundred_keys(tmp_path):
         names = list(memory.keys())
         found = [str(item.text) for name in names for item in memory.key(name).list()]
         assert memory.stats().store.commits == len(found)
+        assert not orphans(cast("PostgresStore", memory.store))
     assert len(found) == len(set(found)), "one call was carried out twice"
     for name, last in done.items():
         steps = sorted(int(text.split()[-1]) for text in found if text.startswith(f"{name} "))
@@ -144,6 +146,28 @@ def test_a_commit_whose_answer_is_cut_off_is_made_once(own, when, what):
             assert commit.number == number + 1
         assert proxy.cuts == number + 1
         assert [item.record.id for item in store.page(NOTES)] == [f"{n}" for n in range(number + 1)]
+        store.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_first_commit_whose_answer_is_cut_off_is_made_once(own, when):
+    """Of a key with a set, and of an agent with a lane; the host goes on with what it made."""
+    with CuttingProxy(own.port, when=when) as proxy:
+        store = PostgresStore.open(own.url(proxy.port))
+        for number in range(max(4, COUNTS.kills // 8)):
+            scope = Scope("app", f"{number}")
+            inputs = [QueuedInput(scope, "1", NOW)]
+            notes = SetRef(scope, "notes")
+            proxy.cut_next()
+            first = store.commit(Batch(scope=scope, time=NOW, items=[add("1", to=notes)]))
+            proxy.cut_next()
+            assert store.accept(f"agent {number}", inputs)[0].number == 0
+            assert proxy.cuts == 2 * number + 2
+            then = store.commit(Batch(scope=scope, time=NOW, items=[add("2", to=notes)]))
+            assert (first.number, then.number) == (2 * number + 1, 2 * number + 2)
+            assert store.accept(f"agent {number}", inputs)[0].number == 1
+            assert [item.record.id for item in store.page(notes)] == ["1", "2"]
+        assert not orphans(store)
         store.close()
 
 

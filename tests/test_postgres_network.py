@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import closing
 from types import SimpleNamespace
@@ -12,14 +13,14 @@ from psycopg.errors import CheckViolation
 from psycopg_pool import PoolTimeout
 
 from fornix.errors import Unavailable
-from fornix.store import Put, QueuedInput, Scope
+from fornix.store import Define, Definition, Put, QueuedInput, Scope, SetRef
 from fornix.store.packed_values import Packed
 from fornix.store.postgres import PostgresStore, database
 from fornix.store.postgres.dialect import TextArray
 from fornix.store.postgres.drafting import GroupDraft
 from fornix.testing import ADA, NOTES, NOW, add, write
 from holding_proxy import HoldingProxy
-from postgres_server import OwnServer, url_for
+from postgres_server import OwnServer, orphans, url_for
 from waiting import LIMIT_S, wait_until
 
 BOB = Scope("app", "bob")
@@ -61,6 +62,16 @@ class Working(threading.Thread):
         self.answers += [each() for each in self._work]
 
 
+def held_packets(proxy, working):
+    """Count the packets of *working*: each is held while the block is done."""
+    for held in itertools.count(1):
+        wait_until(lambda: proxy.holds or not working.is_alive())
+        if not working.is_alive():
+            return
+        yield held
+        proxy.let_go()
+
+
 def sent(scope, number):
     return QueuedInput(scope, f"{number}", NOW)
 
@@ -82,9 +93,7 @@ def test_a_host_that_stops_between_its_packets_holds_up_nobody(proxy, hosts):
         lambda: write(slow, add("second")).adopted,
     )
     held = 0
-    while working.is_alive():
-        wait_until(lambda: proxy.holds or not working.is_alive())
-        held += 1
+    for held in held_packets(proxy, working):
         assert other.accept("agent", [sent(BOB, held)], owner="bob")[0].number == held
         mine = other.acquire_lease(BOB, "bob")
         other.release_lease(mine)
@@ -92,11 +101,37 @@ def test_a_host_that_stops_between_its_packets_holds_up_nobody(proxy, hosts):
         assert again.epoch == mine.epoch + 1
         other.release_lease(again)
         write(other, Put(("held",), held), scope=BOB)
-        proxy.let_go()
     assert working.answers == [1, None, 1, False]
     assert held > 8
     assert [run.number for run in other.queued_runs("agent", ADA)] == [0, 1]
     assert {item.record.id for item in other.page(NOTES)} == {"first", "second"}
+
+
+@pytest.mark.server
+def test_a_host_that_stops_in_its_first_commits_holds_up_nobody(proxy, hosts):
+    """Of keys, sets, agents and lanes; others commit meanwhile, to new keys too."""
+    slow, other = hosts
+    eve, dan, more = Scope("app", "eve"), Scope("app", "dan"), SetRef(ADA, "more")
+    proxy.holding = True
+    working = Working(
+        lambda: write(slow, Put(("x",), 1), scope=eve).adopted,
+        lambda: write(slow, add("first")).adopted,
+        lambda: write(slow, Define(more, Definition(item_type="note")), add("1", to=more)).adopted,
+        lambda: write(slow, Define(more, Definition(item_type="note")), add("2", to=more)).adopted,
+        lambda: slow.accept("agent", [sent(ADA, 0)], owner="ada")[0].number,
+        lambda: slow.accept("agent", [sent(dan, 0)])[0].number,
+    )
+    held = 0
+    for held in held_packets(proxy, working):
+        write(other, Put(("held",), held), scope=BOB)
+        new = Scope("app", f"{held}")
+        write(other, add("here", to=SetRef(new, "notes")), scope=new)
+        assert other.accept("other", [sent(BOB, held)])[0].number == held - 1
+    assert working.answers == [False, False, False, False, 0, 0]
+    assert held > 20
+    assert [item.record.id for item in other.page(more)] == ["1", "2"]
+    assert len(other.queued_runs("agent", dan)) == len(other.queued_runs("agent", ADA)) == 1
+    assert not orphans(other)
 
 
 @pytest.mark.server
@@ -112,7 +147,8 @@ def test_the_server_ends_a_commit_whose_host_stops_while_it_sends_it(proxy, host
     wait_until(lambda: proxy.holds)
     with other.reader() as db:
         held = "SELECT count(*) FROM pg_locks WHERE relation = ?::text::regclass AND mode LIKE ?"
-        assert db.execute(held, (f"{other._server.schema}.ledger", "Row%")).get > 0
+        lock = (f"{other._server.schema}.ledger", "Row%")
+        wait_until(lambda: db.execute(held, lock).get > 0)
     other._wait_s = LIMIT_S
     write(other, Put(("second",), 2), scope=BOB)
     proxy.holding = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -13,19 +14,20 @@ from doors import Letters
 from fornix import Memory
 from fornix.cli import fornix
 from fornix.errors import AccessDenied, InvalidInput
-from fornix.store import Scope
+from fornix.store import Batch, QueuedInput, Scope, SetRef
 from fornix.store.postgres import PostgresStore
 from fornix.store.postgres.dialect import TABLES, translated
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.postgres_store import _KEYS
 from fornix.store.sql import row_values
 from fornix.store.sql.tree import _LATEST
+from fornix.testing import NOW, add
 from fornix.testing.commit_laws import CommitLaws
 from fornix.testing.erasing_laws import ErasingLaws, ErasingRunLaws
 from fornix.testing.item_laws import ItemLaws
 from fornix.testing.lineage_laws import LineageLaws
 from fornix.testing.run_laws import LaneLaws
-from postgres_server import dropped, server, url_for, user
+from postgres_server import dropped, orphans, server, url_for, user
 
 
 @pytest.fixture
@@ -109,6 +111,17 @@ def test_a_granted_user_does_all_that_a_memory_does(theirs, url):
         assert memory.stats().store.commits > 6
     with Memory.open(url, space="mine", embedder=Letters()) as memory:
         assert [item.text for item in memory.key("new").list()] == ["It is used again."]
+
+
+def test_a_granted_user_makes_keys_sets_and_lanes_without_the_lock(theirs, monkeypatch):
+    """It may number them, as the owner does."""
+    with closing(PostgresStore.open(theirs)) as store:
+        monkeypatch.setattr(store, "_begin", lambda _: pytest.fail("the lock was taken"))
+        new = Scope("mine", "new")
+        made = store.commit(Batch(scope=new, time=NOW, items=[add("a", to=SetRef(new, "notes"))]))
+        assert not made.adopted
+        assert store.accept("agent", [QueuedInput(new, "1", NOW)])[0].number == 0
+        assert not orphans(store)
 
 
 def test_a_granted_user_appends_beside_the_owner(theirs, url, session, raw):
@@ -287,6 +300,9 @@ def test_raw_sql_changes_nothing_of_another_space(session, raw, theirs):
 
 INTRUSIONS = {
     "a scope": "INSERT INTO scope (space, key) VALUES ('yours', 'eve')",
+    "a scope with a number": "INSERT INTO scope (id, space, key) OVERRIDING SYSTEM VALUE "
+    "VALUES (999, 'yours', 'eve')",
+    "the number of the next one": "SELECT setval('scope_id_seq', 1)",
     "its home": "INSERT INTO scope (space, key, home) VALUES ('x', 'eve', 'space mine')",
     "a scope moved": "UPDATE scope SET space = 'yours'",
     "its home moved": "UPDATE scope SET home = 'space yours'",

@@ -48,6 +48,7 @@ from fornix.store.postgres.drafting import (
     REFUSED,
     SELF_REFUSED,
     DraftBase,
+    DraftConnection,
     GroupDraft,
     Known,
     Overtaken,
@@ -439,20 +440,25 @@ class PostgresDatabase(SqlDatabase):
         losses, seen = self._losses, self._take_seen()
         known = self._draft_basis(db, seen, exact=not only_adds(group), look=not is_first)
         before = _Seen(None, known.structure, known.epoch, losses)
-        self._cache = known.cache
+        connection = DraftConnection(db, known, guesses=is_first)
+        self._cache, is_made = known.cache, False
         try:
-            draft = drafted(group, db, known, self._owners, guesses=is_first)
+            draft = drafted(group, connection, self._owners)
             if draft is None:
                 self._forget(before if known.version is not None else seen)
                 return False
             touches = {} if draft.error is not None else self._touches()
             base = self._send_draft(db, draft, touches)
+            if base is None:
+                self._forget(before)
+                return False
+            is_made = draft.error is None
         except Overtaken:
             self._forget(before)
             raise
-        if base is None:
-            self._forget(before)
-            return False
+        finally:
+            if connection.numbers_rows and not is_made:  # it may have numbers of no row
+                self._seen, self._cache = _Seen(None, None), WriterCache()
         self._keep(draft, base, seen, before, adds=only_adds(group))
         self._drop_touches(touches)
         for ticket, answer in zip(group, draft.answers_after(base), strict=True):
@@ -610,8 +616,9 @@ class PostgresDatabase(SqlDatabase):
             last = first(db, f"SELECT coalesce(max(id), 1) FROM {table}")  # noqa: S608 - ours
             if table == "memory_set":
                 last = max(last, last_set)
-            sequence = f"{self._server.schema}.{table}_id_seq"
-            first(db, "SELECT setval(?::text::regclass, ?)", sequence, last)
+            sequence = f"fornix.{table}_id_seq"
+            sql = f"SELECT setval('{sequence}', greatest(last_value, ?)) FROM {sequence}"  # noqa: S608 - ours
+            first(db, sql, last)
 
     # --- what reads need ----------------------------------------------------------------------
 

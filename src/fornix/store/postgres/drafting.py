@@ -15,6 +15,10 @@ moves them, and times, by as much as others have. Such a number has a type of it
 A host's row in the table `appender` says which of its attempts was the last to be committed. That
 is asked for when an answer is lost; a fence is set then, so that what is still on its way comes to
 nothing.
+
+A key, a set, an agent or a lane that is new gets its number from its sequence before the lock is
+taken; what reads that there is none is checked as all reads are. Numbers of a draft that came to
+nothing are never given again.
 """
 
 from __future__ import annotations
@@ -50,11 +54,11 @@ from fornix.store.records import MINUTE_US
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import OwnerRegistry, Row
 from fornix.store.sql.group_commit import StoreTicket
-from fornix.store.sql.inputs import CLAIM_EVENT_ID
+from fornix.store.sql.inputs import CLAIM_EVENT_ID, INSERT_LANE
 from fornix.store.sql.items import LAST_VERSION, TAKEN_IDS
 from fornix.store.sql.journal import BY_OP
-from fornix.store.sql.runs import LAST_RUN
-from fornix.store.sql.scope_rows import WriterCache
+from fornix.store.sql.runs import INSERT_AGENT, LAST_RUN
+from fornix.store.sql.scope_rows import INSERT_SCOPE, INSERT_SET, WriterCache
 
 REFUSED = "FX001"
 """SQLSTATE of a draft that others were faster than; another draft may do."""
@@ -90,12 +94,25 @@ LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM le
 
 FOREVER_US = 1 << 62
 
+MOST_RESERVED = 256
+"""Numbers that are taken for rows of a table at once, at most."""
+
 _BEGIN = f"""
     SELECT begun.* FROM fornix.begin_draft(
         ?, ?, CASE WHEN {EPOCH} = ? THEN ?::bigint END, ?, ?, ?, ?, ?, ?, ?, ?, ?) AS begun
 """  # noqa: S608 - ours
 
 _BEGIN_LIMITED = _BEGIN.replace("begun.*", "begun.*, set_config('transaction_timeout', ?, TRUE)", 1)
+
+_RESERVE = """
+    SELECT nextval('fornix.agent_id_seq'), nextval('fornix.lane_id_seq'),
+        nextval('fornix.memory_set_id_seq'), nextval('fornix.scope_id_seq')
+    FROM generate_series(1, ?)
+"""
+"""Takes numbers for rows; what makes one row is about to make others, and no number is scarce."""
+
+_NUMBERED = ("agent", "lane", "memory_set", "scope")
+"""Tables whose rows get them, in that order."""
 
 _CHECK_NEW = "SELECT fornix.check_new(?, ?)"
 
@@ -333,18 +350,24 @@ class DraftConnection:
     """Reads at once, without the lock, and notes what is to be written.
 
     Attributes:
+        known: What it goes by.
+        guesses: Whether ids are taken to be new that are to be, in place of asking.
         statements: What is to be sent after `fornix.begin_draft`.
         read_version: Of the ledger, before the first read; None: nothing was read.
         gives_runs: Whether a run is begun whose id the server is to give.
+        numbers_rows: Whether numbers were given to rows that are there once it is committed: if
+            it is not, nobody may go by them.
     """
 
     taken: type[Exception] = NeverRaised
 
     def __init__(self, db: PostgresConnection, known: Known, *, guesses: bool) -> None:
-        self._db, self._known, self._guesses = db, known, guesses
+        self._db, self.known, self.guesses = db, known, guesses
         self.statements: list[tuple[str, Sequence[object]]] = []
         self.read_version = known.read_version
-        self.gives_runs = False
+        self.gives_runs = self.numbers_rows = False
+        self._takes = 1
+        self._reserved: dict[str, list[int]] = {table: [] for table in _NUMBERED}
         self._has_written = False
         self._has_claimed = False
         self._too_late: set[str] = set()
@@ -354,16 +377,18 @@ class DraftConnection:
         self._has_claimed = statement == CLAIM_EVENT_ID
         if self._has_claimed:  # an id is new: it is unique, and one that is not refuses the draft
             statement = _CLAIM_NEW_ID
-        elif statement == LAST_RUN and self._known.version is None:
+        elif statement == LAST_RUN and self.known.version is None:
             self.gives_runs = True
             return _ReadRows([(DraftRun(0),)])
         if not gives_rows(statement):
             self._write(statement, bindings)
             return NO_ROWS
-        if self._guesses and statement in {LAST_VERSION, TAKEN_IDS}:  # that an id is new
+        if statement in _NUMBERING:
+            return self._number_row(statement, bindings)
+        if self.guesses and statement in {LAST_VERSION, TAKEN_IDS}:  # that an id is new
             self.statements.append((_CHECK_NEW, bindings))
             return NO_ROWS
-        if self._guesses and statement == BY_OP:  # an op is unique in the journal
+        if self.guesses and statement == BY_OP:  # an op is unique in the journal
             return NO_ROWS
         return self._read(statement, bindings)
 
@@ -381,12 +406,29 @@ class DraftConnection:
             self._too_late.add(_READ_TOO_LATE[start])
         self.statements.append((_moved(statement, bindings), bindings))
 
+    def _number_row(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
+        """Note that a row is to be made; answer its number."""
+        table, numbered = _NUMBERING[statement]
+        number = self._reserve(table)
+        self.numbers_rows = self._has_written = True
+        self.statements.append((numbered, (number, *bindings)))
+        return _ReadRows([(number,)])
+
+    def _reserve(self, table: str) -> int:
+        """Take a number that no other row of a table has, or will have."""
+        if not self._reserved[table]:
+            taken = self._rows(_RESERVE, (self._takes,))
+            self._takes = min(2 * self._takes, MOST_RESERVED)
+            for name, numbers in zip(_NUMBERED, zip(*taken, strict=True), strict=True):
+                self._reserved[name] = list(numbers)
+        return self._reserved[table].pop(0)
+
     def _read(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
         if "RETURNING" in statement or not self._too_late.isdisjoint(_tables(statement)):
             raise NotADraft
         found = self._rows(_READ.format(statement, _READ_NOW), bindings)
         digest = found[0][0] if found else None
-        if self._has_written or self._known.version is None:
+        if self._has_written or self.known.version is None:
             again = _read_again(statement, len(bindings), always=self._has_written)
             bound = (*bindings, digest)
             self.statements.append((_moved(again, bound), bound))
@@ -397,7 +439,7 @@ class DraftConnection:
             return self._db.execute(statement, bindings).fetchall()
         ledger, rows = self._db.query_all((LOOK, ()), (statement, bindings))
         self.read_version, structure, _, _, epoch, *_ = ledger[0]
-        if (structure, epoch) != (self._known.structure, self._known.epoch):
+        if (structure, epoch) != (self.known.structure, self.known.epoch):
             raise Overtaken
         return rows
 
@@ -431,6 +473,24 @@ class DraftConnection:
     def texts(self, values: Sequence[str], /) -> TextArray:
         """See `Connection.texts`."""
         return TextArray(values)
+
+
+_ONE_ROW = re.compile(r"INSERT INTO (\w+) \((.*?)\) VALUES \((.*)\) RETURNING id")
+
+
+def _numbering(statement: str) -> tuple[str, str]:
+    """Return of which table a statement makes a row, and the one that also says its number."""
+    found = _ONE_ROW.search(statement)
+    if found is None:
+        raise ValueError(f"it makes no row of which it gives the number: {statement}")
+    numbered = r"INSERT INTO \1 (id, \2) OVERRIDING SYSTEM VALUE VALUES (?, \3)"
+    return found[1], _ONE_ROW.sub(numbered, statement)
+
+
+_NUMBERING = {
+    statement: _numbering(statement)
+    for statement in (INSERT_AGENT, INSERT_LANE, INSERT_SET, INSERT_SCOPE)
+}
 
 
 class Overtaken(Exception):
@@ -627,7 +687,9 @@ def may_be_drafted(ticket: StoreTicket, cache: WriterCache) -> bool:
 
 
 def _may_be_drafted(batch: Batch, cache: WriterCache) -> bool:
-    if batch.define or batch.after is not None or batch.history_start != (0, 0):
+    if batch.after is not None or batch.history_start != (0, 0):
+        return False
+    if any(define.replace or define.definition.bounded for define in batch.define):
         return False
     if batch.limits is not None and batch.items:
         return False
@@ -639,24 +701,17 @@ def _may_be_drafted(batch: Batch, cache: WriterCache) -> bool:
 
 
 def drafted(
-    group: Sequence[StoreTicket],
-    db: PostgresConnection,
-    known: Known,
-    owners: OwnerRegistry,
-    *,
-    guesses: bool,
+    group: Sequence[StoreTicket], connection: DraftConnection, owners: OwnerRegistry
 ) -> GroupDraft | None:
     """Return a group as a draft; None: it has to be done under the lock.
 
-    Args:
-        known: Its cache is changed only where the draft is exact; numbers of keys and sets, and
-            notes, that are looked up are added to it in any case.
-        guesses: Take ids to be new that are to be, in place of asking.
+    What is known is changed only where the draft is exact; numbers of keys and sets, and notes,
+    that are looked up are added to it in any case, and those of rows that are to be made.
 
     Raises:
         Overtaken: Others have changed what is known.
     """
-    connection = DraftConnection(db, known, guesses=guesses)
+    known = connection.known
     tx = _transaction(connection, known, group, owners)
     number = int(tx.cache.number or 0)
     try:
@@ -666,7 +721,7 @@ def drafted(
     except FornixError as error:
         if len(group) > 1 or not group[0].raises:
             return None
-        if guesses:
+        if connection.guesses:
             raise Overtaken from error  # it may come from a guess
         return _draft(tx, connection, known, number, [error])
     return None if answers is None else _draft(tx, connection, known, number, answers)

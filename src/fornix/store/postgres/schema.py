@@ -20,7 +20,7 @@ from fornix.store.postgres.connection import BEGIN, PostgresConnection
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.sql.connection import first
 
-SCHEMA = 5
+SCHEMA = 6
 """The newest schema this code knows, and the one it needs."""
 
 _OWNER = """

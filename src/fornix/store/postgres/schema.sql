@@ -560,7 +560,9 @@ GRANT UPDATE (version, number, time, structure) ON fornix.ledger TO PUBLIC;
 GRANT INSERT ON fornix.setback TO PUBLIC;
 GRANT INSERT, UPDATE, DELETE ON fornix.owner TO PUBLIC;
 GRANT SELECT, INSERT, DELETE ON fornix.change TO PUBLIC;
-GRANT SELECT, DELETE, INSERT (space, key),
+GRANT USAGE ON SEQUENCE fornix.scope_id_seq, fornix.memory_set_id_seq, fornix.agent_id_seq,
+    fornix.lane_id_seq TO PUBLIC;
+GRANT SELECT, DELETE, INSERT (id, space, key),
     UPDATE (space, key, head, floor, since) ON fornix.scope TO PUBLIC;
 GRANT SELECT, DELETE, INSERT (space, key, owner, epoch),
     UPDATE (space, key, owner, epoch) ON fornix.lease TO PUBLIC;

@@ -23,6 +23,8 @@ CLAIM_EVENT_ID = """
     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 
+INSERT_LANE = "INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0) RETURNING id"
+
 _LANE = """
     SELECT id, next, (SELECT count(*) FROM run
         WHERE run.agent = lane.agent AND run.lane = lane.id AND ended IS NULL)
@@ -98,8 +100,7 @@ class InputWriter:
             place = self._agent, self._tx.rows.scope_row_of(scope)
             found = self._db.execute(_LANE, place).get
             if found is None:
-                self._db.execute("INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0)", place)
-                found = self._db.execute(_LANE, place).get
+                found = self._db.execute(INSERT_LANE, place).get, 0, 0
             lane_row = self._cache.lanes[self._agent, scope] = LaneRow(*found)
         return lane_row
 

@@ -44,6 +44,8 @@ _RUN = """
     JOIN scope ON scope.id = lane.scope WHERE run.id = ?
 """
 _LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
+INSERT_AGENT = "INSERT INTO agent (space, name) VALUES (?, ?) RETURNING id"
+
 _AGENT = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
 _COMPLETED = "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0"
 _TAKE_LEASE = """
@@ -109,9 +111,7 @@ class RunCache:
         if number is None:
             number = first(db, _AGENT, space, name)
         if number is None:
-            sql = "INSERT INTO agent (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING"
-            query(db, sql, space, name)
-            number = first(db, _AGENT, space, name)
+            number = first(db, INSERT_AGENT, space, name)
         self.agents[space, name] = number
         return number
 

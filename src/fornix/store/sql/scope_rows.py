@@ -14,6 +14,12 @@ from fornix.store.sql.tree import LiveNodes
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 
+INSERT_SCOPE = "INSERT INTO scope (space, key) VALUES (?, ?) RETURNING id"
+
+INSERT_SET = """
+    INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) RETURNING id
+"""
+
 MAX_NODES_PER_TREE = 64
 """Live nodes of one tree that are cached at most."""
 
@@ -81,10 +87,8 @@ class ScopeRows:
             return known
         scope_row = scope_id(self._db, scope) or found_again(self._db, scope)
         if scope_row is None:
-            scope_row = self._db.execute(
-                "INSERT INTO scope (space, key) VALUES (?, ?) RETURNING id",
-                (scope.space, scope.key or ""),
-            ).get
+            scope_row = self._db.execute(INSERT_SCOPE, (scope.space, scope.key or "")).get
+            self._cache.heads[scope_row] = 0
         self._cache.scopes[scope] = scope_row
         return scope_row
 
@@ -113,16 +117,9 @@ class ScopeRows:
             return
         text = json.dumps(define.definition.to_json())
         if set_row is None:
-            number = self._db.execute(
-                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) "
-                "RETURNING id",
-                (
-                    self.scope_row_of(define.set.scope),
-                    define.set.name,
-                    text,
-                    define.definition.retention_us,
-                ),
-            ).get
+            scope_row = self.scope_row_of(define.set.scope)
+            row = (scope_row, define.set.name, text, define.definition.retention_us)
+            number = self._db.execute(INSERT_SET, row).get
         else:
             number = set_row[0]
             self._db.execute(
