@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations browser pictures typescript .typescript flink .types .tests .java .chromium .axe steady bench docs release clean
+.PHONY: help demo test check test-integrations browser pictures typescript .typescript flink .types .tests .java .chromium .axe soak steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -46,9 +46,8 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage report
 
 test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
-	$(BIN)/python -m pytest -q -m wheel
-	$(BIN)/python -m pytest -q -m "server and not scaled" -n 2 --dist worksteal
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
+	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(server or scaled) and not flink" -n 2 --dist worksteal
 	@$(MAKE) --no-print-directory test-integrations
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory typescript
@@ -71,6 +70,9 @@ typescript: .typescript  ## The types of the TypeScript client, by TypeScript's 
 
 flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose processes are killed, in an environment of its own
 	FORNIX_TEST_SCALE=full $(FLINK_BIN)/python -m pytest -q -m flink tests/test_flink_jobs.py
+
+soak: .venv/.dev  ## The random and kill tests with counts that take their time (an hour)
+	FORNIX_TEST_SCALE=soak $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
 
 steady: .venv/.dev  ## Show that `make check` does not depend on how busy the machine is (an hour; ARGS: --rounds N)
 	@$(BIN)/python tools/steady.py $(ARGS)

@@ -19,6 +19,7 @@ from doors import Clock, Letters
 from fornix import KeyMemory, Memory
 from fornix.embed import Embedder
 from scale import COUNTS, SCALE
+from scaled import is_scaled
 from waiting import LIMIT_S
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -54,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what does more at full scale; the rest is the same there, and not run again."""
     for item in items:
         if isinstance(item, pytest.Function) and (
-            hasattr(item.module, "COUNTS") or is_hypothesis_test(item.obj)
+            is_scaled(item.module, item.obj, item.cls) or is_hypothesis_test(item.obj)
         ):
             item.add_marker(pytest.mark.scaled)
 

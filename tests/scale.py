@@ -1,7 +1,8 @@
 """How much the random, kill and contention tests do: the one place that says so.
 
 `FORNIX_TEST_SCALE=quick` (the default, `make check`) keeps the everyday run short;
-`full` (`make test`, CI) repeats the same laws many more times.
+`full` (`make test`, CI) repeats the same laws many more times, with every kill that was promised;
+`soak` (`make soak`) takes its time for what is random.
 A test asks for the count it needs and never looks at the environment itself::
 
     from scale import COUNTS
@@ -86,6 +87,27 @@ SCALES = {
         server_writes=800,
     ),
     "full": Counts(
+        kills=240,
+        random_ops=12_000,
+        walks=30,
+        store_walks=100,
+        fuzz_examples=100,
+        canaries=1_000,
+        damages=700,
+        contention_s=8.0,
+        power_states=400,
+        power_steps=20,
+        forks=120,
+        fork_jobs=24,
+        fork_kinds=3,
+        hostile_chars=50_000,
+        embedded=400,
+        flink_kills=10,
+        flink_worker_kills=44,
+        server_tries=5_000,
+        server_writes=10_000,
+    ),
+    "soak": Counts(
         kills=240,
         random_ops=25_000,
         walks=60,

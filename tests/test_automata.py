@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from automata_worker import CALLS, STEPS, expected
 from fornix import Memory
 from fornix.agents.automata import Automata, Epoch, Manifold, automata
@@ -801,7 +802,7 @@ def test_processes_share_an_agent(tmp_path):
     """Two processes prompt agents of one name and key: all is done once, in one order."""
     path, ledger = tmp_path / "app.db", tmp_path / "ledger.txt"
     children = [
-        subprocess.Popen([sys.executable, str(WORKER), str(path), str(ledger), first, "6"])
+        warm.Popen([sys.executable, str(WORKER), str(path), str(ledger), first, "6"])
         for first in ("0", "100")
     ]
     assert [child.wait(LIMIT_S) for child in children] == [0, 0]
@@ -829,7 +830,7 @@ def test_killed_in_the_middle_of_prompts(tmp_path):
 
     def work(count, crash):
         nonlocal first
-        child = subprocess.run(
+        child = warm.run(
             [sys.executable, str(WORKER), str(path), str(ledger), str(first), str(count)],
             env=os.environ | ({"FORNIX_CRASH": crash} if crash else {}),
             capture_output=True,

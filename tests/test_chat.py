@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from chat_worker import ANSWER, KEY, MESSAGES, USER, WRITE, table
 from fornix import Memory, ScriptedChat
 from fornix.agents.chat import (
@@ -857,7 +858,7 @@ def test_an_action_cannot_wait_for_another_exchange_of_its_conversation():
 
 def started(path, first, count, *named, crash=None):
     """Start a worker."""
-    return subprocess.Popen(
+    return warm.Popen(
         [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
         env={**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ},
         stdout=subprocess.PIPE,

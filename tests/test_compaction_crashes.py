@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from fornix import Memory, MemorySet, Summarize, Trim
 from fornix.errors import SetBusy
 from fornix.store.sqlite import SqliteStore
@@ -28,7 +29,7 @@ class Victim:
     def __init__(self, path: Path, mode: str, name: str, start: int) -> None:
         self.name, self.start = name, start
         command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.process = warm.Popen(command, stdout=subprocess.PIPE)
         self.lines = self.process.stdout
         assert self.lines is not None
         assert self.lines.readline() == b"ready\n", "the worker did not come up"

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+import warm
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
 from fornix.agents.windows import Observation, Priority, Reply, Stamp, Stream
 from fornix.text.budget import Budget
@@ -55,7 +56,7 @@ def test_killed_while_it_commits(path):
     random, acknowledged = Random(1), list[str]()
     for kill in range(1, KILLS + 1):
         command = [sys.executable, str(WORKER), str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        with warm.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             for _ in range(random.randint(1, 30)):
                 acknowledged.append(child.stdout.readline().strip())
@@ -80,7 +81,7 @@ def test_killed_while_it_commits(path):
 
 def committing(path, first, count, cap):
     command = [sys.executable, "-c", COMMITTER, str(path), str(first), str(count), str(cap)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return warm.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def told(child):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from crash_worker import MANY, MODES, SlowEmbedder
 from fornix import KeyMemory, Memory
 from fornix.embed import dequantise, quantise
@@ -30,7 +31,7 @@ class Victim:
         self.mode, self.name, self.start = mode, name, start
         self.children: list[int] = []
         command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.process = warm.Popen(command, stdout=subprocess.PIPE)
         self.lines = self.process.stdout
         assert self.lines is not None
         assert self.lines.readline() == b"ready\n", "the worker did not come up"
@@ -190,9 +191,9 @@ def test_two_processes_are_killed_at_once(tmp_path: Path) -> None:
 
 def test_what_was_pending_is_embedded_in_the_end(tmp_path: Path) -> None:
     """Killed while embedding, again and again: the next one goes on, and nothing is missed."""
-    path, next_step = tmp_path / "app.db", 0
-    for _ in range(3):
-        victim = Victim(path, "many", "ada", next_step)
+    path, next_step, kills = tmp_path / "app.db", 0, 0
+    while kills < 3 or next_step == 0:
+        victim, kills = Victim(path, "many", "ada", next_step), kills + 1
         time.sleep(0.1)  # noqa: TID251 - until the kill
         done = victim.kill()
         with Memory.open(path, embedder=SlowEmbedder()) as memory:

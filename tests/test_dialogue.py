@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from dialogue_worker import turn
 from fornix import Agent, InputEvent, LocalRunner, Memory, ScriptedChat, action
 from fornix.agents.messages import COMPRESSED, SUMMARY, Msg, TemporaryMemory
@@ -661,7 +661,7 @@ def test_rules_of_admission_hold_for_a_memory_of_messages(key):
 
 def worker(path, name, first, count, **env):
     command = [sys.executable, str(WORKER), str(path), name, str(first), str(count)]
-    return subprocess.run(
+    return warm.run(
         command, env=os.environ | env, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+import warm
 from facts_script import answer, said, scripted
 from fornix import Memory
 from fornix.facts import LearnOptions
@@ -38,7 +39,7 @@ def started(place: str, key: str, *budget: str) -> subprocess.Popen[str]:
     """Return a process that is ready to learn, and begins at a line."""
     command = [sys.executable, str(WORKER), place, key, *budget]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    process = warm.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

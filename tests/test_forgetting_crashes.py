@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import warm
 from file_scan import scan
 from fornix import Memory
 from fornix.store import Scope
@@ -33,7 +34,7 @@ def everything(memory: Memory, key: str) -> str:
 def killed(path: Path, keys: list[str], after_s: float) -> list[str]:
     """Have a process forget keys, and kill it; return the keys that it said were done."""
     command = [sys.executable, str(WORKER), "forget", str(path), *keys]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = warm.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     time.sleep(after_s)  # noqa: TID251 - until the kill

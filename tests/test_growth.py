@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from contextlib import closing
 
 import apsw
 import pytest
 
+import warm
 from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
 from fornix.store.sql import scope_rows, tree
@@ -283,7 +283,7 @@ def test_shrinking_that_is_killed_loses_nothing(tmp_path):
         kept = memory.key("bob").add_many([f"kept {n}" for n in range(300)])
     for step in range(1, 1 + max(2, COUNTS.kills // 12)):
         code = [sys.executable, "-c", SHRINKING, str(path), str(step)]
-        subprocess.run(code, check=False, timeout=60)
+        warm.run(code, check=False, timeout=60)
         with Memory.open(path, embedder="words") as memory:
             assert problems(memory) == []
             assert [item.id for item in memory.key("bob").list()] == list(kept)

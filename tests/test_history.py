@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from fornix import Item, Memory
 from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
@@ -471,10 +472,10 @@ def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     words = ["--db", str(db), "import", str(tmp_path / "life.jsonl"), "--embedder", "words"]
     command = [sys.executable, "-m", "fornix.cli", *words]
     log, size = tmp_path / "new.db-wal", Random(number).randrange(1_000_000)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    with warm.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         wait_until(lambda: child.poll() is not None or grown(log, size))
         child.kill()
         child.communicate(timeout=LIMIT_S)
-    subprocess.run(command, check=True, timeout=LIMIT_S, capture_output=True)
+    warm.run(command, check=True, timeout=LIMIT_S, capture_output=True)
     with Memory.open(db, mode="ro") as other:
         assert list(history_lines(other)) == found

@@ -10,6 +10,7 @@ import sys
 import apsw
 import pytest
 
+import warm
 from fornix import Memory
 from fornix.store.sqlite import SqliteStore
 from fornix.transfer import Selection, export_lines
@@ -89,7 +90,7 @@ FORMATS = (chat, locomo, mem0, langgraph, mcp_memory)
 
 def start(db, words):
     command = [sys.executable, "-m", "fornix.cli", "--db", str(db), "import", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def killed(db, words, size):

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 
+import warm
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, ScriptedChat, action
 from fornix.agents.layers import (
     AgentMemory,
@@ -592,7 +593,7 @@ def test_processes_side_by_side(tmp_path):
     path, count = tmp_path / "app.db", 25
     command = [sys.executable, str(WORKER), str(path)]
     children = [
-        subprocess.Popen([*command, str(n * 1000), str(count)], stdout=subprocess.DEVNULL)
+        warm.Popen([*command, str(n * 1000), str(count)], stdout=subprocess.DEVNULL)
         for n in range(3)
     ]
     assert [child.wait(LIMIT_S) for child in children] == [0, 0, 0]
@@ -633,7 +634,7 @@ def test_killed_between_and_inside_moves(tmp_path, seed):
     for _ in range(KILLS):
         step = chance.choice(["commit:before", "commit:after", "item:before", "item:after"])
         spec = f"{step}:{chance.randint(1, 60 if step.startswith('item') else 20)}"
-        child = subprocess.run(
+        child = warm.run(
             [sys.executable, str(WORKER), str(path), str(first), "200"],
             env=os.environ | {"FORNIX_CRASH": spec},
             capture_output=True,

@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
+import warm
 from fornix import Memory
 from fornix.mcp.http import create_mcp_app
 from fornix.mcp.served_key import IDEMPOTENCY_KEY, TOOLS, Asker, ServedKey
@@ -80,7 +81,7 @@ class ServedOverHttp:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(
+        self.process = warm.Popen(
             [*self._command, "--port", str(self._port)],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -658,7 +659,7 @@ def test_what_a_killed_pipe_was_asked_is_there_once(tmp_path):
     sent = [HELLO, *(call(number, text) for number, text in enumerate(texts))]
     ids: dict[int, set[str]] = {}
     for is_last in [False] * max(1, COUNTS.kills // 4) + [True]:
-        with subprocess.Popen(
+        with warm.Popen(
             command(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             stderr=subprocess.DEVNULL,
         ) as process:  # fmt: skip

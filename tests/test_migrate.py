@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+import warm
 from fornix import Agent, CompactionPlan, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.cli import fornix
 from fornix.errors import FornixError, InvalidInput, NotFound, RunParked, StoreTooNew, Unusable
@@ -193,7 +194,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path, kind):
         place = url_for(path) if kind == "server" else f"{path}.db"
         for _ in range(3):
             command = [sys.executable, "-c", script, str(source), place]
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            with warm.Popen(command, stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None
                 for _ in range(chance.randrange(1, 12)):
                     process.stdout.readline()

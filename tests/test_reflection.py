@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import warm
 from fornix import Memory, ScriptedChat
 from fornix.agents.windows import Hybrid, Observation, Reflection, Reply, Stream
 from fornix.errors import InvalidInput, ModelUnavailable
@@ -268,9 +269,7 @@ def test_processes_reflect_once(tmp_path):
     """Three processes commit to one window: each observation is in one layer, and one insight."""
     url = str(tmp_path / "app.db")
     command = [sys.executable, str(WORKER), url]
-    workers = [
-        subprocess.Popen([*command, letter, "20"], stdout=subprocess.DEVNULL) for letter in "ABC"
-    ]
+    workers = [warm.Popen([*command, letter, "20"], stdout=subprocess.DEVNULL) for letter in "ABC"]
     for worker in workers:
         assert worker.wait(timeout=LIMIT_S) == 0
     committed_once(url, [f"{letter}{number}" for letter in "ABC" for number in range(20)])
@@ -282,7 +281,7 @@ def test_killed_between_layers(tmp_path):
     for kill in range(max(3, COUNTS.kills // 10)):
         done: list[str] = []
         for name in ("A", "B", "C"):
-            worker = subprocess.Popen(
+            worker = warm.Popen(
                 [sys.executable, str(WORKER), url, name], stdout=subprocess.PIPE, text=True
             )
             assert worker.stdout is not None

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
 from fornix.errors import RunPending, StoreBusy
 from fornix.store import Scope
@@ -94,7 +95,7 @@ class Worker:
         orders = {"db": str(desk.path), "world": str(desk.world), "inputs": inputs}
         environment = {**os.environ, **({} if crash is None else {"FORNIX_CRASH": crash})}
         command = [sys.executable, str(WORKER), json.dumps(orders)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment)
+        self.process = warm.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment)
         self.wait_for("up")
 
     def wait_for(self, word: str) -> bool:

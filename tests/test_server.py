@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 import pytest
 import uvicorn
 
+import warm
 from fornix import Memory
 from fornix.errors import InvalidInput
 from fornix.server.app import ServerLimits, create_app
@@ -73,7 +74,7 @@ class Served(Asked):
 
     def start(self):
         """Start it, on the port that it had."""
-        self.process = subprocess.Popen(
+        self.process = warm.Popen(
             [*self._command, "--port", str(self.port)], stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
