@@ -113,7 +113,7 @@ def test_a_granted_user_does_all_that_a_memory_does(theirs, url):
         assert [item.text for item in memory.key("new").list()] == ["It is used again."]
 
 
-def test_a_granted_user_makes_keys_sets_and_lanes_without_the_lock(theirs, monkeypatch):
+def test_a_granted_user_makes_keys_sets_and_lanes_without_the_lock(url, theirs, monkeypatch):
     """It may number them, as the owner does."""
     with closing(PostgresStore.open(theirs)) as store:
         monkeypatch.setattr(store, "_begin", lambda _: pytest.fail("the lock was taken"))
@@ -121,6 +121,7 @@ def test_a_granted_user_makes_keys_sets_and_lanes_without_the_lock(theirs, monke
         made = store.commit(Batch(scope=new, time=NOW, items=[add("a", to=SetRef(new, "notes"))]))
         assert not made.adopted
         assert store.accept("agent", [QueuedInput(new, "1", NOW)])[0].number == 0
+    with closing(PostgresStore.open(url)) as store:
         assert not orphans(store)
 
 
