@@ -545,3 +545,15 @@ def test_numbers_of_a_draft_that_came_to_nothing_are_not_gone_by(agents, alone, 
     FIRST["a lane"](here, "3")
     assert made(here) == made(there) == {"1", "2", "3"}
     assert not orphans(here)
+
+
+def test_many_adds_are_moved_by_the_commits_of_others(hosts):
+    """Rows made together too: each is of the commit that begins it."""
+    here, there = hosts
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+        made = commit(here, *(add(f"many {number}") for number in range(10)))
+    found = [item for name, item in notes(there).items() if name.startswith("many")]
+    assert {(item.begin_commit, item.row >> 20, item.first >> 20) for item in found} == {
+        (made.number, made.number, made.number)
+    }
+    assert len(found) == 10

@@ -168,7 +168,7 @@ class PendingRows:
         self, number: int, commit: int, records: Sequence[ItemRecord], row: int, now: int
     ) -> None:
         """Take first versions, which a commit begins at a time from *row* on; see `add_item`."""
-        rows = range(row, row + len(records))
+        rows = [row + place for place in range(len(records))]  # a range would drop what they are
         # fmt: off
         self._items += [
             (
