@@ -10,7 +10,8 @@ import socket
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -55,7 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what does more at full scale; the rest is the same there, and not run again."""
     for item in items:
         if isinstance(item, pytest.Function) and (
-            is_scaled(item.module, item.obj, item.cls) or is_hypothesis_test(item.obj)
+            is_scaled(cast("ModuleType", item.module), item.obj, item.cls)
+            or is_hypothesis_test(item.obj)
         ):
             item.add_marker(pytest.mark.scaled)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,11 @@ sys.exit(int(sys.argv[1]))
 def test_it_prints_and_ends_as_any_other(tmp_path, code):
     """With arguments, environment, folder and streams of its own."""
     asked = [sys.executable, "-c", PRINTS, str(code), "two"]
-    given = {"env": {"ONE": "1", "PATH": os.environ["PATH"]}, "cwd": tmp_path, "text": True}
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    given: dict[str, Any] = {"env": {"ONE": "1"}, "cwd": tmp_path, "text": True}
+    given |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     answers = []
     for kind in (warm.Popen, subprocess.Popen):
-        with kind(asked, **given, **piped) as process:
+        with kind(asked, **given) as process:
             answers.append((*process.communicate("asked", timeout=LIMIT_S), process.returncode))
     assert answers[0] == answers[1]
     assert answers[0][2] == code
