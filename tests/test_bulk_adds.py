@@ -164,3 +164,23 @@ def test_an_item_of_a_value_is_that_item():
     assert vars(one) == vars(Item("x"))
     assert list(vars(one)) == list(vars(Item("x")))
     assert one.metadata is not other.metadata
+
+
+def version_of(item: Item | None) -> tuple[str | None, object, int] | None:
+    """Return which version an item is; that it was read makes none."""
+    return None if item is None else (item.id, item.value, item.version)
+
+
+def test_many_ids_are_got_as_each_alone(tmp_path):
+    """In the order asked, also twice, and those that are not there or were; ids of any text."""
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        notes = memory.key("ada").set("notes")
+        ids = ["a", "nul\0", "nul", "ç", "'", "gone", *map(str, range(20))]
+        notes.add_many([Item(f"text of {item_id!r}", id=item_id) for item_id in ids])
+        memory.key("bob").set("notes").add("not hers", id="theirs")
+        notes.delete("gone")
+        notes.update("a", "changed")
+        for asked in (ids, [*ids[2:], "never", "a", "a", "theirs"]):
+            alone = [notes.get(item_id) for item_id in asked]
+            assert [version_of(item) for item in notes.get(asked)] == list(map(version_of, alone))
+        assert memory.key("new").set("notes").get(ids) == [None] * len(ids)

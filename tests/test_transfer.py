@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory, Signals, Summarize, Trim
+from fornix import Item, Memory, Signals, Summarize, Trim
 from fornix.compaction import CompactionPlan
 from fornix.errors import (
     DuplicateItem,
@@ -36,6 +36,7 @@ from fornix.transfer import (
     survey,
     walk_tree,
 )
+from fornix.transfer.import_formats import entries
 from fornix.values.times import parse_time
 
 
@@ -73,6 +74,70 @@ def copied(found):
 
 def chat(count, start=0):
     return [{"role": "user", "content": f"message {n}"} for n in range(start, start + count)]
+
+
+# --- lines that were checked ---------------------------------------------------------------------
+
+
+def item_lines(*values):
+    return [
+        {"type": "item", "key": "ada", "set": "notes", "id": f"{n}", "value": value}
+        for n, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("bad", ['{"type": "item"}', "[]", '{"a": 1, "a": 1}', "{"])
+def test_a_line_that_changes_after_the_check_is_checked_again(memory, bad):
+    """Whoever writes the file while it is imported: no line is taken that was not looked at."""
+    handle = io.BytesIO("\n".join(map(json.dumps, item_lines("a", "b", "c"))).encode())
+    file = Source("file.jsonl", handle)
+    survey(file, "fornix", None)
+    lines_now = handle.getvalue().decode().splitlines()
+    handle.seek(0)
+    handle.truncate()
+    handle.write("\n".join([lines_now[0], bad, lines_now[2]]).encode())
+    with pytest.raises(InvalidInput, match=r"file\.jsonl:2: "):
+        Load(memory).run(file, "fornix")
+
+
+def test_lines_that_move_after_the_check_are_read_where_they_are(memory):
+    """Each as it is then, whether it stood there before or not."""
+    texts = [json.dumps(line) for line in item_lines("a", {"text": "b"}, "c")]
+    handle = io.BytesIO("\n".join(texts).encode())
+    file = Source("file.jsonl", handle)
+    survey(file, "fornix", None)
+    handle.seek(0)
+    handle.truncate()
+    handle.write("\n".join(["", texts[2], *texts[:2]]).encode())
+    Load(memory).run(file, "fornix")
+    notes = memory.key("ada").set("notes")
+    assert [notes.get(f"{n}").value for n in range(3)] == ["a", {"text": "b"}, "c"]
+
+
+def test_a_line_that_passed_is_read_as_it_was(memory):
+    """Of whatever is stored, and of lines without an id: the second reading is the first."""
+    notes = memory.key("ada").set("notes")
+    notes.add({"text": "hi", "raw": b"\0\xff", "$a": [math.inf]}, id="a", metadata={"$b": b""})
+    notes.add(7, text="seven", speaker="Ada", importance=1, ttl="7d")
+    moon = datetime(1969, 7, 20, 20, 17, 40, 5, UTC)
+    notes.add(Item("made of it", id="c", sources=("a",), time=moon))
+    memory.knowledge.set("handbook").add("x", text="")
+    nameless = [{k: v for k, v in line.items() if k != "id"} for line in item_lines("a", "a")]
+    file = source(*lines(memory), *nameless)
+    first, again = (list(entries(file, "fornix", None)) for _ in range(2))
+    assert first == again == list(entries(source(*lines(memory), *nameless), "fornix", None))
+    assert len(first) > 6
+
+
+@pytest.mark.parametrize(
+    "fields", [{"text": 5}, {"sources": [""]}, {"time": "noon"}, {"metadata": {"a": "\ud800"}}]
+)
+def test_nothing_is_written_where_a_part_of_an_item_cannot_be(memory, fields):
+    """What a store would refuse is found before anything is written."""
+    good, bad = item_lines("a", "b")
+    with pytest.raises(InvalidInput, match=r"file\.jsonl:2: "):
+        load(memory, source(good, bad | fields))
+    assert len(memory.key("ada").set("notes")) == 0
 
 
 # --- round trips -------------------------------------------------------------------------------

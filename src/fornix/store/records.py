@@ -80,7 +80,7 @@ class RecordMaker:
         time = None if item.time is None else microseconds(item.time)
         speaker = None if item.speaker is None else checked_name(item.speaker, "speaker")
         role = role_of_speaker(speaker) if item.role is None else checked_name(item.role, "role")
-        context = at[speaker] if time is None else words.context_terms(moment(time), speaker)
+        context = at[speaker, at.minute if time is None else time // MINUTE_US]
         terms, tokens, temporal = words.analyse_with(text, context, caption)
         until = expires = since = to = None
         if not item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
@@ -109,26 +109,27 @@ class RecordMaker:
     ) -> tuple[Fields, bytes | None]:
         """Return what `_parse` does, of a text of which only metadata is known."""
         metadata, caption = _metadata(given) if given else ("{}", None)
+        terms = words.analyse_with(text, at[None, at.minute], caption)
         needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
         # fmt: off
         fields = (
             item_id, None, text, metadata, 0.0, None, None, None, None, (), False,
-            None, None, None, None, *words.analyse_with(text, at[None], caption), at.minute,
+            None, None, None, None, *terms, at.minute,
         )
         # fmt: on
         return fields, None if needs_vectors else b""
 
 
-class _Contexts(dict["str | None", list[int]]):
-    """The `words.context_terms` of who says something at one time, by speaker."""
+class _Contexts(dict["tuple[str | None, int]", list[int]]):
+    """The `words.context_terms` of who says something, and in which minute since 1970."""
 
     def __init__(self, now: int) -> None:
         super().__init__()
         self.now, self.minute = now, now // MINUTE_US
-        self._moment = moment(now)
 
-    def __missing__(self, speaker: str | None) -> list[int]:
-        self[speaker] = terms = words.context_terms(self._moment, speaker)
+    def __missing__(self, said: tuple[str | None, int]) -> list[int]:
+        speaker, minute = said
+        self[said] = terms = words.context_terms(moment(minute * MINUTE_US), speaker)
         return terms
 
 

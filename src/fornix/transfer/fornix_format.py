@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from fornix.compaction.strategies import OWN, restored
 from fornix.errors import InvalidInput, RuleFailed
+from fornix.errors.short_repr import short_repr
 from fornix.search.signals import Signals
 from fornix.sets.admission.rules import rules_of
 from fornix.sets.set_options import definition
@@ -17,7 +18,6 @@ from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
 from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
 from fornix.store.items import Item, text_of
-from fornix.store.records import request_json
 from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import (
     Ids,
@@ -128,9 +128,16 @@ class ItemLine:
     def from_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
         """Return the item of a line; one without an id gets one of *ids*."""
         check_field_names(fields, f"{ITEM_FIELDS} linked")
-        key, name = owner_of(fields)
+        owner_of(fields)
         if "value" not in fields:
             raise InvalidInput('"value" is missing')
+        line = ItemLine.from_passed_fields(fields, ids)
+        checked_item(line.item)
+        return line
+
+    @classmethod
+    def from_passed_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
+        """Return what `from_fields` does, of fields that are known to be those of an item."""
         item = Item(
             value=fields["value"],
             id=cast("str", fields["id"]) if "id" in fields else ids.make(fields),
@@ -149,7 +156,8 @@ class ItemLine:
             valid_to=time_of(fields.get("valid_to")),
         )
         linked = _locations(fields["linked"]) if "linked" in fields else None
-        return ItemLine(key, name, checked_item(item), linked)
+        key, name = cast("str | None", fields["key"]), cast("str", fields["set"])
+        return ItemLine(key, name, item, linked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,27 +235,32 @@ class FornixLines:
     def __init__(self) -> None:
         self._ids = Ids()
 
-    def line(self, fields: dict[str, Value]) -> Iterator[ExportLine]:
-        """Yield the contents of a line.
+    def line(self, fields: dict[str, Value], *, has_passed: bool = False) -> ExportLine | None:
+        """Return the contents of a line; None: it has none.
+
+        Args:
+            has_passed: The very line was read before.
 
         Raises:
             InvalidInput: The line cannot be imported.
         """
         kind = fields.get("type")
+        if kind == "item" and has_passed:
+            return ItemLine.from_passed_fields(fields, self._ids)
         if str(fields.get("set")).startswith(HIDDEN):
             raise InvalidInput(f'"set" must not begin with {HIDDEN!r}')
-        if kind == "fornix":
-            check_header(fields)
-        elif kind == "set":
-            yield SetLine.from_fields(fields)
-        elif kind == "item":
-            yield ItemLine.from_fields(fields, self._ids)
-        elif kind == "learnt":
-            yield LearntLine.from_fields(fields)
-        elif kind in ("object", "value"):
-            yield NodeLine.from_fields(fields)
-        else:
+        if kind == "item":
+            return ItemLine.from_fields(fields, self._ids)
+        if kind == "set":
+            return SetLine.from_fields(fields)
+        if kind == "learnt":
+            return LearntLine.from_fields(fields)
+        if kind in ("object", "value"):
+            return NodeLine.from_fields(fields)
+        if kind != "fornix":
             raise InvalidInput(f'"type" is {kind!r}; it is one of {", ".join(KINDS)}')
+        check_header(fields)
+        return None
 
 
 def check_header(fields: dict[str, Value]) -> None:
@@ -271,17 +284,28 @@ def checked_path(value: Value) -> Path:
 def checked_item(item: Item) -> Item:
     """Return *item* if every part of it can be stored; a store would refuse it later."""
     checked_name(item.id, "an item's id")
-    request_json(item)
-    if item.time is not None:
-        microseconds(item.time)
+    checked(item.value)
+    if item.metadata:
+        checked(dict(item.metadata), where="metadata")
+    for name in ("time", *TIMES):
+        if (time := getattr(item, name)) is not None:
+            microseconds(time, name)
     for name in LABELS:
-        if getattr(item, name) is not None:
-            checked_name(getattr(item, name), name)
+        if (label := getattr(item, name)) is not None:
+            checked_name(label, name)
+    for source in item.sources:
+        checked_name(source, "the id of a source")
     if type(item.importance) not in (int, float) or not 0 <= item.importance <= 1:
         raise InvalidInput(f"importance must be a number from 0 to 1, not {item.importance!r}")
+    _check_text(item)
+    return item
+
+
+def _check_text(item: Item) -> None:
     if item.text is None and text_of(item.value) is None:
         raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
-    return item
+    if item.text is not None and not isinstance(checked(item.text, where="text"), str):
+        raise InvalidInput(f"text must be a str, not {short_repr(item.text)}")
 
 
 def differs(item: Item, stored: Item) -> bool:

@@ -44,6 +44,8 @@ TWICE = "is there twice, exactly alike"
 
 REMEDY = "correct it and import again"
 
+REMEDY_OF_LINE = "correct the line and import again"
+
 
 def layout_of(source: Source) -> Layout:
     """Return the format of a file, by its first record.
@@ -106,14 +108,27 @@ def entries(
 
 
 def _lines(source: Source) -> Iterator[tuple[int, Entry]]:
-    reader = HistoryLines() if has_history(source) else FornixLines()
-    number, remedy = 0, "correct the line and import again"
+    if has_history(source):
+        yield from _history_lines(source)
+        return
+    reader = FornixLines()
+    for number, fields, has_passed in source.passing_objects():
+        try:
+            entry = reader.line(fields, has_passed=has_passed)
+        except FornixError as error:
+            raise source.wrong(number, str(error), REMEDY_OF_LINE) from error
+        if entry is not None:
+            yield number, entry
+
+
+def _history_lines(source: Source) -> Iterator[tuple[int, Entry]]:
+    reader, number = HistoryLines(), 0
     for number, fields in source.objects():
         try:
             yield from ((number, entry) for entry in reader.line(fields))
         except FornixError as error:
-            raise source.wrong(number, str(error), remedy) from error
-    if isinstance(reader, HistoryLines) and not reader.ended:
+            raise source.wrong(number, str(error), REMEDY_OF_LINE) from error
+    if not reader.ended:
         problem = "the file breaks off: a history ends with a line of type end"
         raise source.wrong(number, problem, "get the whole file and import again")
 

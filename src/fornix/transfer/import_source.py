@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import IO, cast
@@ -102,6 +103,7 @@ class Source:
         self.name = name
         self.unit = "line"
         self._handle = handle
+        self._passed_lines = array("q")  # hashes: eight bytes for each
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the number and text of every line that is not blank.
@@ -112,6 +114,24 @@ class Source:
         self._handle.seek(0)
         return numbered_lines(self.name, self._handle)
 
+    def passing_objects(self) -> Iterator[tuple[int, dict[str, Value], bool]]:
+        """Yield what `objects` does, and whether the line is one that passed before.
+
+        A line passes when the next one is asked for. It is known again by its hash, as long as it
+        stands where it stood, so that what somebody changes meanwhile is checked again.
+
+        Raises:
+            InvalidInput: A line is not an object.
+        """
+        passed = self._passed_lines
+        for place, (number, text) in enumerate(self.lines()):
+            name = hash(text)
+            if place < len(passed) and passed[place] == name:
+                yield number, cast("dict[str, Value]", wire.parse(text)), True
+                continue
+            yield number, self._object(number, text, wired=True), False
+            passed[place : place + 1] = array("q", [name])
+
     def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value]]]:
         """Yield the number and contents of every line; each must be a JSON object.
 
@@ -121,20 +141,24 @@ class Source:
         Raises:
             InvalidInput: A line is not an object.
         """
-        remedy = "write one JSON object per line"
         for number, text in self.lines():
-            try:
-                contents: Value = _DECODER.decode(text)
-                contents = wire.parse(text) if wired else contents
-            except (ValueError, RecursionError) as error:
-                reason = error
-                if isinstance(error, json.JSONDecodeError):
-                    reason = f"{error.msg} at character {error.pos + 1:,}"
-                problem = f"is not JSON that fornix reads ({reason})"
-                raise self.wrong(number, problem, remedy) from None
-            if not isinstance(contents, dict):
-                raise self.wrong(number, f"is JSON, but not an object: {text[:40]}", remedy)
-            yield number, contents
+            yield number, self._object(number, text, wired=wired)
+
+    def _object(self, number: int, text: str, *, wired: bool) -> dict[str, Value]:
+        remedy = "write one JSON object per line"
+        try:
+            contents: Value = _DECODER.decode(text)
+            if wired and '"$' in text:  # else both forms are the same
+                contents = wire.parse(text)
+        except (ValueError, RecursionError) as error:
+            reason = error
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"{error.msg} at character {error.pos + 1:,}"
+            problem = f"is not JSON that fornix reads ({reason})"
+            raise self.wrong(number, problem, remedy) from None
+        if not isinstance(contents, dict):
+            raise self.wrong(number, f"is JSON, but not an object: {text[:40]}", remedy)
+        return contents
 
     def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         """Yield the objects of the file, a line each or as `Document.records` finds them.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from hashlib import blake2b
 from typing import cast
 
@@ -23,9 +24,16 @@ _INDEX = re.compile(r"-?[0-9]{1,6}")
 
 def check_field_names(fields: dict[str, Value], allowed: str) -> None:
     """Refuse fields that a line of this type does not have."""
-    unknown = sorted(set(fields).difference(allowed.split()))
+    unknown = fields.keys() - _names(allowed)
     if unknown:
-        raise InvalidInput(f"unknown fields {unknown}: a {fields['type']!r} line has {allowed}")
+        raise InvalidInput(
+            f"unknown fields {sorted(unknown)}: a {fields['type']!r} line has {allowed}"
+        )
+
+
+@lru_cache(maxsize=32)
+def _names(allowed: str) -> frozenset[str]:
+    return frozenset(allowed.split())
 
 
 def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:

@@ -28,6 +28,7 @@ from fornix.store.packed_values import restored
 from fornix.store.sql import erased_runs, journal, row_values, staged_vectors
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.database import SetSnapshot, SqlDatabase, reads
+from fornix.store.sql.items import MIN_BULK_IDS
 from fornix.store.sql.row_values import hidden_id, rows_of, scope_id
 from fornix.store.sql.tree import (
     commits_of_node,
@@ -264,12 +265,20 @@ class SqlReads(WholeSets, SqlDatabase):
     def get(
         self, db: Connection, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
+        if at is None and len(ids) >= MIN_BULK_IDS and "\0" not in "".join(ids):
+            return self._get_many(db, ref, ids)
         sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
             found = db.query_all(*[(sql, (number, item_id, *moment)) for item_id in ids])
             if any(found):
                 return [self._stored(rows[0], ref) if rows else None for rows in found]
         return [None] * len(ids)
+
+    def _get_many(self, db: Connection, ref: SetRef, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return live versions in the order asked; a carray ends its texts at a NUL."""
+        stored = self._first_found(db, ref, row_values.BY_IDS, db.texts(ids))
+        found = {one.record.id: one for one in stored}
+        return [found.get(item_id) for item_id in ids]
 
     @reads
     def page(

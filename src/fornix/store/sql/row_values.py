@@ -37,6 +37,11 @@ BY_ID = f"{_OF_ID} AND item.ended IS NULL"
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
+BY_IDS = f"""
+    {ITEM} WHERE item.set_id = ?1 AND item.ended IS NULL
+        AND item.id IN (SELECT value FROM carray(?2) AS names)
+"""  # noqa: S608 - ours
+
 VERSIONS = f"{_OF_ID} ORDER BY item.version"
 
 EVERY_VERSION = f"""
