@@ -195,7 +195,7 @@ def _metadata(given: object) -> tuple[str, str | list[str] | None]:
 
 
 def _plain(metadata: object) -> dict[str, Value]:
-    if not isinstance(metadata, Mapping):
+    if type(metadata) is not dict and not isinstance(metadata, Mapping):
         raise InvalidValue(
             "metadata", f"must be a dict, not {short_repr(metadata)}", hint="name its fields"
         )

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
 from fornix.errors.short_repr import short_repr
@@ -65,13 +65,22 @@ def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # no
     if depth >= MAX_DEPTH:
         problem = f"is nested deeper than {MAX_DEPTH} levels, or contains itself"
         raise InvalidValue(shortened(where), problem, hint="store it in parts")
+    # To write down where a part is takes longer than the rest: not for what is surely fine.
     if type(value) is list:
-        items = cast("list[object]", value)
-        return [_inner(v, f"{where}[{i}]", nan, depth) for i, v in enumerate(items)]
+        items = cast("list[Any]", value)
+        return [
+            v
+            if type(v) in _PLAIN or (type(v) is str and v.isascii())
+            else _inner(v, where, i, nan, depth)
+            for i, v in enumerate(items)
+        ]
     if type(value) is dict:
-        fields = cast("dict[object, object]", value)
+        fields = cast("dict[Any, Any]", value)
         return {
-            _name(k, where): _inner(v, f"{where}[{k!r}]", nan, depth) for k, v in fields.items()
+            k if type(k) is str and k.isascii() else _name(k, where): v
+            if type(v) in _PLAIN or (type(v) is str and v.isascii())
+            else _inner(v, where, k, nan, depth)
+            for k, v in fields.items()
         }
     raise InvalidValue(
         where, f"a value of type {_type_name(value)} cannot be stored", hint=_hint(value)
@@ -83,15 +92,26 @@ def shortened(where: str) -> str:
     return where if len(where) <= MAX_SHOWN_PATH else f"{where[:MAX_SHOWN_PATH]}…"
 
 
-def _inner(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
+def _inner(value: object, where: str, at: object, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
     kind = type(value)
-    if kind in _PLAIN:
-        return cast("Value", value)
+    if kind is float and value == value:  # noqa: PLR0124 - NaN does not
+        return cast("float", value)
+    if kind is str and _is_text(cast("str", value)):
+        return cast("str", value)
+    where = f"{where}[{at!r}]"
     if kind is str:
         return _text(cast("str", value), where)
     if kind is float:
         return _number(cast("float", value), where, nan)
     return _container(value, where, nan, depth + 1)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _name(key: object, where: str) -> str:
