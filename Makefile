@@ -14,7 +14,9 @@ OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 # What may be compiled (hatch_build.py) is compiled again when it changes.
 NATIVE := hatch_build.py src/fornix/values/_native.c
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what is imported, of thousands of modules that are installed.
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP_INSTALL := $(PIP) -c constraints.txt
 
 # Hundreds of tests start a process: it should find what was compiled before.
 unexport PYTHONDONTWRITEBYTECODE
@@ -131,8 +133,8 @@ endef
 # Flink holds numpy, protobuf and others to versions of its own, so it has constraints of its own.
 .venv-flink/.flink: .venv-flink/.made pyproject.toml constraints-flink.txt $(NATIVE)
 	@echo "Installing fornix and Apache Flink into .venv-flink (large: some minutes) …"
-	@$(FLINK_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-flink.txt 'pip>=25.1'
-	@$(FLINK_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-flink.txt --group flink -e '.[flink,postgres]'
+	@$(FLINK_BIN)/python $(PIP) -c constraints-flink.txt 'pip>=25.1'
+	@$(FLINK_BIN)/python $(PIP) -c constraints-flink.txt --group flink -e '.[flink,postgres]'
 	@touch $@
 
 # Flink runs in Java. As root on Debian it is installed; elsewhere that is for whoever owns the machine.
@@ -148,8 +150,8 @@ endef
 
 .venv-integrations/.peers: .venv-integrations/.made pyproject.toml constraints-integrations.txt $(NATIVE)
 	@echo "Installing fornix and the frameworks of its integrations into .venv-integrations …"
-	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt 'pip>=25.1'
-	@$(INTEGRATIONS_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt --group integrations -e '.[agentscope,google-adk,llama-index,server]'
+	@$(INTEGRATIONS_BIN)/python $(PIP) -c constraints-integrations.txt 'pip>=25.1'
+	@$(INTEGRATIONS_BIN)/python $(PIP) -c constraints-integrations.txt --group integrations -e '.[agentscope,google-adk,llama-index,server]'
 	@touch $@
 
 .venv-integrations-older/.made:
@@ -161,8 +163,8 @@ endef
 # CrewAI holds pydantic, openai, mcp and others to versions that the other frameworks are past.
 .venv-integrations-older/.peers: .venv-integrations-older/.made pyproject.toml constraints-integrations-older.txt $(NATIVE)
 	@echo "Installing fornix and frameworks with older needs into .venv-integrations-older (large: some minutes) …"
-	@$(OLDER_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations-older.txt 'pip>=25.1'
-	@$(OLDER_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations-older.txt --group integrations-older -e '.[crewai]'
+	@$(OLDER_BIN)/python $(PIP) -c constraints-integrations-older.txt 'pip>=25.1'
+	@$(OLDER_BIN)/python $(PIP) -c constraints-integrations-older.txt --group integrations-older -e '.[crewai]'
 	@touch $@
 
 .venv/.browser: .venv/.dev
@@ -194,5 +196,5 @@ endef
 # The peers choose their own versions, so the constraints do not hold here.
 .venv-bench/.peers: .venv-bench/.made pyproject.toml bench/requirements.txt $(NATIVE)
 	@echo "Installing fornix and its peers into .venv-bench (large: some minutes) …"
-	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt -e .
+	@$(BENCH_BIN)/python $(PIP) -r bench/requirements.txt -e .
 	@touch $@
