@@ -22,9 +22,11 @@ from fornix.store import (
     Batch,
     Begin,
     Clear,
+    Compact,
     Define,
     Definition,
     DurableCall,
+    Link,
     Put,
     QueuedInput,
     Refresh,
@@ -33,6 +35,7 @@ from fornix.store import (
     Scope,
     SetRef,
     Step,
+    Undo,
 )
 from fornix.store.commit_queue import CommitTicket
 from fornix.store.postgres import PostgresStore
@@ -557,3 +560,54 @@ def test_many_adds_are_moved_by_the_commits_of_others(hosts):
         (made.number, made.number, made.number)
     }
     assert len(found) == 10
+
+
+# --- compactions ----------------------------------------------------------------------------------
+
+
+def compacted(ids, *added, how="{}"):
+    """A change that compacts items into others, which are linked to them."""
+    links = [Link(NOTES, item_id) for item_id in ids]
+    return Compact(
+        NOTES,
+        [(item_id, 1) for item_id in ids],
+        [replace(add(each), links=links) for each in added],
+        how,
+    )
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_a_compaction_is_drafted_while_others_commit(hosts, monkeypatch, count):
+    """What it adds has the numbers of its own commit, and so says the compaction; it is undone."""
+    here, there = hosts
+    ids = [f"old {number}" for number in range(count)]
+    commit(there, *map(add, ids))
+    with monkeypatch.context() as patched:
+        locked(here, patched)
+        with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+            made = commit(here, compacted(ids, "sum", "more"), compacted(["0"]))
+    assert set(notes(there)) == {"1", "sum", "more"}
+    first, second = sorted(there.compactions(NOTES), key=lambda done: done.id)
+    added = [there.versions(NOTES, name)[0].row for name in ("sum", "more")]
+    retired = [there.versions(NOTES, name)[0].row for name in ids]
+    assert (first.commit, list(first.added), list(first.retired)) == (made.number, added, retired)
+    assert list(second.added) == []
+    assert {item.end_commit for name in ids for item in there.versions(NOTES, name)} == {
+        made.number
+    }
+    assert there.source_links(added) == [(row, source) for row in added for source in retired]
+    commit(there, Undo(NOTES, first.id))
+    assert set(notes(here)) == {"1", *ids}
+
+
+def test_a_compaction_of_what_others_changed_meanwhile_is_refused(hosts):
+    here, there = hosts
+    with (
+        interrupted(here, lambda: commit(there, Retire(NOTES, "1", version=1))),
+        pytest.raises(StaleItem),
+    ):
+        commit(here, compacted(["0", "1"], "sum"))
+    with pytest.raises(StaleItem):
+        commit(here, compacted(["0", "0"], "sum"))
+    commit(here, compacted(["0"], "0"))
+    assert [item.version for item in there.versions(NOTES, "0")] == [1, 2]

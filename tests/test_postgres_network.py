@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -13,7 +14,7 @@ from psycopg.errors import CheckViolation
 from psycopg_pool import PoolTimeout
 
 from fornix.errors import Unavailable
-from fornix.store import Define, Definition, Put, QueuedInput, Scope, SetRef
+from fornix.store import Compact, Define, Definition, Link, Put, QueuedInput, Scope, SetRef
 from fornix.store.packed_values import Packed
 from fornix.store.postgres import PostgresStore, database
 from fornix.store.postgres.dialect import TextArray
@@ -132,6 +133,26 @@ def test_a_host_that_stops_in_its_first_commits_holds_up_nobody(proxy, hosts):
     assert [item.record.id for item in other.page(more)] == ["1", "2"]
     assert len(other.queued_runs("agent", dan)) == len(other.queued_runs("agent", ADA)) == 1
     assert not orphans(other)
+
+
+@pytest.mark.server
+def test_a_host_that_stops_in_a_compaction_holds_up_nobody(proxy, hosts):
+    """Whatever it retires, and with the numbers of the commit that it becomes."""
+    slow, other = hosts
+    ids = [f"{number}" for number in range(100)]
+    write(other, *map(add, ids))
+    write(other, Put(("first",), 1), scope=BOB)
+    proxy.holding = True
+    links = [Link(NOTES, item_id) for item_id in ids]
+    retired, added = [(item_id, 1) for item_id in ids], [replace(add("sum"), links=links)]
+    working = Working(lambda: write(slow, Compact(NOTES, retired, added, "{}")).adopted)
+    held = 0
+    for held in held_packets(proxy, working):
+        write(other, Put(("held",), held), scope=BOB)
+    assert working.answers == [False]
+    assert 1 < held < 12
+    [item] = other.page(NOTES)
+    assert list(other.compactions(NOTES)[0].added) == [item.row]
 
 
 @pytest.mark.server

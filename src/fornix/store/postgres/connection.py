@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -161,6 +162,10 @@ class PostgresConnection:
     def numbers(self, values: Sequence[int], /) -> NumberArray:
         """See `Connection.numbers`."""
         return NumberArray(values)
+
+    def json_of(self, rows: Sequence[int], /) -> str:
+        """See `Connection.json_of`."""
+        return json.dumps(rows)
 
     def texts(self, values: Sequence[str], /) -> TextArray:
         """See `Connection.texts`."""

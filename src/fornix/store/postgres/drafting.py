@@ -24,6 +24,7 @@ nothing are never given again.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ from fornix.store import (
     Add,
     Batch,
     Commit,
+    Compact,
     Replace,
     Retire,
     commit_time,
@@ -126,8 +128,9 @@ _DIGEST = """
 _READ_NOW = f"{_DIGEST} AS digest, found.* FROM found"
 
 _WRITES = (
-    *("INSERT INTO access (", "INSERT INTO change (", "INSERT INTO durable_call ("),
+    *("INSERT INTO access (", "INSERT INTO change (", "INSERT INTO compaction ("),
     *(
+        "INSERT INTO durable_call (",
         "INSERT INTO feature (",
         "INSERT INTO item (",
         "INSERT INTO journal (",
@@ -275,11 +278,20 @@ class DraftTime(int):
         return int.__hash__(self)
 
 
+class DraftRows(str):
+    """Numbers of rows that a draft begins, as JSON."""
+
+
 _MOVED = "current_setting('fornix.moved')::bigint"
 
 _WAYS: dict[type, str] = {
     DraftNumber: f"(?{{}} + {_MOVED})",
     DraftRow: f"(?{{}} + ({_MOVED} << {ROW_BITS}))",
+    DraftRows: f"""
+        (SELECT '[' || string_agg((number::bigint + ({_MOVED} << {ROW_BITS}))::text, ', '
+            ORDER BY place) || ']'
+        FROM json_array_elements_text(?{{}}::json) WITH ORDINALITY AS made(number, place))
+    """,  # noqa: S608 - ours
     DraftRun: "(?{} + current_setting('fornix.runs_moved')::bigint)",
     DraftTime: "greatest(?{}, current_setting('fornix.time')::bigint)",
 }
@@ -469,6 +481,15 @@ class DraftConnection:
         if any(type(value) in _WAYS for value in values):
             raise NotADraft
         return NumberArray(values)
+
+    def json_of(self, rows: Sequence[int], /) -> str:
+        """See `Connection.json_of`."""
+        kinds = set(map(type, rows))
+        if kinds == {DraftRow}:
+            return DraftRows(json.dumps([int(row) for row in rows]))
+        if not kinds.isdisjoint(_WAYS):
+            raise NotADraft
+        return json.dumps(rows)
 
     def texts(self, values: Sequence[str], /) -> TextArray:
         """See `Connection.texts`."""
@@ -695,7 +716,9 @@ def _may_be_drafted(batch: Batch, cache: WriterCache) -> bool:
         return False
     for change in batch.items:
         found = cache.sets.get(change.set)
-        if type(change) not in {Add, Replace, Retire} or (found is not None and found[1].bounded):
+        if type(change) not in {Add, Compact, Replace, Retire} or (
+            found is not None and found[1].bounded
+        ):
             return False
     return True
 

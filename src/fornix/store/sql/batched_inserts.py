@@ -42,6 +42,11 @@ INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row 
 
 _INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
+_INSERT_LINKS = """
+    INSERT INTO link (row, source) SELECT ?1, value FROM carray(?2) WHERE TRUE
+    ON CONFLICT DO NOTHING
+"""
+
 COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
     WHERE id = ?1
@@ -275,10 +280,19 @@ class PendingRows:
             self._db.executemany(INHERIT_LINKS, self.heirs)
             self._db.executemany(INHERIT_STUBS, self.heirs)
         if self.links:
-            self._db.executemany(_INSERT_LINK, self.links)
+            self._flush_links()
         if self.access_times:
             self._db.executemany(INSERT_ACCESS, self.access_times)
         self.heirs, self.links, self.access_times = [], [], []
+
+    def _flush_links(self) -> None:
+        """Insert links; those of one version together, if what it comes from was there before."""
+        for row, links in groupby(self.links, key=itemgetter(0)):
+            sources = [source for _, source in links]
+            if len(sources) > 1 and all(type(source) is int for source in sources):
+                self._db.execute(_INSERT_LINKS, (row, self._db.numbers(sources)))
+            else:
+                self._db.executemany(_INSERT_LINK, [(row, source) for source in sources])
 
 
 _SET_AND_COMMIT = itemgetter(1, 5)

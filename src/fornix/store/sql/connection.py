@@ -54,6 +54,10 @@ class Connection(Protocol):
         """Return texts, at least one, as a binding for ``carray(?)``."""
         ...
 
+    def json_of(self, rows: Sequence[int], /) -> str:
+        """Return numbers of rows as JSON."""
+        ...
+
     def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
         """Return all rows of each query; an engine that is far away is asked once for all."""
         ...

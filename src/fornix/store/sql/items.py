@@ -51,6 +51,17 @@ LAST_VERSION = """
     ORDER BY version DESC LIMIT 1
 """
 
+_LIVE = """
+    SELECT version, row, first, created FROM item
+    WHERE set_id = ? AND id IS ? AND ended IS NULL
+"""
+
+_LIVE_AMONG = """
+    SELECT id, version, row, first, created FROM item
+    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) AND ended IS NULL
+    ORDER BY row
+"""
+
 _EXPIRED = """
     SELECT row FROM item
     WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
@@ -59,6 +70,13 @@ _EXPIRED = """
 _LIVE_FROM_BEFORE = """
     SELECT 1 FROM item
     WHERE set_id = ? AND ended IS NULL AND begun < ? AND (expires IS NULL OR expires > ?) LIMIT 1
+"""
+
+_END_ITEMS = "UPDATE item SET ended = ?1 WHERE row IN (SELECT value FROM carray(?2))"
+
+_END_FEATURES = """
+    UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0
+    AND row IN (SELECT row FROM item WHERE set_id = ?2 AND ended = ?1)
 """
 
 _LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id IS ?2 ORDER BY version DESC LIMIT 1"
@@ -163,6 +181,7 @@ class Changes:
         self._compaction_count = 0
         self._replaced_ids: set[tuple[int, str]] = set()
         self._unchanged_ids: set[tuple[int, str]] = set()
+        self._retired: dict[tuple[int, str], int] = {}
         self.sets_to_compact: list[SetRef] = []
 
     def run(self) -> list[int]:
@@ -237,6 +256,7 @@ class Changes:
             case Undo():
                 self._undo(number, change)
             case Past():
+                self._retired.clear()
                 self._ended_rows.extend(
                     apply_past(self._db, self._gathered, number, change, self._number)
                 )
@@ -350,15 +370,22 @@ class Changes:
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
         """Return the rows of what an item is derived from."""
-        self._gathered.flush()
         source_rows: set[int] = set()
         for link in links:
             set_row = self._rows.set_row(link.set)
-            row = None if set_row is None else first(self._db, _LAST_ROW, set_row[0], link.id)
+            row = None if set_row is None else self._last_row(set_row[0], link.id)
             if row is None:
                 raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
             source_rows.add(row)
         return source_rows
+
+    def _last_row(self, number: int, item_id: str) -> int | None:
+        """Return the row of the last version of an item; None: there is none."""
+        if (number, item_id) in self._gathered.item_ids:
+            self._gathered.flush()
+        elif (number, item_id) in self._retired:
+            return self._retired[number, item_id]
+        return first(self._db, _LAST_ROW, number, item_id)
 
     def _revive_row(self, number: int, change: Revive) -> None:
         self._gathered.flush()
@@ -369,10 +396,14 @@ class Changes:
     # --- compactions
 
     def _compact(self, number: int, change: Compact) -> None:
-        retired: list[int] = []
-        for item_id, version in change.retired:  # one by one: an id that is there twice is stale
-            retired.append(self._live(number, item_id, version)[0])
-            self._end(number, retired[-1])
+        live = self._live_among(number, [item_id for item_id, _ in change.retired])
+        retired: dict[str, int] = {}
+        for item_id, version in change.retired:
+            again = None if item_id in retired else live.get(item_id)  # it is stale the second time
+            retired[item_id] = self._checked(number, item_id, version, again)[0]
+        rows = list(retired.values())
+        self._end_all(number, rows)
+        self._retired |= {(number, item_id): row for item_id, row in retired.items()}
         added = [self._add(number, add) for add in change.added]
         self._db.execute(
             "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
@@ -380,8 +411,8 @@ class Changes:
                 (self._number << ROW_BITS) + self._compaction_count,
                 number,
                 change.how,
-                json.dumps(retired),
-                json.dumps(added),
+                self._db.json_of(rows),
+                self._db.json_of(added),
             ),
         )
         self._compaction_count += 1
@@ -412,6 +443,7 @@ class Changes:
         item_id, ended, last, live = first(self._db, _LAST_OF, number, row)
         if live:
             raise DuplicateItem(item_id, set_name=ref.name)
+        self._retired.pop((number, item_id), None)
         new, commit = self._take_rows(), self._number
         self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
         self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
@@ -448,13 +480,22 @@ class Changes:
     def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
         if (number, item_id) in self._gathered.item_ids:
             self._gathered.flush()
-        live = first(
-            self._db,
-            "SELECT version, row, first, created FROM item "
-            "WHERE set_id = ? AND id IS ? AND ended IS NULL",
-            number,
-            item_id,
-        )
+        return self._checked(number, item_id, version, first(self._db, _LIVE, number, item_id))
+
+    def _live_among(self, number: int, ids: Sequence[str]) -> dict[str, Row]:
+        """Return what `_LIVE` gives of those of *ids* that are live."""
+        if any((number, item_id) in self._gathered.item_ids for item_id in ids):
+            self._gathered.flush()
+        if len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):  # a carray ends its texts at a NUL
+            found = ((item_id, first(self._db, _LIVE, number, item_id)) for item_id in ids)
+            return {item_id: live for item_id, live in found if live is not None}
+        rows = query(self._db, _LIVE_AMONG, number, self._db.texts(ids))
+        return {item_id: tuple(live) for item_id, *live in rows}
+
+    def _checked(
+        self, number: int, item_id: str, version: int, live: Row | None
+    ) -> tuple[int, int, int]:
+        """Return (row, first, created) of the live version that is to be *version*."""
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
         was_replaced = (number, item_id) in self._replaced_ids
@@ -482,6 +523,7 @@ class Changes:
         row, now = self._take_rows(), self._time
         first = row if first is None else first
         created = now if created is None else created
+        self._retired.pop((number, record.id), None)
         version_of = (row, first, version, created, now)
         self._gathered.add_item(number, self._number, read_at(record, now), version_of)
         return row
@@ -493,6 +535,14 @@ class Changes:
             (self._number, number, row),
         )
         self._ended_rows.append(row)
+
+    def _end_all(self, number: int, rows: Sequence[int]) -> None:
+        """Do what `_end` does, for several."""
+        if not rows:
+            return
+        self._db.execute(_END_ITEMS, (self._number, self._db.numbers(rows)))
+        self._db.execute(_END_FEATURES, (self._number, number))
+        self._ended_rows.extend(rows)
 
     def _enforce_capacity(self, ref: SetRef, number: int) -> None:
         set_row = self._rows.set_row(ref)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import errno
 import functools
+import json
 import os
 import resource
 from collections.abc import Callable, Sequence
@@ -252,6 +253,10 @@ class SqliteConnection(apsw.Connection):
     def numbers(self, values: Sequence[int]) -> object:
         """See `Connection.numbers`."""
         return apsw.carray(array.array("q", values or [0]))
+
+    def json_of(self, rows: Sequence[int]) -> str:
+        """See `Connection.json_of`."""
+        return json.dumps(rows)
 
     def texts(self, values: Sequence[str]) -> object:
         """See `Connection.texts`."""
