@@ -475,9 +475,7 @@ def test_what_threads_did_can_be_replayed(path: Path, threads: int) -> None:
     """Random operations of several threads, committed again one by one in RAM, do the same."""
     store = SqliteStore.open(path, durability="normal")
     try:
-        played = play_threads(
-            store, batches=min(COUNTS.random_ops, 10_000), threads=threads, seed=7
-        )
+        played = play_threads(store, batches=COUNTS.random_ops // 2, threads=threads, seed=7)
         assert played.answered
         replay(store, played)
         assert store.problems() == []

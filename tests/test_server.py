@@ -396,7 +396,8 @@ def shared(tmp_path_factory):
         yield made
 
 
-PHASES = {"quick": "examples,fuzzing", "full": "examples,coverage,fuzzing"}
+ALL_PHASES = "examples,coverage,fuzzing"
+PHASES = {"quick": "examples,fuzzing", "full": ALL_PHASES, "soak": ALL_PHASES}
 
 
 def test_whatever_its_description_allows_is_answered(tmp_path):
@@ -409,7 +410,7 @@ def test_whatever_its_description_allows_is_answered(tmp_path):
                 "--checks", "all",
                 # What a schema cannot say of a filter, a path or a time, and what is no fault:
                 "--exclude-checks", "positive_data_acceptance,negative_data_rejection",
-                "--max-examples", str(max(5, COUNTS.fuzz_examples // 8)), "--seed", "1",
+                "--max-examples", str(max(5, COUNTS.fuzz_examples // 12)), "--seed", "1",
                 "--exclude-path-regex", "^/v1/(commits|events)$",
                 "--generation-database", "none", "--phases", PHASES[SCALE],
                 "--request-timeout", str(LIMIT_S),
