@@ -96,8 +96,7 @@ LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM le
 
 FOREVER_US = 1 << 62
 
-MOST_RESERVED = 256
-"""Numbers that are taken for rows of a table at once, at most."""
+MOST_RESERVED = 256  # numbers that are taken at once for rows of a table
 
 _BEGIN = f"""
     SELECT begun.* FROM fornix.begin_draft(
@@ -280,6 +279,8 @@ class DraftTime(int):
 
 class DraftRows(str):
     """Numbers of rows that a draft begins, as JSON."""
+
+    __slots__ = ()
 
 
 _MOVED = "current_setting('fornix.moved')::bigint"
