@@ -234,7 +234,7 @@ def _main() -> None:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
-        exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - as -c
+        exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - as `-c` does
     else:
         sys.argv = words
         runpy.run_path(words[0], run_name="__main__")
