@@ -22,7 +22,6 @@ from fornix.facts import LearnOptions
 from fornix.testing.chat_server import ChatServer
 from postgres_server import url_for
 from scale import COUNTS
-from test_cli import process as command
 from waiting import LIMIT_S, wait_until
 
 WORKER = Path(__file__).with_name("facts_worker.py")
@@ -147,7 +146,7 @@ def test_a_budget_holds_for_all_who_are_killed(
     def clock() -> datetime:
         return datetime.now(UTC) + ahead  # a full hour begins with the test
 
-    for round_ in range(max(3, COUNTS.kills // 4)):
+    for round_ in range(max(3, COUNTS.kills // 12)):
         key, calls = f"{processes}, {round_}", chance.randrange(1, 12)
         settings = {"space": key, "embedder": "words", "wait_s": LIMIT_S, "clock": clock}
         with Memory.open(place, **settings, durability="normal") as memory:
@@ -181,8 +180,12 @@ def test_a_killed_watch_ends_as_an_undisturbed_learning(
         return answer(request.body["messages"], lambda: uuid4().hex)
 
     def watching(server: ChatServer, key: str) -> subprocess.Popen[bytes]:
-        model = ("--model", "test", "--base-url", server.url, "--batch", "6")
-        begun = command("learn", "--watch", "--key", key, *model, db=place)
+        words = ("learn", "--db", str(place), "--watch", "--key", key, "--batch", "6")
+        model = ("--model", "test", "--base-url", server.url)
+        begun = warm.Popen(
+            [sys.executable, "-m", "fornix.cli", *words, *model],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
         assert begun.stderr is not None
         while b"watching" not in (line := begun.stderr.readline()):
             assert line, "it ended"
@@ -193,7 +196,7 @@ def test_a_killed_watch_ends_as_an_undisturbed_learning(
         Memory.open(place, embedder="words") as memory,
         ExitStack() as stack,
     ):
-        for round_ in range(max(2, COUNTS.kills // 12)):
+        for round_ in range(max(2, COUNTS.kills // 24)):
             key = f"{processes}, {round_}"
             running = [watching(server, key) for _ in range(processes)]
             stack.callback(stop_all, running)
