@@ -11,6 +11,9 @@ from typing import Self
 FIRST_PART = 8192
 """What libpq sends at once, of what is longer."""
 
+SYNC = b"S\0\0\0\4"
+"""The end of statements that are sent together."""
+
 
 class HoldingProxy:
     """Hands bytes on between clients and a server on this machine.
@@ -65,20 +68,25 @@ class HoldingProxy:
         with suppress(OSError):
             while data := source.recv(1 << 20):
                 if self.holding and is_client:
-                    data = self._hold(target, data)
+                    data = self._hold(source, target, data)
                 target.sendall(data)
         for one in (source, target):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
 
-    def _hold(self, target: socket.socket, data: bytes) -> bytes:
+    def _hold(self, source: socket.socket, target: socket.socket, data: bytes) -> bytes:
         """Hold what was sent, or a later part of it; return what is to be handed on then."""
         if not self.whole:
             if len(data) <= FIRST_PART:
                 return data
             target.sendall(data[:FIRST_PART])
             data = data[FIRST_PART:]
+        while self.whole and not len(data) % FIRST_PART and not data.endswith(SYNC):
+            rest = source.recv(1 << 20)
+            data += rest
+            if not rest:
+                break
         goes_on = threading.Event()
         self._held.append(goes_on)
         goes_on.wait()

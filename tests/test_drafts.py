@@ -14,6 +14,7 @@ from fornix.errors import (
     DuplicateItem,
     KeyBusy,
     SetDefinitionConflict,
+    SetFull,
     StaleItem,
     StaleRun,
 )
@@ -611,3 +612,89 @@ def test_a_compaction_of_what_others_changed_meanwhile_is_refused(hosts):
         commit(here, compacted(["0", "0"], "sum"))
     commit(here, compacted(["0"], "0"))
     assert [item.version for item in there.versions(NOTES, "0")] == [1, 2]
+
+
+# --- capacities -----------------------------------------------------------------------------------
+
+FEW = SetRef(ADA, "few")
+
+
+def of_few(store):
+    return [item.record.id for item in store.page(FEW)]
+
+
+def fill(store, definition, count=3):
+    ids = [f"old {number}" for number in range(count)]
+    added = [add(item_id, to=FEW, time=START + at) for at, item_id in enumerate(ids)]
+    commit(store, *added, define=[Define(FEW, definition)])
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [Definition(capacity=4), Definition(capacity_bytes=60)],
+    ids=["items", "bytes"],
+)
+def test_adds_to_a_set_with_a_capacity_are_drafted_while_others_commit(
+    hosts, monkeypatch, definition
+):
+    """The oldest go as they would alone, those that others have added among them."""
+    here, there = hosts
+    fill(there, definition)
+    locked(here, monkeypatch)
+    other = add("there", to=FEW, time=START + 50)
+    works = [
+        lambda: write(there, Put(("x",), 1), scope=BOB, time=START),
+        lambda: commit(there, other, time=START + 60),
+        lambda: write(there, Put(("x",), 2), scope=BOB, time=START + 70),
+    ]
+    for number, work in enumerate(works):
+        with interrupted(here, work):
+            commit(here, add(f"{number}", to=FEW), time=START + 100 + number)
+    assert of_few(here) == of_few(there) == ["there", "0", "1", "2"]
+    [info] = [found for found in here.set_infos(ADA) if found.ref == FEW]
+    assert info.items == 4
+
+
+def test_a_full_set_refuses_what_others_filled_meanwhile(hosts):
+    here, there = hosts
+    fill(there, Definition(capacity=4, compaction="reject"))
+    with (
+        interrupted(here, lambda: commit(there, add("there", to=FEW))),
+        pytest.raises(SetFull),
+    ):
+        commit(here, add("here", to=FEW))
+    assert {*of_few(here)} == {"old 0", "old 1", "old 2", "there"}
+
+
+def test_what_expires_makes_room_in_a_draft(hosts, monkeypatch):
+    """It is ended by the add that finds it, and counts no longer."""
+    here, there = hosts
+    fill(there, Definition(capacity=4, compaction="reject"))
+    short = add("short", to=FEW)
+    commit(there, replace(short, record=replace(short.record, expires=START + 10)))
+    locked(here, monkeypatch)
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START + 20)):
+        made = commit(here, add("new", to=FEW), time=START + 20)
+    assert of_few(there) == ["old 0", "old 1", "old 2", "new"]
+    assert there.versions(FEW, "short")[0].end_commit == made.number
+
+
+def test_a_set_with_a_capacity_is_compacted_in_a_draft(hosts, monkeypatch):
+    """What is retired is counted out before what is added is counted."""
+    here, there = hosts
+    fill(there, Definition(capacity=3, compaction="reject"))
+    locked(here, monkeypatch)
+    added = [replace(add("sum", to=FEW), links=[Link(FEW, "old 0"), Link(FEW, "old 1")])]
+    change = Compact(FEW, [("old 0", 1), ("old 1", 1)], added, "{}")
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+        commit(here, change, add("more", to=FEW))
+    assert {*of_few(there)} == {"old 2", "sum", "more"}
+
+
+def test_an_add_that_is_older_than_all_is_the_first_to_go(hosts):
+    """What a draft has not written is among the oldest: that is done under the lock."""
+    here, there = hosts
+    fill(there, Definition(capacity=3))
+    commit(here, add("oldest", to=FEW, time=START - 5))
+    assert of_few(there) == ["old 0", "old 1", "old 2"]
+    assert there.versions(FEW, "oldest")[0].end_commit is not None

@@ -156,6 +156,26 @@ def test_a_host_that_stops_in_a_compaction_holds_up_nobody(proxy, hosts):
 
 
 @pytest.mark.server
+def test_a_host_that_stops_as_it_adds_to_a_full_set_holds_up_nobody(proxy, hosts):
+    """The oldest item goes with the add; the set is full before and after."""
+    slow, other = hosts
+    few = Definition(capacity=3)
+    write(other, *(add(f"{n}", time=NOW + n) for n in range(3)), Define(NOTES, few))
+    write(other, Put(("first",), 1), scope=BOB)
+    proxy.holding = True
+    working = Working(
+        lambda: write(slow, add("3"), time=NOW + 3).adopted,
+        lambda: write(slow, add("4"), time=NOW + 4).adopted,
+    )
+    held = 0
+    for held in held_packets(proxy, working):
+        write(other, Put(("held",), held), scope=BOB)
+    assert working.answers == [False, False]
+    assert held > 6
+    assert [item.record.id for item in other.page(NOTES)] == ["2", "3", "4"]
+
+
+@pytest.mark.server
 def test_the_server_ends_a_commit_whose_host_stops_while_it_sends_it(proxy, hosts, monkeypatch):
     """What does not fit into one part holds the lock until then, at most; it is made again."""
     slow, other = hosts

@@ -431,6 +431,19 @@ def unchecked_sets(batch: Batch) -> set[SetRef]:
     return changed - checked
 
 
+def grows(batch: Batch, ref: SetRef) -> bool:
+    """Return whether *batch* may begin an item of a set that is not there yet."""
+    return any(
+        change.set == ref
+        and (
+            isinstance(change, Add)
+            or (isinstance(change, Compact) and bool(change.added))
+            or (isinstance(change, Replace) and change.upsert)
+        )
+        for change in batch.items
+    )
+
+
 def adds_to(batch: Batch, ref: SetRef) -> bool:
     """Return whether *batch* adds an item to a set."""
     return any(isinstance(change, Add) and change.set == ref for change in batch.items)

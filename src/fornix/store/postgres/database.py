@@ -380,7 +380,7 @@ class PostgresDatabase(SqlDatabase):
         self._commit_once(group)
 
     def _commit_once(self, group: list[StoreTicket]) -> None:
-        drafts = [ticket for ticket in group if may_be_drafted(ticket, self._cache)]
+        drafts = [ticket for ticket in group if may_be_drafted(ticket)]
         drafts.sort(key=lambda ticket: bool(ticket.batches))  # inputs do not read what commits end
         if drafts and not self._read_only and self._commit_drafts(drafts):
             group = [ticket for ticket in group if not ticket.settled]

@@ -703,25 +703,19 @@ def only_adds(group: Sequence[StoreTicket]) -> bool:
     )
 
 
-def may_be_drafted(ticket: StoreTicket, cache: WriterCache) -> bool:
+def may_be_drafted(ticket: StoreTicket) -> bool:
     """Return whether it is worth trying: a draft may still turn out not to be one."""
-    return ticket.drafts and all(_may_be_drafted(each, cache) for each in ticket.batches)
+    return ticket.drafts and all(map(_may_be_drafted, ticket.batches))
 
 
-def _may_be_drafted(batch: Batch, cache: WriterCache) -> bool:
+def _may_be_drafted(batch: Batch) -> bool:
     if batch.after is not None or batch.history_start != (0, 0):
         return False
-    if any(define.replace or define.definition.bounded for define in batch.define):
+    if any(define.replace for define in batch.define):
         return False
     if batch.limits is not None and batch.items:
         return False
-    for change in batch.items:
-        found = cache.sets.get(change.set)
-        if type(change) not in {Add, Compact, Replace, Retire} or (
-            found is not None and found[1].bounded
-        ):
-            return False
-    return True
+    return all(type(change) in {Add, Compact, Replace, Retire} for change in batch.items)
 
 
 def drafted(

@@ -194,6 +194,31 @@ class PendingRows:
         # fmt: on
         self.item_ids.update([(number, r.id) for r in records])
 
+    def has_items_of(self, number: int) -> bool:
+        """Whether any is of a set."""
+        return any(each == number for each, _ in self.item_ids)
+
+    def usage_of_last(self, count: int, now: int) -> tuple[int, int, int] | None:
+        """Return how many items were taken last, their tokens and bytes; None: one has expired."""
+        rows = self._items[-count:]
+        if any(row[_EXPIRES] is not None and row[_EXPIRES] <= now for row in rows):
+            return None
+        return count, sum(map(_TOKENS, rows)), _size(rows)
+
+    def until(self, number: int, now: int) -> tuple[int, int]:
+        """Return up to which time all that is written of a set is older than what is not.
+
+        As a time, and how much is to be taken from it.
+        """
+        rows = [row for row in self._items if row[1] == number]
+        if not rows:
+            return 1 << 62, 0
+        times = [row[6] for row in rows if row[6] is not None]
+        if len(times) < len(rows):
+            times.append(now)
+        is_version = any(row[3] != row[0] for row in rows)  # which may be older than its time
+        return times[0] if len(times) == 1 else min(times), int(is_version)
+
     def count_copy(self, number: int, row: int, original: int) -> None:
         """Count an item that was inserted as the twin of an earlier version, and log it."""
         self._db.execute(LOG_ADDED, (number, row, 1))
@@ -298,7 +323,7 @@ class PendingRows:
 _SET_AND_COMMIT = itemgetter(1, 5)
 """Rows of one commit and set that follow each other are numbered without a gap."""
 
-_TOKENS = itemgetter(18)
+_TOKENS, _EXPIRES = itemgetter(18), 20
 
 
 _CONTENTS = itemgetter(9, 10, 11)

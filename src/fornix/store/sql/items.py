@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fornix.errors import (
     CompactionChanged,
@@ -34,6 +34,7 @@ from fornix.store import (
     Undo,
     adds_to,
     expiry_cutoff,
+    grows,
     unchecked_sets,
     upserted,
 )
@@ -51,20 +52,28 @@ LAST_VERSION = """
     ORDER BY version DESC LIMIT 1
 """
 
-_LIVE = """
-    SELECT version, row, first, created FROM item
-    WHERE set_id = ? AND id IS ? AND ended IS NULL
+_LIVE_COLUMNS = """
+    version, row, first, created, tokens, coalesce(octet_length(value), 0)
+        + coalesce(octet_length(text), 0) + octet_length(metadata), expires
 """
 
-_LIVE_AMONG = """
-    SELECT id, version, row, first, created FROM item
+_LIVE = f"""
+    SELECT {_LIVE_COLUMNS} FROM item
+    WHERE set_id = ? AND id IS ? AND ended IS NULL
+"""  # noqa: S608 - ours
+
+_LIVE_AMONG = f"""
+    SELECT id, {_LIVE_COLUMNS} FROM item
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) AND ended IS NULL
     ORDER BY row
-"""
+"""  # noqa: S608 - ours
+
+_LIVE_ROW = f"SELECT {_LIVE_COLUMNS} FROM item WHERE row = ?"  # noqa: S608 - ours
 
 _EXPIRED = """
     SELECT row FROM item
-    WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
+    WHERE set_id = ?1 AND ended IS NULL AND expires IS NOT NULL AND expires <= ?2
+        AND expires <= ?3
 """
 
 _LIVE_FROM_BEFORE = """
@@ -125,8 +134,9 @@ _REVIVE_FEATURE = """
 _OLDEST = """
     SELECT row, tokens, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
         + octet_length(metadata)
-    FROM item WHERE set_id = ? AND ended IS NULL AND (expires IS NULL OR expires > ?)
-    ORDER BY time, first LIMIT ?
+    FROM item WHERE set_id = ?1 AND ended IS NULL AND (expires IS NULL OR expires > ?2)
+        AND time <= ?3 - ?4
+    ORDER BY time, first LIMIT ?5
 """
 
 _USAGE = """
@@ -156,6 +166,28 @@ _Redefined: TypeAlias = tuple[int, Define, Definition]
 """The number of a set, what it is to be defined as, and what it was."""
 
 
+SetUsage: TypeAlias = tuple[int, int, int]
+"""Items of a set that have not expired, their tokens and bytes."""
+
+FOREVER_US = 1 << 62
+
+
+class LiveVersion(NamedTuple):
+    """A version of an item that has not ended."""
+
+    version: int
+    row: int
+    first: int
+    created: int
+    tokens: int
+    size: int
+    expires: int | None
+
+
+def _sum(usage: SetUsage, other: SetUsage) -> SetUsage:
+    return usage[0] + other[0], usage[1] + other[1], usage[2] + other[2]
+
+
 class Changes:
     """The item changes of one batch: rows are gathered and inserted many at a time."""
 
@@ -182,6 +214,7 @@ class Changes:
         self._replaced_ids: set[tuple[int, str]] = set()
         self._unchanged_ids: set[tuple[int, str]] = set()
         self._retired: dict[tuple[int, str], int] = {}
+        self._usage: dict[int, SetUsage | None] = {}
         self.sets_to_compact: list[SetRef] = []
 
     def run(self) -> list[int]:
@@ -243,6 +276,7 @@ class Changes:
     def _change(self, change: ItemChange) -> None:
         if change.set is not self._last_set:  # finding its number takes as long as the rest
             self._last_number, self._last_set = self._set_number(change), change.set
+            self._begin_usage(self._last_number, change.set)
         number = self._last_number
         match change:
             case Add():
@@ -250,13 +284,14 @@ class Changes:
             case Replace():
                 self._replace_or_upsert(number, change)
             case Retire(id=item_id, version=version):
-                self._end(number, self._live(number, item_id, version)[0])
+                self._end_live(number, self._live(number, item_id, version))
             case Compact():
                 self._compact(number, change)
             case Undo():
                 self._undo(number, change)
             case Past():
                 self._retired.clear()
+                self._forget_usage(number)
                 self._ended_rows.extend(
                     apply_past(self._db, self._gathered, number, change, self._number)
                 )
@@ -322,20 +357,22 @@ class Changes:
     def _add_new(self, first: ItemChange, records: Sequence[ItemRecord]) -> None:
         """Do what `_add` does, for items of one set whose ids are all new."""
         number = self._set_number(first)
+        self._begin_usage(number, first.set)
         self._sets_added_to[number] = first.set
         self._last_number, self._last_set = number, first.set
         row, now = self._take_rows(len(records)), self._time
         minute = now // MINUTE_US
         read = [r if r.minute in (None, minute) else read_at(r, now) for r in records]
         self._gathered.add_items(number, self._number, read, row, now)
+        self._count_last(number, len(records))
 
     def _replace_or_upsert(self, number: int, change: Replace) -> None:
         """Begin the next version of an item, or add the item where it is to be there anyway."""
         if change.upsert:
             self._add(number, upserted(change))
             return
-        row = self._live(number, change.record.id, change.version)[0]
-        self._replace(number, row, change.record, change.links)
+        live = self._live(number, change.record.id, change.version)
+        self._replace(number, live, change.record, change.links)
 
     def _add_existing(self, number: int, add: Add, row: int) -> int:
         """Do what is to be done where a live item has the id of one that is added."""
@@ -351,17 +388,19 @@ class Changes:
         names = dict.fromkeys(
             (*(json.loads(old_sources) if old_sources else ()), *add.record.sources)
         )
-        return self._replace(number, row, replace(add.record, sources=tuple(names)), add.links)
+        live = LiveVersion(*first(self._db, _LIVE_ROW, row))
+        return self._replace(number, live, replace(add.record, sources=tuple(names)), add.links)
 
-    def _replace(self, number: int, row: int, record: ItemRecord, links: Sequence[Link]) -> int:
+    def _replace(
+        self, number: int, live: LiveVersion, record: ItemRecord, links: Sequence[Link]
+    ) -> int:
         """End a version that is live, and begin the next."""
-        version, earliest, created = first(
-            self._db, "SELECT version, first, created FROM item WHERE row = ?", row
-        )
         sources = self._sources(links) if links else ()
-        self._end(number, row)
-        new = self._insert(number, record, version=version + 1, first=earliest, created=created)
-        self._gathered.heirs.append((new, row))
+        self._end_live(number, live)
+        new = self._insert(
+            number, record, version=live.version + 1, first=live.first, created=live.created
+        )
+        self._gathered.heirs.append((new, live.row))
         self._link(new, sources)
         return new
 
@@ -389,6 +428,7 @@ class Changes:
 
     def _revive_row(self, number: int, change: Revive) -> None:
         self._gathered.flush()
+        self._forget_usage(number)
         if not self._existing_rows(number, [change.row]):
             raise NotFound(f"set {change.set.name!r} has no version of row {change.row}")
         self._revive(number, change.set, change.row)
@@ -397,13 +437,13 @@ class Changes:
 
     def _compact(self, number: int, change: Compact) -> None:
         live = self._live_among(number, [item_id for item_id, _ in change.retired])
-        retired: dict[str, int] = {}
+        retired: dict[str, LiveVersion] = {}
         for item_id, version in change.retired:
             again = None if item_id in retired else live.get(item_id)  # it is stale the second time
-            retired[item_id] = self._checked(number, item_id, version, again)[0]
-        rows = list(retired.values())
-        self._end_all(number, rows)
-        self._retired |= {(number, item_id): row for item_id, row in retired.items()}
+            retired[item_id] = self._checked(number, item_id, version, again)
+        rows = [ended.row for ended in retired.values()]
+        self._end_all(number, list(retired.values()))
+        self._retired |= {(number, item_id): ended.row for item_id, ended in retired.items()}
         added = [self._add(number, add) for add in change.added]
         self._db.execute(
             "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
@@ -419,6 +459,7 @@ class Changes:
 
     def _undo(self, number: int, change: Undo) -> None:
         self._gathered.flush()
+        self._forget_usage(number)
         done = check_undo(change, journal.compaction(self._db, change.compaction))
         for row, item_id, _, _ in self._existing_rows(number, done.added):
             same = first(
@@ -477,7 +518,7 @@ class Changes:
                 taken.update((set_row[0], item_id) for (item_id,) in rows)
         return taken
 
-    def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
+    def _live(self, number: int, item_id: str, version: int) -> LiveVersion:
         if (number, item_id) in self._gathered.item_ids:
             self._gathered.flush()
         return self._checked(number, item_id, version, first(self._db, _LIVE, number, item_id))
@@ -492,16 +533,14 @@ class Changes:
         rows = query(self._db, _LIVE_AMONG, number, self._db.texts(ids))
         return {item_id: tuple(live) for item_id, *live in rows}
 
-    def _checked(
-        self, number: int, item_id: str, version: int, live: Row | None
-    ) -> tuple[int, int, int]:
-        """Return (row, first, created) of the live version that is to be *version*."""
+    def _checked(self, number: int, item_id: str, version: int, live: Row | None) -> LiveVersion:
+        """Return the live version, which is to be *version*."""
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
         was_replaced = (number, item_id) in self._replaced_ids
         if (live[0] != version and not was_replaced) or (number, item_id) in self._unchanged_ids:
             raise StaleItem(item_id, expected=version, found=live[0])
-        return live[1], live[2], live[3]
+        return LiveVersion(*live)
 
     def _take_rows(self, count: int = 1) -> int:
         """Return the first of so many numbers of rows, which follow each other."""
@@ -526,6 +565,7 @@ class Changes:
         self._retired.pop((number, record.id), None)
         version_of = (row, first, version, created, now)
         self._gathered.add_item(number, self._number, read_at(record, now), version_of)
+        self._count_last(number, 1)
         return row
 
     def _end(self, number: int, row: int) -> None:
@@ -536,38 +576,99 @@ class Changes:
         )
         self._ended_rows.append(row)
 
-    def _end_all(self, number: int, rows: Sequence[int]) -> None:
-        """Do what `_end` does, for several."""
-        if not rows:
+    def _end_live(self, number: int, live: LiveVersion) -> None:
+        """End a version, and count it out."""
+        self._end(number, live.row)
+        self._count_out(number, [live])
+
+    def _end_all(self, number: int, versions: Sequence[LiveVersion]) -> None:
+        """Do what `_end_live` does, for several."""
+        if not versions:
             return
+        rows = [live.row for live in versions]
         self._db.execute(_END_ITEMS, (self._number, self._db.numbers(rows)))
         self._db.execute(_END_FEATURES, (self._number, number))
         self._ended_rows.extend(rows)
+        self._count_out(number, versions)
+
+    # --- capacities and limits
+
+    def _begin_usage(self, number: int, ref: SetRef) -> None:
+        """Read what a set with a capacity holds before the batch changes it, if it adds to it."""
+        set_row = self._rows.set_row(ref)
+        is_new = self._rows.is_first_used(number)
+        if number in self._usage or set_row is None or not set_row[1].bounded:
+            return
+        if not grows(self._batch, ref):
+            return
+        if is_new:
+            self._usage[number] = (0, 0, 0)
+            return
+        if self._gathered.has_items_of(number):
+            self._gathered.flush()
+        self._usage[number] = self._db.execute(_USAGE, (number, self._time)).get
+
+    def _forget_usage(self, number: int) -> None:
+        """Have what a set holds be read once all is written: copies of versions are not counted."""
+        self._usage[number] = None
+
+    def _count_last(self, number: int, count: int) -> None:
+        """Count the items that were gathered last."""
+        usage = self._usage.get(number)
+        if usage is None:
+            return
+        added = self._gathered.usage_of_last(count, self._time)
+        self._usage[number] = None if added is None else _sum(usage, added)
+
+    def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
+        """Count versions out that end; those that expired were not counted."""
+        usage = self._usage.get(number)
+        if usage is None:
+            return
+        for live in versions:
+            if live.expires is None or live.expires > self._time:
+                usage = _sum(usage, (-1, -live.tokens, -live.size))
+        self._usage[number] = usage
 
     def _enforce_capacity(self, ref: SetRef, number: int) -> None:
         set_row = self._rows.set_row(ref)
         if set_row is None or not set_row[1].bounded:
             return
-        definition = set_row[1]
-        self._gathered.flush()
-        for (row,) in query(self._db, _EXPIRED, number, expiry_cutoff(self._batch, self._time)):
+        definition, usage = set_row[1], self._usage.get(number)
+        if usage is None:
+            self._gathered.flush()
+        cutoff = self._time if self._batch.corroborated is None else self._batch.corroborated
+        for (row,) in query(self._db, _EXPIRED, number, self._time, cutoff):
             self._end(number, row)
-        usage = self._db.execute(_USAGE, (number, self._time)).get
+        if usage is None:
+            usage = self._db.execute(_USAGE, (number, self._time)).get
         if definition.needs_compaction(*usage):
             self.sets_to_compact.append(ref)
         if needs_trimming(ref, definition, usage):
-            self._trim(number, definition, usage)
+            usage = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
+            if definition.exceeded_capacity(*usage):  # what this commit adds is among the oldest
+                self._gathered.flush()
+                self._trim(number, definition, usage, FOREVER_US, 0)
 
-    def _trim(self, number: int, definition: Definition, usage: tuple[int, int, int]) -> None:
-        """Retire the oldest until the set is within its capacity."""
-        items, tokens, size = usage
-        while definition.exceeded_capacity(items, tokens, size):
-            oldest = query(self._db, _OLDEST, number, self._time, TRIM_BATCH)
-            for row, row_tokens, row_size in oldest:
-                if not definition.exceeded_capacity(items, tokens, size):
-                    return
+    def _trim(
+        self, number: int, definition: Definition, usage: SetUsage, until: int, less: int
+    ) -> SetUsage:
+        """Retire the oldest that are written until the set is within its capacity.
+
+        Args:
+            until: Only those that are not later than this time, *less* so many microseconds.
+        """
+        while definition.exceeded_capacity(*usage):
+            most = min(TRIM_BATCH, max(1, usage[0] - (definition.capacity or 0)))
+            oldest = query(self._db, _OLDEST, number, self._time, until, less, most)
+            if not oldest:
+                break
+            for row, tokens, size in oldest:
+                if not definition.exceeded_capacity(*usage):
+                    break
                 self._end(number, row)
-                items, tokens, size = items - 1, tokens - row_tokens, size - row_size
+                usage = _sum(usage, (-1, -tokens, -size))
+        return usage
 
     def _check_limits(self) -> None:
         limits, key = self._batch.limits, self._batch.scope.key

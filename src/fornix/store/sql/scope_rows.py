@@ -79,6 +79,7 @@ class ScopeRows:
 
     def __init__(self, connection: Connection, cache: WriterCache) -> None:
         self._db, self._cache = connection, cache
+        self._new_sets: set[int] = set()
 
     def scope_row_of(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""
@@ -106,6 +107,12 @@ class ScopeRows:
         self._cache.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
         return self._cache.sets[ref]
 
+    def is_first_used(self, number: int) -> bool:
+        """Return, once, whether a set was made in this transaction, so that it is empty."""
+        is_new = number in self._new_sets
+        self._new_sets.discard(number)
+        return is_new
+
     def define(self, define: Define) -> None:
         """Make a set, or with *replace* change its definition."""
         set_row = self.set_row(define.set)
@@ -120,6 +127,7 @@ class ScopeRows:
             scope_row = self.scope_row_of(define.set.scope)
             row = (scope_row, define.set.name, text, define.definition.retention_us)
             number = self._db.execute(INSERT_SET, row).get
+            self._new_sets.add(number)
         else:
             number = set_row[0]
             self._db.execute(
