@@ -26,6 +26,7 @@ from fornix.store import (
     Replace,
     Retain,
     Retire,
+    Revive,
     Scope,
     SetRef,
     Step,
@@ -208,6 +209,13 @@ class HandleLaws(Laws):
         assert list(found.leases) == [lease]
         store.store_vectors([(p.set_number, p.row, b"") for p in store.pending_vectors(limit=9)])
         assert (store.stats().pending, store.stats().oldest_pending) == (0, None)
+        write(store, Add(NOTES, waiting("k")), time=NOW + 2 * SECOND)
+        (first,) = store.pending_vectors(limit=9)
+        write(store, Retire(NOTES, "k", 1), time=NOW + 3 * SECOND)
+        write(store, Revive(NOTES, first.row), time=NOW + 4 * SECOND)
+        assert (store.stats().pending, store.stats().oldest_pending) == (2, NOW + 2 * SECOND)
+        store.store_vectors([(first.set_number, first.row, b"")])
+        assert (store.stats().pending, store.stats().oldest_pending) == (1, NOW + 4 * SECOND)
 
     def test_the_figures_of_a_new_store(self, store: Store) -> None:
         """All of them 0, and nobody has a lease."""

@@ -12,8 +12,8 @@ def stats(db: Connection) -> StoreStats:
     keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
     sets, items = db.execute("SELECT count(*), coalesce(sum(items), 0) FROM memory_set").get
     pending, oldest = db.execute(
-        "SELECT count(*), min(updated) FROM feature JOIN item ON item.row = feature.row "
-        "WHERE vectors IS NULL"
+        "SELECT count(*), min(every_commit.time) FROM feature "
+        "JOIN journal AS every_commit ON every_commit.n = feature.begun WHERE vectors IS NULL"
     ).get
     leases = query(
         db,
