@@ -43,11 +43,12 @@ from fornix.store import CLOCK_STEP_US, Batch, Put, Retire
 from fornix.store.postgres import PostgresStore
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.database import FLUSH
-from fornix.store.postgres.dialect import original, storable, translated
+from fornix.store.postgres.dialect import TABLES, original, storable, translated
 from fornix.store.postgres.drafting import REFUSED
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
 from fornix.testing import ADA, NOTES, NOW, add, write
+from fornix.testing.store_machine import play_beside
 from pages import ROOT, blocks
 from postgres_server import OwnServer, server, url_for
 from waiting import LIMIT_S, SHORT_S
@@ -140,6 +141,34 @@ def test_two_processes_of_one_memory_see_each_other(url):
 def test_a_schema_is_a_plain_name(wrong):
     with pytest.raises(InvalidInput, match="schema="):
         Memory.open(f"postgresql://host/db?{wrong}")
+
+
+def test_a_schema_is_no_word_that_the_server_keeps():
+    """It says so before it connects; every word that the server reserves is known."""
+    with psycopg.connect(server()) as connection:
+        query = "SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T')"
+        words = [word for (word,) in connection.execute(query)]
+    for word in (*words, "plpgsql", "pg_agents"):
+        with pytest.raises(InvalidInput, match="keeps for itself"):
+            ServerLocation.of(f"postgresql://host/db?schema={word}")
+
+
+def test_a_schema_may_be_named_as_a_table_is():
+    """What stands in it is named in full, and no name is read for that of the table."""
+    for name in TABLES:
+        assert translated("FROM fornix.begin_draft()", name) == f"FROM {name}.begin_draft()"
+        assert translated("JOIN run AS every_run", name) == f"JOIN {name}.every_run"
+        assert translated(f"INTO {name} (n)", name) == f"INTO {name}.{name} (n)"
+
+
+def test_a_memory_in_a_schema_named_as_a_table_is():
+    with psycopg.connect(server(), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS agent CASCADE")
+        url = server()
+        store = PostgresStore.open(f"{url}{'&' if '?' in url else '?'}schema=agent")
+        play_beside(store, batches=20, seed=1)
+        store.close()
+        connection.execute("DROP SCHEMA agent CASCADE")
 
 
 def test_no_error_shows_a_password():

@@ -37,7 +37,7 @@ TABLES = (
 
 _NAME = r"(?:\w+\.)?\w+"
 _BINDING = re.compile(r"\?(\d*)")
-_TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE)(\s+)({'|'.join(TABLES)})\b")
+_TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE)(\s+)({'|'.join(TABLES)})\b(?!\.)")
 _VIEW = re.compile(r"\b(?:journal|run|agent|step|durable_call) AS (every_\w+)")
 _NAMES_AMONG = re.compile(
     rf"({_NAME}) IN \(SELECT value FROM carray\((\$\d+)\) AS names\)"  # noqa: S608 - a pattern

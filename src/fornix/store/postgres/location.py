@@ -14,6 +14,25 @@ DEFAULT_SCHEMA = "fornix"
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
+# fmt: off
+_RESERVED = frozenset((
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric",
+    "authorization", "binary", "both", "case", "cast", "check", "collate", "collation",
+    "column", "concurrently", "constraint", "create", "cross", "current_catalog",
+    "current_date", "current_role", "current_schema", "current_time", "current_timestamp",
+    "current_user", "default", "deferrable", "desc", "distinct", "do", "else", "end",
+    "except", "false", "fetch", "for", "foreign", "freeze", "from", "full", "grant",
+    "group", "having", "ilike", "in", "initially", "inner", "intersect", "into", "is",
+    "isnull", "join", "lateral", "leading", "left", "like", "limit", "localtime",
+    "localtimestamp", "natural", "not", "notnull", "null", "offset", "on", "only", "or",
+    "order", "outer", "overlaps", "placing", "primary", "references", "returning", "right",
+    "select", "session_user", "similar", "some", "symmetric", "system_user", "table",
+    "tablesample", "then", "to", "trailing", "true", "union", "unique", "user", "using",
+    "variadic", "verbose", "when", "where", "window", "with",
+    "plpgsql",
+))
+# fmt: on
+"""Words that PostgreSQL 14 to 18 take for no name of a schema, or, of `plpgsql`, of a setting."""
 
 _DEFAULTS: dict[str, str | int] = {
     "fallback_application_name": "fornix",
@@ -64,6 +83,10 @@ class ServerLocation(NamedTuple):
             raise InvalidInput(
                 f"schema={schemas[-1]!r} cannot be used; name one schema in small letters, digits "
                 "and _, of 63 characters at most"
+            )
+        if schemas[0] in _RESERVED or schemas[0].startswith("pg_"):
+            raise InvalidInput(
+                f"schema={schemas[0]!r} is a name that PostgreSQL keeps for itself; name another"
             )
         rest = [(name, value) for name, value in given if name not in {"schema", "client_encoding"}]
         query = urlencode(rest, quote_via=quote)
