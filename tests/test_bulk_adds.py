@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import apsw
+import numpy as np
 import pytest
 
 from fornix import Item, Memory
-from fornix.errors import DuplicateItem, InvalidInput
+from fornix.errors import DuplicateItem, InvalidInput, InvalidValue
 from fornix.store import Add, Batch, Scope, SetRef
 from fornix.store.items import item_of_value
 from fornix.store.records import read_at
@@ -139,6 +140,19 @@ def test_no_importance_but_a_number_passes(tmp_path, importance):
         bad = Item("bad", importance=importance)
         with pytest.raises(InvalidInput, match="importance"):
             memory.key("ada").add_many([*["good"] * 20, bad])
+
+
+@pytest.mark.parametrize("name", ["id", "text", "speaker", "session"])
+@pytest.mark.parametrize("values", [[1, 2], [None]])
+def test_no_array_passes_for_nothing(tmp_path, name, values):
+    """An array compares with None element by element, and is still no text."""
+    fields: dict[str, Any] = {name: np.array(values)}
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        with pytest.raises((InvalidInput, InvalidValue)):
+            memory.key("ada").add(Item("alone", **fields))
+        with pytest.raises((InvalidInput, InvalidValue)):
+            memory.key("ada").add_many([*["good"] * 20, Item("bad", **fields)])
+        assert not memory.key("ada").list()
 
 
 def test_ids_that_are_made_together_rise_and_differ():

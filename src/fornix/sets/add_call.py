@@ -97,7 +97,7 @@ class AddCall:
         if self.life is not None:
             items = [_lasting(item, self.life) for item in items]
         ids = [item.id for item in items]
-        made = iter(made_by(new_id, ids.count(None)))
+        made = iter(made_by(new_id, sum([item_id is None for item_id in ids])))
         return [
             (next(made) if item_id is None else item_id, item)
             for item_id, item in zip(ids, items, strict=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as dataclass_fields
 from datetime import datetime, timedelta
-from operator import itemgetter
 from typing import Any, Self, cast
 
 import numpy as np
@@ -98,22 +97,20 @@ def item_of_value(value: object) -> Item:
     return item
 
 
-_REST_OF = itemgetter(
-    *("text", "speaker", "role", "session", "time", "sources", "compacted", "until", "expire_at"),
-    *("valid_from", "valid_to", "ttl", "texts"),
-)
-
-_NO_REST = _REST_OF(_ONLY_A_VALUE)
-
-
 def is_plain(item: Item) -> bool:
     """Return whether no more is known of an item than value, id and metadata; if in doubt, not."""
-    importance = item.importance
+    if type(item) is not Item:
+        return False
+    of = item.__dict__  # a field at a time, by `is`: whatever is given may be equal to None
     return (
-        type(item) is Item
-        and _REST_OF(item.__dict__) == _NO_REST
-        and type(importance) is float
-        and importance == 0.0
+        of["text"] is of["texts"] is of["speaker"] is of["role"] is of["session"] is None
+        and of["time"] is of["until"] is of["expire_at"] is of["ttl"] is None
+        and of["valid_from"] is of["valid_to"] is None
+        and type(of["sources"]) is tuple
+        and not of["sources"]
+        and of["compacted"] is False
+        and type(of["importance"]) is float
+        and of["importance"] == 0.0
     )
 
 

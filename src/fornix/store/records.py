@@ -181,11 +181,16 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
         if expires is not None:
             raise InvalidInput("an item takes ttl or expire_at, one of them")
         expires = now + read_span(item.ttl, "ttl") // MICROSECOND
-    if until is not None and until < (now if time is None else time):
+    check_spans(now if time is None else time, until, since, to)
+    return until, expires, since, to
+
+
+def check_spans(time: int | None, until: int | None, since: int | None, to: int | None) -> None:
+    """Refuse spans of time that end before they begin."""
+    if time is not None and until is not None and until < time:
         raise InvalidInput("until must not be before time: it ends the span that time begins")
     if since is not None and to is not None and to < since:
         raise InvalidInput("valid_to must not be before valid_from")
-    return until, expires, since, to
 
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:

@@ -18,6 +18,7 @@ from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
 from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
 from fornix.store.items import Item, text_of
+from fornix.store.records import check_spans
 from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import (
     Ids,
@@ -287,9 +288,13 @@ def checked_item(item: Item) -> Item:
     checked(item.value)
     if item.metadata:
         checked(dict(item.metadata), where="metadata")
-    for name in ("time", *TIMES):
-        if (time := getattr(item, name)) is not None:
-            microseconds(time, name)
+    times = {
+        name: microseconds(time, name)
+        for name in ("time", *TIMES)
+        if (time := getattr(item, name)) is not None
+    }
+    if len(times) > 1:
+        check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
     for name in LABELS:
         if (label := getattr(item, name)) is not None:
             checked_name(label, name)

@@ -196,7 +196,9 @@ def checked_name(name: object, what: str) -> str:
     """
     if type(name) is not str or not name:
         description = (
-            "an empty str" if name == "" else f"{short_repr(name)} ({type(name).__name__})"
+            "an empty str"
+            if isinstance(name, str) and not name
+            else f"{short_repr(name)} ({type(name).__name__})"
         )
         raise InvalidName(
             f"{what} must be a non-empty str, not {description}; convert it with str()"
