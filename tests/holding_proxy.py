@@ -11,8 +11,11 @@ from typing import Self
 FIRST_PART = 8192
 """What libpq sends at once, of what is longer."""
 
-SYNC = b"S\0\0\0\4"
+SYNC, FLUSH = b"S\0\0\0\4", b"H\0\0\0\4"
 """The end of statements that are sent together."""
+
+EXTENDED = (b"P", b"B", b"D", b"E", b"C")
+"""How a message begins that is one of several."""
 
 
 class HoldingProxy:
@@ -82,7 +85,7 @@ class HoldingProxy:
                 return data
             target.sendall(data[:FIRST_PART])
             data = data[FIRST_PART:]
-        while self.whole and not len(data) % FIRST_PART and not data.endswith(SYNC):
+        while self.whole and data[:1] in EXTENDED and not data.endswith((SYNC, FLUSH)):
             rest = source.recv(1 << 20)
             data += rest
             if not rest:

@@ -11,6 +11,7 @@ import pytest
 from psycopg.errors import CheckViolation
 
 from fornix.errors import (
+    CompactionChanged,
     DuplicateItem,
     KeyBusy,
     SetDefinitionConflict,
@@ -33,6 +34,7 @@ from fornix.store import (
     Refresh,
     Replace,
     Retire,
+    Revive,
     Scope,
     SetRef,
     Step,
@@ -698,3 +700,51 @@ def test_an_add_that_is_older_than_all_is_the_first_to_go(hosts):
     commit(here, add("oldest", to=FEW, time=START - 5))
     assert of_few(there) == ["old 0", "old 1", "old 2"]
     assert there.versions(FEW, "oldest")[0].end_commit is not None
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_an_undoing_is_drafted_while_others_commit(hosts, monkeypatch, count):
+    """What comes back has the numbers of its own commit, and comes from what it came from."""
+    here, there = hosts
+    ids = [f"old {number}" for number in range(count)]
+    commit(there, *map(add, ids))
+    commit(there, compacted(ids, "sum", "more"))
+    [done] = there.compactions(NOTES)
+    with monkeypatch.context() as patched:
+        locked(here, patched)
+        with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+            made = commit(here, Undo(NOTES, done.id))
+    assert set(notes(there)) == {"0", "1", *ids}
+    versions = [there.versions(NOTES, name) for name in ids]
+    assert {(old.version, new.version) for old, new in versions} == {(1, 2)}
+    assert {(new.begin_commit, new.row >> 20) for _, new in versions} == {(made.number,) * 2}
+    assert there.compactions(NOTES)[0].undo_commit == made.number
+    assert there.versions(NOTES, "sum")[0].end_commit == made.number
+    with pytest.raises(CompactionChanged, match="it was undone"):
+        commit(here, Undo(NOTES, done.id))
+    assert there.stats().items == count + 2
+
+
+def test_an_undoing_of_what_others_added_again_meanwhile_is_refused(hosts):
+    here, there = hosts
+    commit(there, compacted(["0", "1"], "sum"))
+    [done] = there.compactions(NOTES)
+    with (
+        interrupted(here, lambda: commit(there, add("1"))),
+        pytest.raises(CompactionChanged, match="live again"),
+    ):
+        commit(here, Undo(NOTES, done.id))
+    assert set(notes(here)) == {"1", "sum"}
+
+
+def test_a_version_comes_back_in_a_draft(hosts, monkeypatch):
+    here, there = hosts
+    row = there.versions(NOTES, "0")[0].row
+    commit(there, Retire(NOTES, "0", version=1))
+    with monkeypatch.context() as patched:
+        locked(here, patched)
+        with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+            made = commit(here, Revive(NOTES, row))
+    assert there.versions(NOTES, "0")[-1].begin_commit == made.number
+    with pytest.raises(DuplicateItem):
+        commit(here, Revive(NOTES, row))

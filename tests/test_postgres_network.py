@@ -14,7 +14,7 @@ from psycopg.errors import CheckViolation
 from psycopg_pool import PoolTimeout
 
 from fornix.errors import Unavailable
-from fornix.store import Compact, Define, Definition, Link, Put, QueuedInput, Scope, SetRef
+from fornix.store import Compact, Define, Definition, Link, Put, QueuedInput, Scope, SetRef, Undo
 from fornix.store.packed_values import Packed
 from fornix.store.postgres import PostgresStore, database
 from fornix.store.postgres.dialect import TextArray
@@ -152,7 +152,14 @@ def test_a_host_that_stops_in_a_compaction_holds_up_nobody(proxy, hosts):
     assert working.answers == [False]
     assert 1 < held < 12
     [item] = other.page(NOTES)
-    assert list(other.compactions(NOTES)[0].added) == [item.row]
+    [done] = other.compactions(NOTES)
+    assert list(done.added) == [item.row]
+    proxy.holding = True
+    working = Working(lambda: write(slow, Undo(NOTES, done.id)).adopted)
+    for held in held_packets(proxy, working):
+        write(other, Put(("held",), held), scope=BOB)
+    assert working.answers == [False]
+    assert {item.record.id for item in other.page(NOTES, limit=200)} == set(ids)
 
 
 @pytest.mark.server

@@ -37,9 +37,7 @@ from fornix.store import (
     Add,
     Batch,
     Commit,
-    Compact,
-    Replace,
-    Retire,
+    Past,
     commit_time,
 )
 from fornix.store.checks import ROW_BITS
@@ -141,6 +139,7 @@ _WRITES = (
         "INSERT INTO run (",
         "INSERT INTO step (",
         "INSERT INTO stub ",
+        "UPDATE compaction SET undone",
         "UPDATE feature SET ended",
         "UPDATE item SET ended",
     ),
@@ -715,7 +714,7 @@ def _may_be_drafted(batch: Batch) -> bool:
         return False
     if batch.limits is not None and batch.items:
         return False
-    return all(type(change) in {Add, Compact, Replace, Retire} for change in batch.items)
+    return all(type(change) is not Past for change in batch.items)
 
 
 def drafted(

@@ -36,8 +36,8 @@ INSERT_ACCESS = """
     ON CONFLICT (first) DO UPDATE SET time = excluded.time
 """
 
-INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
-INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
+_INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+_INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
 """A version comes from what an earlier one came from."""
 
 _INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -50,12 +50,6 @@ _INSERT_LINKS = """
 COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
     WHERE id = ?1
-"""
-
-_TWIN = """
-    SELECT coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
-        + octet_length(metadata), tokens
-    FROM item WHERE row = ?
 """
 
 INSERT_JOURNAL = """
@@ -219,11 +213,10 @@ class PendingRows:
         is_version = any(row[3] != row[0] for row in rows)  # which may be older than its time
         return times[0] if len(times) == 1 else min(times), int(is_version)
 
-    def count_copy(self, number: int, row: int, original: int) -> None:
-        """Count an item that was inserted as the twin of an earlier version, and log it."""
-        self._db.execute(LOG_ADDED, (number, row, 1))
-        size, tokens = self._db.execute(_TWIN, (original,)).get
-        self._db.execute(COUNT, (number, 1, size, tokens))
+    def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
+        """Count items that were inserted from *row* on as they were before, and log them."""
+        self._db.execute(LOG_ADDED, (number, row, count))
+        self._db.execute(COUNT, (number, count, size, tokens))
 
     def add_commit(self, row: Row) -> None:
         """Take a row of the journal, which begins (n, time, scope, op, …)."""
@@ -302,8 +295,8 @@ class PendingRows:
     def _flush_of_items(self) -> None:
         """Insert what refers to items, which are there by now."""
         if self.heirs:
-            self._db.executemany(INHERIT_LINKS, self.heirs)
-            self._db.executemany(INHERIT_STUBS, self.heirs)
+            self._db.executemany(_INHERIT_LINKS, self.heirs)
+            self._db.executemany(_INHERIT_STUBS, self.heirs)
         if self.links:
             self._flush_links()
         if self.access_times:

@@ -41,7 +41,7 @@ from fornix.store import (
 from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from fornix.store.records import MINUTE_US, read_at
 from fornix.store.sql import journal
-from fornix.store.sql.batched_inserts import INHERIT_LINKS, INHERIT_STUBS, PendingRows
+from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.row_values import scope_id
 from fornix.store.sql.scope_rows import ScopeRows
@@ -90,22 +90,20 @@ _END_FEATURES = """
 
 _LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id IS ?2 ORDER BY version DESC LIMIT 1"
 
-_EXISTING = """
-    SELECT row, id, ended, EXISTS (SELECT 1 FROM item AS other
-        WHERE other.set_id = ?1 AND other.id IS item.id AND other.ended IS NULL)
-    FROM item WHERE set_id = ?1 AND row = ?2
-"""
-
-_LAST_OF = """
-    SELECT one.id, one.ended, max(other.version), count(*) FILTER (WHERE other.ended IS NULL)
+_VERSIONS = """
+    SELECT one.row, one.id, max(CASE WHEN other.ended IS NULL THEN other.row END), one.tokens,
+        coalesce(octet_length(one.value), 0) + coalesce(octet_length(one.text), 0)
+        + octet_length(one.metadata)
     FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id IS one.id
-    WHERE one.row = ?2 GROUP BY one.row, one.id, one.ended
+    WHERE one.set_id = ?1 AND one.row IN (SELECT value FROM carray(?2))
+    GROUP BY one.row
 """
 
 _SAME_CONTENTS = """
-    SELECT other.row FROM item AS one JOIN item AS other
+    SELECT one.row, other.row FROM item AS one JOIN item AS other
         ON other.set_id = one.set_id AND other.id IS one.id AND other.ended IS NULL
-    WHERE one.row = ?1 AND (other.first, other.updated, other.value, other.text, other.metadata,
+    WHERE one.row IN (SELECT value FROM carray(?1))
+        AND (other.first, other.updated, other.value, other.text, other.metadata,
         other.importance, other.speaker, other.role, other.session, other.time, other.sources,
         other.compacted, other.until, other.expires, other.valid_from, other.valid_to)
     IS NOT DISTINCT FROM (one.first, one.updated, one.value, one.text, one.metadata,
@@ -113,23 +111,46 @@ _SAME_CONTENTS = """
         one.compacted, one.until, one.expires, one.valid_from, one.valid_to)
 """
 
-_REVIVE_ITEM = """
+_REVIVE_ITEMS = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
         metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
         valid_from, valid_to)
-    SELECT ?1, set_id, id, first, ?2, ?3, time, created, updated, value, text, metadata,
-        importance, speaker, role, session, sources, compacted, tokens, until, expires,
-        valid_from, valid_to
-    FROM item WHERE row = ?4
+    SELECT ?1 - 1 + row_number() OVER (ORDER BY one.row), set_id, id, first,
+        (SELECT max(other.version) + 1 FROM item AS other
+            WHERE other.set_id = one.set_id AND other.id IS one.id),
+        ?2, time, created, updated, value, text, metadata, importance, speaker, role, session,
+        sources, compacted, tokens, until, expires, valid_from, valid_to
+    FROM item AS one WHERE one.row IN (SELECT value FROM carray(?3))
+"""
+"""Begins versions that are as others were, from row ?1 on."""
+
+_REVIVED = """
+    item AS one JOIN item AS made ON made.row BETWEEN ?1 AND ?2 AND made.set_id = one.set_id
+        AND made.id IS one.id
 """
 
-_REVIVE_FEATURE = """
+_REVIVE_FEATURES = f"""
     INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
         session, metadata, terms, tokens, temporal, vectors)
-    SELECT set_id, 0, ?1, first, id, ?2, time, importance, speaker, role, session, metadata,
-        terms, tokens, temporal, vectors
-    FROM feature WHERE set_id = ?3 AND ended = ?4 AND row = ?5
-"""
+    SELECT feature.set_id, 0, made.row, feature.first, feature.id, made.begun, feature.time,
+        feature.importance, feature.speaker, feature.role, feature.session, feature.metadata,
+        terms, feature.tokens, temporal, vectors
+    FROM {_REVIVED} JOIN feature ON feature.set_id = one.set_id AND feature.ended = one.ended
+        AND feature.row = one.row
+    WHERE one.row IN (SELECT value FROM carray(?3))
+"""  # noqa: S608 - ours
+
+_REVIVE_LINKS = f"""
+    INSERT INTO link (row, source) SELECT made.row, link.source
+    FROM {_REVIVED} JOIN link ON link.row = one.row
+    WHERE one.row IN (SELECT value FROM carray(?3))
+"""  # noqa: S608 - ours
+
+_REVIVE_STUBS = f"""
+    INSERT INTO stub (row, set_id, source) SELECT made.row, stub.set_id, stub.source
+    FROM {_REVIVED} JOIN stub ON stub.row = one.row
+    WHERE one.row IN (SELECT value FROM carray(?3))
+"""  # noqa: S608 - ours
 
 _OLDEST = """
     SELECT row, tokens, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
@@ -186,6 +207,21 @@ class LiveVersion(NamedTuple):
 
 def _sum(usage: SetUsage, other: SetUsage) -> SetUsage:
     return usage[0] + other[0], usage[1] + other[1], usage[2] + other[2]
+
+
+class _Version(NamedTuple):
+    """A version that is there, and what became of its item.
+
+    Attributes:
+        live_row: The row of the live version of its item; None: it has none.
+        size: Bytes of its value, text and metadata.
+    """
+
+    row: int
+    id: str
+    live_row: int | None
+    tokens: int
+    size: int
 
 
 class Changes:
@@ -429,9 +465,12 @@ class Changes:
     def _revive_row(self, number: int, change: Revive) -> None:
         self._gathered.flush()
         self._forget_usage(number)
-        if not self._existing_rows(number, [change.row]):
+        version = self._versions(number, [change.row]).get(change.row)
+        if version is None:
             raise NotFound(f"set {change.set.name!r} has no version of row {change.row}")
-        self._revive(number, change.set, change.row)
+        if version.live_row is not None:
+            raise DuplicateItem(version.id, set_name=change.set.name)
+        self._revive(number, [version])
 
     # --- compactions
 
@@ -461,36 +500,45 @@ class Changes:
         self._gathered.flush()
         self._forget_usage(number)
         done = check_undo(change, journal.compaction(self._db, change.compaction))
-        for row, item_id, _, _ in self._existing_rows(number, done.added):
-            same = first(
-                self._db, _SAME_CONTENTS, row
-            )  # it may have been compacted, and brought back
-            if same is None:
-                raise CompactionChanged(done.id, f"item {item_id!r} has changed since")
-            self._end(number, same)
-        for _, item_id, _, live in self._existing_rows(number, done.retired):
-            if live:
-                raise CompactionChanged(done.id, f"an item {item_id!r} is live again")
-        for row in done.retired:
-            self._revive(number, change.set, row)
+        versions = self._versions(number, [*done.added, *done.retired])
+        same = (
+            {}
+            if not done.added
+            else dict(query(self._db, _SAME_CONTENTS, self._db.numbers(done.added)))
+        )
+        ending: dict[int, None] = {}
+        for row in done.added:  # it may have been compacted, and brought back
+            if same.get(row) is None or same[row] in ending:
+                name = versions[row].id
+                raise CompactionChanged(done.id, f"item {name!r} has changed since")
+            ending[same[row]] = None
+        reviving = [versions[row] for row in done.retired]
+        for version in reviving:
+            if version.live_row is not None and version.live_row not in ending:
+                raise CompactionChanged(done.id, f"an item {version.id!r} is live again")
+        self._end_rows(number, list(ending))
+        self._revive(number, reviving)
         self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))
 
-    def _existing_rows(self, number: int, rows: Sequence[int]) -> list[Row]:
-        """Return (row, id, ended, whether the id is live) of those of *rows* that are there."""
-        rows_or_none = (first(self._db, _EXISTING, number, row) for row in rows)
-        return [row for row in rows_or_none if row is not None]
+    def _versions(self, number: int, rows: Sequence[int]) -> dict[int, _Version]:
+        """Return those of *rows* that are there."""
+        found = query(self._db, _VERSIONS, number, self._db.numbers(rows))
+        return {row[0]: _Version(*row) for row in found}
 
-    def _revive(self, number: int, ref: SetRef, row: int) -> None:
-        item_id, ended, last, live = first(self._db, _LAST_OF, number, row)
-        if live:
-            raise DuplicateItem(item_id, set_name=ref.name)
-        self._retired.pop((number, item_id), None)
-        new, commit = self._take_rows(), self._number
-        self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
-        self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
-        self._db.execute(INHERIT_LINKS, (new, row))
-        self._db.execute(INHERIT_STUBS, (new, row))
-        self._gathered.count_copy(number, new, row)
+    def _revive(self, number: int, versions: Sequence[_Version]) -> None:
+        """Begin the next version of each item, as one that it had was."""
+        for version in versions:
+            self._retired.pop((number, version.id), None)
+        count, old = len(versions), self._db.numbers([version.row for version in versions])
+        first = self._take_rows(count)
+        self._db.execute(_REVIVE_ITEMS, (first, self._number, old))
+        for statement in (_REVIVE_FEATURES, _REVIVE_LINKS, _REVIVE_STUBS):
+            self._db.execute(statement, (first, first + (count - 1), old))
+        self._gathered.count_copies(
+            *(number, first, count),
+            size=sum(version.size for version in versions),
+            tokens=sum(version.tokens for version in versions),
+        )
 
     def _find_taken_ids(self) -> set[tuple[int, str]] | None:
         """Return which ids have a version: asked for many together, which is far quicker.
@@ -583,13 +631,16 @@ class Changes:
 
     def _end_all(self, number: int, versions: Sequence[LiveVersion]) -> None:
         """Do what `_end_live` does, for several."""
-        if not versions:
+        self._end_rows(number, [live.row for live in versions])
+        self._count_out(number, versions)
+
+    def _end_rows(self, number: int, rows: Sequence[int]) -> None:
+        """Do what `_end` does, for several."""
+        if not rows:
             return
-        rows = [live.row for live in versions]
         self._db.execute(_END_ITEMS, (self._number, self._db.numbers(rows)))
         self._db.execute(_END_FEATURES, (self._number, number))
         self._ended_rows.extend(rows)
-        self._count_out(number, versions)
 
     # --- capacities and limits
 
