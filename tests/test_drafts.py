@@ -657,6 +657,15 @@ def test_adds_to_a_set_with_a_capacity_are_drafted_while_others_commit(
     assert info.items == 4
 
 
+def test_a_draft_makes_room_for_a_large_item_at_once(hosts, monkeypatch):
+    """Bytes say how many go: to read the oldest one by one would end the first again and again."""
+    here, there = hosts
+    fill(there, Definition(capacity=9, capacity_bytes=60))
+    locked(here, monkeypatch)
+    commit(here, add("large", "x" * 40, to=FEW), time=START + 100)
+    assert of_few(there) == ["old 2", "large"]
+
+
 def test_a_full_set_refuses_what_others_filled_meanwhile(hosts):
     here, there = hosts
     fill(there, Definition(capacity=4, compaction="reject"))

@@ -710,7 +710,8 @@ class Changes:
             until: Only those that are not later than this time, *less* so many microseconds.
         """
         while definition.exceeded_capacity(*usage):
-            most = min(TRIM_BATCH, max(1, usage[0] - (definition.capacity or 0)))
+            over = usage[0] - (definition.capacity or 0)  # else tokens or bytes say how many
+            most = min(TRIM_BATCH, over) if over > 0 else TRIM_BATCH
             oldest = query(self._db, _OLDEST, number, self._time, until, less, most)
             if not oldest:
                 break
