@@ -28,6 +28,7 @@ from fornix.store import (
     Define,
     Definition,
     DurableCall,
+    Erasure,
     Link,
     Put,
     QueuedInput,
@@ -757,3 +758,47 @@ def test_a_version_comes_back_in_a_draft(hosts, monkeypatch):
     assert there.versions(NOTES, "0")[-1].begin_commit == made.number
     with pytest.raises(DuplicateItem):
         commit(here, Revive(NOTES, row))
+
+
+@contextmanager
+def read_between(monkeypatch, part, work):
+    """Have others work once, before a draft asks for what has *part* in its statement."""
+    left, read = [work], DraftConnection._rows
+
+    def rows(self, statement, bindings):
+        if left and part in statement:
+            left.pop()()
+        return read(self, statement, bindings)
+
+    monkeypatch.setattr(DraftConnection, "_rows", rows)
+    yield
+    assert not left
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "left"),
+    [
+        (Undo(NOTES, 0), "GROUP BY one.row", ["1"]),
+        (upsert("0", "new"), "SELECT sources FROM item", ["0", "1"]),
+    ],
+    ids=["undo", "upsert"],
+)
+def test_what_is_forgotten_between_two_reads_of_a_draft_is_read_again(
+    hosts, monkeypatch, change, part, left
+):
+    """Reads are of several moments; what does not fit together is no error of the caller."""
+    here, there = hosts
+    if isinstance(change, Undo):
+        commit(there, Compact(NOTES, [("0", 1), ("1", 1)], [add("s")], "{}"))
+        change = Undo(NOTES, there.compactions(NOTES)[0].id)
+    forget = Erasure(ADA, START, "receipt", items=[(NOTES, ["0"])])
+    with read_between(monkeypatch, part, lambda: there.erase(forget)):
+        commit(here, change)
+    assert sorted(notes(there)) == left
+
+
+def test_an_error_of_a_draft_that_nobody_overtook_is_told(hosts, monkeypatch):
+    here, _ = hosts
+    monkeypatch.setattr(DraftConnection, "json_of", lambda *_: {}["missing"])
+    with pytest.raises(KeyError, match="missing"):
+        commit(here, Compact(NOTES, [("0", 1)], [], "{}"))

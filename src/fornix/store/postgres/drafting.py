@@ -94,6 +94,9 @@ LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM le
 
 FOREVER_US = 1 << 62
 
+TORN = (AttributeError, LookupError, TypeError, ValueError)
+"""What comes of rows that were read at several moments, if one was gone by the time of another."""
+
 MOST_RESERVED = 256  # numbers that are taken at once for rows of a table
 
 _BEGIN = f"""
@@ -455,6 +458,10 @@ class DraftConnection:
             raise Overtaken
         return rows
 
+    def is_overtaken(self) -> bool:
+        """Whether others have written since the first read."""
+        return self.read_version is not None and self._db.execute(LOOK).get[0] != self.read_version
+
     def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
         """See `Connection.query_all`."""
         return [self.execute(*query).fetchall() for query in queries]
@@ -741,6 +748,10 @@ def drafted(
         if connection.guesses:
             raise Overtaken from error  # it may come from a guess
         return _draft(tx, connection, known, number, [error])
+    except TORN as error:
+        if connection.is_overtaken():
+            raise Overtaken from error
+        raise
     return None if answers is None else _draft(tx, connection, known, number, answers)
 
 
