@@ -129,32 +129,14 @@ _READ_NOW = f"{_DIGEST} AS digest, found.* FROM found"
 
 _WRITES = (
     *("INSERT INTO access (", "INSERT INTO change (", "INSERT INTO compaction ("),
-    *(
-        "INSERT INTO durable_call (",
-        "INSERT INTO feature (",
-        "INSERT INTO item (",
-        "INSERT INTO journal (",
-        "INSERT INTO lease (",
-    ),
-    *("INSERT INTO link ", "INSERT INTO node (", "INSERT INTO output (", "INSERT INTO setback ("),
-    *(
-        "INSERT INTO event_id (",
-        "INSERT INTO run (",
-        "INSERT INTO step (",
-        "INSERT INTO stub ",
-        "UPDATE compaction SET undone",
-        "UPDATE feature SET ended",
-        "UPDATE item SET ended",
-    ),
-    *(
-        "UPDATE lane SET next",
-        "UPDATE lease SET owner",
-        "UPDATE memory_set SET items",
-        "UPDATE node SET ",
-        "UPDATE run SET ",
-    ),
-    *("UPDATE scope SET head", "UPDATE step SET sensory", "DELETE FROM durable_call "),
-    *("DELETE FROM lease ", "DELETE FROM node "),
+    *("INSERT INTO durable_call (", "INSERT INTO feature (", "INSERT INTO item ("),
+    *("INSERT INTO journal (", "INSERT INTO lease (", "INSERT INTO link ", "INSERT INTO node ("),
+    *("INSERT INTO output (", "INSERT INTO setback (", "INSERT INTO event_id ("),
+    *("INSERT INTO run (", "INSERT INTO step (", "INSERT INTO stub "),
+    *("UPDATE compaction SET undone", "UPDATE feature SET ended", "UPDATE item SET ended"),
+    *("UPDATE lane SET next", "UPDATE lease SET owner", "UPDATE memory_set SET items"),
+    *("UPDATE node SET ", "UPDATE run SET ", "UPDATE scope SET head", "UPDATE step SET sensory"),
+    *("DELETE FROM durable_call ", "DELETE FROM lease ", "DELETE FROM node "),
 )
 """What a draft may write: nothing that others remember by its number, or that gives one."""
 
