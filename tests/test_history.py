@@ -461,7 +461,7 @@ def grown(log, size):
     return log.exists() and log.stat().st_size >= size
 
 
-@pytest.mark.parametrize("number", range(max(2, COUNTS.kills // 12)))
+@pytest.mark.parametrize("number", range(max(2, COUNTS.kills // 24)))
 def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     """Whenever it is killed, the same command again leaves the same history."""
     clock = Clock()

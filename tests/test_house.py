@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import io
 import json
@@ -76,6 +77,16 @@ def tree(path: Path) -> ast.Module:
 @cache
 def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(tree(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_no_garbage() -> Iterator[None]:
+    """Millions of nodes: the collector would look through them again and again."""
+    gc.disable()
+    yield
+    tree.cache_clear()
+    nodes.cache_clear()
+    gc.enable()
 
 
 def texts() -> Iterator[tuple[Path, list[str]]]:

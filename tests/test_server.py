@@ -410,7 +410,7 @@ def test_whatever_its_description_allows_is_answered(tmp_path):
                 "--checks", "all",
                 # What a schema cannot say of a filter, a path or a time, and what is no fault:
                 "--exclude-checks", "positive_data_acceptance,negative_data_rejection",
-                "--max-examples", str(max(5, COUNTS.fuzz_examples // 12)), "--seed", "1",
+                "--max-examples", str(max(5, COUNTS.fuzz_examples // 20)), "--seed", "1",
                 "--exclude-path-regex", "^/v1/(commits|events)$",
                 "--generation-database", "none", "--phases", PHASES[SCALE],
                 "--request-timeout", str(LIMIT_S),
