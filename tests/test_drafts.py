@@ -47,6 +47,7 @@ from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.database import REDRAFTS
 from fornix.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
 from fornix.store.records import MINUTE_US
+from fornix.store.sql import items
 from fornix.store.sql.inputs import InputWriter
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.testing import ADA, NOTES, NOW, add, write
@@ -665,6 +666,30 @@ def test_a_draft_makes_room_for_a_large_item_at_once(hosts, monkeypatch):
     locked(here, monkeypatch)
     commit(here, add("large", "x" * 40, to=FEW), time=START + 100)
     assert of_few(there) == ["old 2", "large"]
+
+
+def of_tokens(item_id, tokens):
+    change = add(item_id, to=FEW)
+    return replace(change, record=replace(change.record, tokens=tokens))
+
+
+def test_a_draft_reads_the_oldest_once(hosts, monkeypatch):
+    """It does not see that they end, and goes on after those that it has read."""
+    here, there = hosts
+    old = [of_tokens(f"old {number}", 1) for number in range(6)]
+    commit(there, *old, define=[Define(FEW, Definition(capacity_tokens=6))])
+    locked(here, monkeypatch)
+    monkeypatch.setattr(items, "TRIM_BATCH", 1)
+    commit(here, of_tokens("new", 4), time=START + 100)
+    assert of_few(there) == ["old 4", "old 5", "new"]
+
+
+def test_an_item_beyond_all_of_a_capacity_leaves_nothing(hosts):
+    """Those without tokens go for nothing, as in every store; then it goes itself."""
+    here, there = hosts
+    fill(there, Definition(capacity_tokens=6))
+    commit(here, of_tokens("new", 9), time=START + 100)
+    assert of_few(there) == []
 
 
 def test_a_full_set_refuses_what_others_filled_meanwhile(hosts):

@@ -154,10 +154,10 @@ _REVIVE_STUBS = f"""
 
 _OLDEST = """
     SELECT row, tokens, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
-        + octet_length(metadata)
+        + octet_length(metadata), time, first
     FROM item WHERE set_id = ?1 AND ended IS NULL AND (expires IS NULL OR expires > ?2)
-        AND time <= ?3 - ?4
-    ORDER BY time, first LIMIT ?5
+        AND time <= ?3 - ?4 AND (time, first) > (?5, ?6)
+    ORDER BY time, first LIMIT ?7
 """
 
 _USAGE = """
@@ -709,13 +709,15 @@ class Changes:
         Args:
             until: Only those that are not later than this time, *less* so many microseconds.
         """
+        last = (-FOREVER_US, 0)
         while definition.exceeded_capacity(*usage):
             over = usage[0] - (definition.capacity or 0)  # else tokens or bytes say how many
             most = min(TRIM_BATCH, over) if over > 0 else TRIM_BATCH
-            oldest = query(self._db, _OLDEST, number, self._time, until, less, most)
+            oldest = query(self._db, _OLDEST, number, self._time, until, less, *last, most)
             if not oldest:
                 break
-            for row, tokens, size in oldest:
+            last = oldest[-1][3:]  # a draft does not see that they end
+            for row, tokens, size, *_ in oldest:
                 if not definition.exceeded_capacity(*usage):
                     break
                 self._end(number, row)
