@@ -303,6 +303,14 @@ INTRUSIONS = {
     "a scope": "INSERT INTO scope (space, key) VALUES ('yours', 'eve')",
     "a scope with a number": "INSERT INTO scope (id, space, key) OVERRIDING SYSTEM VALUE "
     "VALUES (999, 'yours', 'eve')",
+    "a number to come of a scope": "INSERT INTO scope (id, space, key) OVERRIDING SYSTEM VALUE "
+    "VALUES (999, 'mine', 'eve')",
+    "a number to come of a set": "INSERT INTO memory_set (id, scope, name, definition) "
+    "OVERRIDING SYSTEM VALUE SELECT 999, min(id), 'x', '{{}}' FROM scope",
+    "a number to come of an agent": "INSERT INTO agent (id, space, name) OVERRIDING SYSTEM VALUE "
+    "VALUES (999, 'mine', 'x')",
+    "a number to come of a lane": "INSERT INTO lane (id, agent, scope, next) OVERRIDING SYSTEM "
+    "VALUE SELECT 999, min(agent.id), min(scope.id), 0 FROM agent, scope",
     "the number of the next one": "SELECT setval('scope_id_seq', 1)",
     "its home": "INSERT INTO scope (space, key, home) VALUES ('x', 'eve', 'space mine')",
     "a scope moved": "UPDATE scope SET space = 'yours'",
