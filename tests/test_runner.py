@@ -323,9 +323,11 @@ def test_a_run_leaves_nothing_to_the_garbage_collector(tmp_path, place):
     ):
         list(runner.map([("ada", n) for n in range(10)]))
         left = []
+        gc.collect()
+        gc.freeze()  # what tests before this one left
         gc.disable()
         try:
-            for _ in range(3):  # what tests before this one left may go in one of them
+            for _ in range(3):
                 gc.collect()
                 outputs = list(runner.map([("ada", n) for n in range(200)]))
                 left.append(gc.collect())

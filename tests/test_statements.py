@@ -13,6 +13,7 @@ from fornix import Memory
 from fornix.sets.admission import Near
 from fornix.text.statements import anchor_words, anchors, statement
 from fornix.values import words
+from scale import COUNTS
 
 PAIRS = Path(__file__).parent / "data" / "same_or_not.jsonl"
 
@@ -31,7 +32,7 @@ def pairs() -> list[Pair]:
     return [Pair(**json.loads(line)) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.fixture(scope="module", params=["minilm", "static", "words"])
+@pytest.fixture(scope="module", params=["static", "words", *["minilm"][: COUNTS.embedded // 400]])
 def merged(request: pytest.FixtureRequest) -> dict[Pair, tuple[bool, bool]]:
     """Return of each pair whether it is one item at the write, and one line of a prompt."""
     written: dict[Pair, bool] = {}
