@@ -178,7 +178,7 @@ def test_calls_answer_as_they_do_in_ram(served: ServedHere, seed: int) -> None:
     calls = Calls(seed)
     with Memory.open(embedder="words") as memory, over_http(served, space=f"s{seed}") as remote:
         both = memory.key("ada"), remote.key("ada")
-        for _ in range(COUNTS.random_ops // 8):
+        for _ in range(COUNTS.random_ops // 12):
             if calls.dice.random() < 0.15:
                 in_batch = [calls.call() for _ in range(calls.dice.randrange(5))]
                 raises = calls.dice.random() < 0.2
@@ -247,7 +247,7 @@ def test_writes_are_made_once_whatever_is_killed(tmp_path: Path) -> None:
         both = memory.key("ada"), remote.key("ada")
         killer.start()
         try:
-            while killer.kills < max(1, COUNTS.kills // 5):
+            while killer.kills < max(1, COUNTS.kills // 8):
                 killer.begun.set()
                 call, other, is_batch = calls.call(), calls.exact(), calls.dice.random() < 0.3
                 found = [

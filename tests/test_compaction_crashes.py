@@ -68,7 +68,7 @@ def check_sound(memory: Memory) -> None:
 def test_a_killed_compaction_is_done_or_not_begun(tmp_path: Path, mode: str) -> None:
     """Every acknowledged add is there, as itself or as a source, and nothing is there twice."""
     chance, path, next_step = random.Random(mode), tmp_path / "app.db", 0
-    for _ in range(max(3, COUNTS.kills // 4)):
+    for _ in range(max(3, COUNTS.kills // 8)):
         victim = Victim(path, mode, "ada", next_step)
         time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
         done = victim.kill()
@@ -91,7 +91,7 @@ def test_a_killed_compaction_is_done_or_not_begun(tmp_path: Path, mode: str) -> 
 def test_a_killed_undo_is_done_or_not_begun(tmp_path: Path) -> None:
     """Whatever was killed in between: undoing what is left to undo gives back what was there."""
     chance, path, step = random.Random("undo"), tmp_path / "app.db", 0
-    for _ in range(max(3, COUNTS.kills // 4)):
+    for _ in range(max(3, COUNTS.kills // 8)):
         victim = Victim(path, "undo", "ada", step)
         time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
         victim.kill()

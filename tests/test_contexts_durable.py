@@ -18,7 +18,7 @@ from scale import COUNTS
 from stream_worker import CAP, windows
 from waiting import LIMIT_S
 
-KILLS = max(4, COUNTS.kills // 3)
+KILLS = max(4, COUNTS.kills // 6)
 WORKER = Path(__file__).with_name("stream_worker.py")
 
 COMMITTER = """
