@@ -242,7 +242,7 @@ def test_calls_at_once_archive_no_message_twice():
     """Each message is in one answer, whoever was faster between reading and writing."""
 
     async def work():
-        with Memory.open(":memory:", embedder="words") as memory:
+        with Memory.open(":memory:", embedder="words", wait_s=LIMIT_S) as memory:
             store = FornixChatStore(memory, key="ada")
             for chat in map(str, range(12)):
                 await store.add_messages(chat, [said(f"message {n}") for n in range(200)])
