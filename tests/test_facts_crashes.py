@@ -222,4 +222,4 @@ def test_a_killed_learning_ends_so_on_a_server(
 ) -> None:
     """What holds for a file holds for PostgreSQL."""
     place = url_for(tmp_path)
-    kill_often(place, processes, max(4, COUNTS.kills // 10), undisturbed)
+    kill_often(place, processes, max(4, COUNTS.kills // 24), undisturbed)
