@@ -632,7 +632,7 @@ def test_what_a_killed_server_was_asked_is_there_once(tmp_path):
     for thread in threads:
         thread.start()
     kills, dice = 0, random.Random(11)
-    while kills < max(1, COUNTS.kills // 4) and any(thread.is_alive() for thread in threads):
+    while not kills or (kills < COUNTS.kills // 4 and any(each.is_alive() for each in threads)):
         enough = len(answered) + dice.randrange(1, 20)
         wait_until(lambda e=enough: len(answered) >= e or not any(t.is_alive() for t in threads))
         served.stop(signal.SIGKILL)
@@ -644,7 +644,6 @@ def test_what_a_killed_server_was_asked_is_there_once(tmp_path):
     with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
         assert sorted(str(item.text) for item in memory.key("ada").list()) == sorted(texts)
     assert sorted(answered) == sorted(texts)
-    assert kills > 0
 
 
 def test_what_a_killed_pipe_was_asked_is_there_once(tmp_path):

