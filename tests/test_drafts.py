@@ -14,6 +14,7 @@ from fornix.errors import (
     CompactionChanged,
     DuplicateItem,
     KeyBusy,
+    KeyFull,
     SetDefinitionConflict,
     SetFull,
     StaleItem,
@@ -24,11 +25,13 @@ from fornix.store import (
     Batch,
     Begin,
     Clear,
+    Commit,
     Compact,
     Define,
     Definition,
     DurableCall,
     Erasure,
+    Limits,
     Link,
     Put,
     QueuedInput,
@@ -45,7 +48,8 @@ from fornix.store.commit_queue import CommitTicket
 from fornix.store.postgres import PostgresStore
 from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.postgres.database import REDRAFTS
-from fornix.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
+from fornix.store.postgres.draft_numbers import DraftNumber, NotADraft
+from fornix.store.postgres.drafting import DraftConnection, Known
 from fornix.store.records import MINUTE_US
 from fornix.store.sql import items
 from fornix.store.sql.inputs import InputWriter
@@ -690,6 +694,89 @@ def test_an_item_beyond_all_of_a_capacity_leaves_nothing(hosts):
     fill(there, Definition(capacity_tokens=6))
     commit(here, of_tokens("new", 9), time=START + 100)
     assert of_few(there) == []
+
+
+@pytest.mark.parametrize("limits", [Limits(items=6), Limits(bytes=200)], ids=["items", "bytes"])
+def test_adds_to_a_key_with_limits_are_drafted_while_others_commit(hosts, monkeypatch, limits):
+    """What others add to it meanwhile counts, and so does what ends."""
+    here, there = hosts
+    fill(there, Definition(capacity=3))
+    locked(here, monkeypatch)
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+        commit(here, add("0", "x" * 20, to=FEW), time=START + 100, limits=limits)
+    with interrupted(here, lambda: commit(there, add("there"))):
+        commit(here, add("1", to=FEW), limits=limits, time=START + 100)
+    with (
+        interrupted(here, lambda: commit(there, add("too many", "x" * 200))),
+        pytest.raises(KeyFull),
+    ):
+        commit(here, add("2"), limits=limits)
+    commit(there, Retire(NOTES, "too many", version=1))
+    with (
+        interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)),
+        pytest.raises(KeyFull),
+    ):
+        commit(here, add("2", "x" * 200), add("3"), limits=limits)
+    commit(here, add("4", to=FEW), limits=limits, time=START + 200)
+    assert of_few(there) == ["0", "1", "4"]
+
+
+def batch_of(*items, **more):
+    return CommitTicket(
+        cast("Any", None), [Batch(scope=ADA, time=START, items=items, **more)], raises=True
+    )
+
+
+def test_adds_of_threads_to_a_key_with_limits_are_one_draft(hosts, monkeypatch):
+    """Each counts those before it."""
+    here, there = hosts
+    more = SetRef(ADA, "more")
+    commit(there, add("before"))
+    locked(here, monkeypatch)
+    limits = Limits(items=7)
+    group = [batch_of(add("a", to=ref), limits=limits) for ref in (NOTES, more)]
+    with interrupted(here, lambda: write(there, Put(("x",), 1), scope=BOB, time=START)):
+        here._commit_group([*group, batch_of(add("b"), limits=limits)])
+    group = [batch_of(add(name, to=more), limits=limits) for name in "cd"]
+    here._commit_group(group)
+    assert [type(ticket.error) for ticket in group] == [type(None), KeyFull]
+    assert {*notes(there)} == {"0", "1", "before", "a", "b"}
+    assert [item.record.id for item in there.page(more)] == ["a", "c"]
+
+
+def test_what_refuses_one_of_a_group_holds_nobody_up(hosts, monkeypatch):
+    """The others are drafted together, and it by itself."""
+    here, there = hosts
+    commit(there, add("before"))
+    write(here, Put(("x",), 1), scope=BOB, time=START)  # so it knows that it is not alone
+    locked(here, monkeypatch)
+    group = [
+        batch_of(add("one")),
+        batch_of(Retire(NOTES, "none", version=1)),
+        batch_of(add("two")),
+        batch_of(Retire(NOTES, "two", version=1)),
+    ]
+    here._commit_group(group)
+    assert [type(ticket.error) for ticket in group] == [type(None), StaleItem, *[type(None)] * 2]
+    assert set(notes(there)) == {"0", "1", "before", "one"}
+
+
+def test_a_call_that_is_repeated_is_answered_without_the_lock(hosts, monkeypatch):
+    """By itself, and among others."""
+    here, there = hosts
+    first = commit(there, add("once"), op=b"once", request=b"1")
+    locked(here, monkeypatch)
+    again = commit(here, add("once"), op=b"once", request=b"1")
+    assert again == replace(first, adopted=True)
+    with interrupted(here, lambda: commit(there, add("twice"), op=b"twice", request=b"2")):
+        again = commit(here, add("twice"), op=b"twice", request=b"2")
+    assert again.adopted
+    write(there, Put(("x",), 1), scope=BOB, time=START)
+    group = [batch_of(add("new")), batch_of(add("once"), op=b"once", request=b"1")]
+    here._commit_group(group)
+    [new], [repeated] = [cast("list[Commit]", ticket.answer) for ticket in group]
+    assert (new.adopted, repeated) == (False, replace(first, adopted=True))
+    assert notes(there)["new"].begin_commit == new.number
 
 
 def test_a_full_set_refuses_what_others_filled_meanwhile(hosts):

@@ -433,14 +433,15 @@ def unchecked_sets(batch: Batch) -> set[SetRef]:
 
 def grows(batch: Batch, ref: SetRef) -> bool:
     """Return whether *batch* may begin an item of a set that is not there yet."""
-    return any(
-        change.set == ref
-        and (
-            isinstance(change, Add)
-            or (isinstance(change, Compact) and bool(change.added))
-            or (isinstance(change, Replace) and change.upsert)
-        )
-        for change in batch.items
+    return any(change.set == ref and begins_item(change) for change in batch.items)
+
+
+def begins_item(change: ItemChange) -> bool:
+    """Return whether a change may begin an item that is not there yet."""
+    return (
+        isinstance(change, Add)
+        or (isinstance(change, Compact) and bool(change.added))
+        or (isinstance(change, Replace) and change.upsert)
     )
 
 

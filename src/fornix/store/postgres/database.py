@@ -39,6 +39,7 @@ from fornix.store.postgres import connection
 from fornix.store.postgres.access import is_owner
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.dialect import NumberArray, TextArray, adapt
+from fornix.store.postgres.draft_numbers import NotADraft
 from fornix.store.postgres.drafting import (
     ATTEMPT,
     DISMISS,
@@ -382,7 +383,8 @@ class PostgresDatabase(SqlDatabase):
     def _commit_once(self, group: list[StoreTicket]) -> None:
         drafts = [ticket for ticket in group if may_be_drafted(ticket)]
         drafts.sort(key=lambda ticket: bool(ticket.batches))  # inputs do not read what commits end
-        if drafts and not self._read_only and self._commit_drafts(drafts):
+        if drafts and not self._read_only:
+            self._commit_drafts(drafts)
             group = [ticket for ticket in group if not ticket.settled]
             if not group:
                 return
@@ -407,52 +409,75 @@ class PostgresDatabase(SqlDatabase):
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
 
-    def _commit_drafts(self, group: list[StoreTicket]) -> bool:
-        """Commit a group without holding the lock while this host works; False: nothing was done.
+    def _commit_drafts(self, group: list[StoreTicket]) -> None:
+        """Commit what of a group can be without holding the lock while this host works.
+
+        What cannot be drafted together is drafted apart, unless this host writes alone: then
+        nobody waits for the lock, under which it is done together.
 
         Raises:
-            ConnectionLost: A connection broke, and nothing was committed for certain.
+            ConnectionLost: A connection broke, and nothing more was committed for certain.
             Unavailable: Nobody can tell whether it was committed.
         """
+        parts, others_wait = [group], False
+        while parts:
+            part = parts.pop()
+            try:
+                self._commit_part(part)
+            except NotADraft as found:
+                others_wait = others_wait or not self._is_alone
+                if others_wait and len(part) > 1:
+                    apart = found.place or 1
+                    parts += [part[apart:], part[:apart]]
+            except Overtaken:
+                pass  # so often that it takes the lock
+
+    def _commit_part(self, group: list[StoreTicket]) -> None:
+        """Commit a group as one draft, in several tries.
+
+        Raises:
+            NotADraft: It is none, and nothing was done.
+            Overtaken: Others were faster each time; nothing was done.
+        """
         with self._one_writer():
-            for is_first in (True, *[False] * REDRAFTS):
+            for tries_left in range(REDRAFTS, -1, -1):
                 try:
                     with self._lend() as db:
-                        return self._commit_draft(db, group, is_first=is_first)
+                        self._commit_draft(db, group, is_first=tries_left == REDRAFTS)
+                        return
                 except Overtaken:
                     self._is_alone = False
+                    if not tries_left:
+                        raise
                 except PoolTimeout:  # the server was waited for already
                     raise
                 except psycopg.Error as error:
                     if is_lost(error):
                         raise ConnectionLost from error
                     raise
-        return False
 
     def _commit_draft(
         self, db: PostgresConnection, group: list[StoreTicket], *, is_first: bool
-    ) -> bool:
-        """Commit a group as one draft; False: it is none, and nothing was done.
+    ) -> None:
+        """Commit a group as one draft.
 
         Raises:
+            NotADraft: It is none, and nothing was done.
             Overtaken: Others were faster; nothing was done.
         """
         losses, seen = self._losses, self._take_seen()
         known = self._draft_basis(db, seen, exact=not only_adds(group), look=not is_first)
         before = _Seen(None, known.structure, known.epoch, losses)
         connection = DraftConnection(db, known, guesses=is_first)
-        self._cache, is_made = known.cache, False
+        self._cache, draft, is_made = known.cache, None, False
         try:
             draft = drafted(group, connection, self._owners)
-            if draft is None:
-                self._forget(before if known.version is not None else seen)
-                return False
-            touches = {} if draft.error is not None else self._touches()
+            touches = {} if draft.is_empty else self._touches()
             base = self._send_draft(db, draft, touches)
-            if base is None:
-                self._forget(before)
-                return False
-            is_made = draft.error is None
+            is_made = not draft.is_empty
+        except NotADraft:
+            self._forget(seen if draft is None and known.version is None else before)
+            raise
         except Overtaken:
             self._forget(before)
             raise
@@ -463,7 +488,6 @@ class PostgresDatabase(SqlDatabase):
         self._drop_touches(touches)
         for ticket, answer in zip(group, draft.answers_after(base), strict=True):
             ticket.settle(answer)
-        return True
 
     def _draft_basis(
         self, db: PostgresConnection, seen: _Seen, *, exact: bool, look: bool
@@ -494,7 +518,7 @@ class PostgresDatabase(SqlDatabase):
         self, draft: GroupDraft, base: DraftBase, seen: _Seen, before: _Seen, *, adds: bool
     ) -> None:
         """Remember what is so after a draft that was committed."""
-        if draft.error is not None:
+        if draft.is_empty:
             self._forget(before)
             return
         self._is_alone = base.version is not None and base.version == seen.version
@@ -510,15 +534,16 @@ class PostgresDatabase(SqlDatabase):
 
     def _send_draft(
         self, db: PostgresConnection, draft: GroupDraft, touches: dict[int, int]
-    ) -> DraftBase | None:
-        """Send a draft; None: it can be none.
+    ) -> DraftBase:
+        """Send a draft.
 
         Raises:
+            NotADraft: It can be none, and nothing was done.
             Overtaken: Others were faster; nothing was done.
         """
         attempt = next(self._attempts)
         enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
-        flush = [(FLUSH, ())] if self._durability == "full" and draft.error is None else []
+        flush = [(FLUSH, ())] if self._durability == "full" and not draft.is_empty else []
         limit_ms = _limit_ms(draft) if db.server_version >= LIMITS_TRANSACTIONS else None
         statements = [
             (connection.BEGIN, ()),
@@ -526,7 +551,7 @@ class PostgresDatabase(SqlDatabase):
             draft.begin(self._host, attempt, self._wait_s, limit_ms),
             *((self.touch_sql, row) for row in touches.items()),
             *draft.statements,
-            ("COMMIT" if draft.error is None else "ROLLBACK", ()),
+            ("ROLLBACK" if draft.is_empty else "COMMIT", ()),
             *flush,
         ]
         try:
@@ -538,13 +563,15 @@ class PostgresDatabase(SqlDatabase):
                 raise Overtaken from error
             if error.sqlstate == SELF_REFUSED or isinstance(error, errors.UniqueViolation):
                 _roll_back(db)
-                return None
+                if draft.guesses:  # one without may do it
+                    raise Overtaken from error
+                raise NotADraft from error
             before = len(statements) - 1 - len(flush)
             base = self._outcome(db, error, attempt, before_commit=before)
             if base is None:
                 raise
             return base
-        self._is_enrolled = self._is_enrolled or draft.error is None
+        self._is_enrolled = self._is_enrolled or not draft.is_empty
         return DraftBase(*rows[1 + len(enrol)][0][: len(DraftBase._fields)])
 
     def _appended(self, attempt: int) -> DraftBase | None:

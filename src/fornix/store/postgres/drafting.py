@@ -9,8 +9,7 @@ works, and never while a host does. What would come out otherwise is refused, an
 There are two kinds. An *exact* draft is for a host that writes alone: it goes by all that the host
 has cached, its numbers and times are right, and it is refused if anybody wrote since. A *moving*
 draft goes by what it reads. Its numbers follow the last commit that the host knows of; its SQL
-moves them, and times, by as much as others have. Such a number has a type of its own
-(`DraftNumber`, `DraftRow`, `DraftTime`), so that a number that was read is never moved with it.
+moves them, and times, by as much as others have (see `draft_numbers`).
 
 A host's row in the table `appender` says which of its attempts was the last to be committed. That
 is asked for when an answer is lost; a fence is set then, so that what is still on its way comes to
@@ -26,9 +25,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 from fornix.errors import FornixError
 from fornix.store import (
@@ -40,7 +39,6 @@ from fornix.store import (
     Past,
     commit_time,
 )
-from fornix.store.checks import ROW_BITS
 from fornix.store.postgres.connection import (
     EPOCH,
     NO_ROWS,
@@ -50,6 +48,18 @@ from fornix.store.postgres.connection import (
     gives_rows,
 )
 from fornix.store.postgres.dialect import NumberArray, TextArray
+from fornix.store.postgres.draft_numbers import (
+    DraftNumber,
+    DraftRow,
+    DraftRows,
+    DraftRun,
+    DraftTime,
+    NotADraft,
+    TimeUse,
+    is_moving,
+    moved,
+    with_moved,
+)
 from fornix.store.records import MINUTE_US
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import OwnerRegistry, Row
@@ -142,163 +152,12 @@ _WRITES = (
 
 _READ_TOO_LATE = {
     "INSERT INTO item (": "item",
+    "INSERT INTO journal (": "journal",
     "INSERT INTO feature (": "feature",
     "INSERT INTO node (": "node",
     "UPDATE memory_set SET items": "memory_set",
 }
 """What a table is not worth reading after: it would hardly be the same under the lock."""
-
-
-class NotADraft(Exception):
-    """What is to be done gives rows, or writes, that a draft cannot foresee."""
-
-
-# --- numbers that move ----------------------------------------------------------------------------
-
-
-def _refusing(self: object, other: object = None, /) -> Any:  # noqa: ANN401, ARG001 - any operator
-    raise NotADraft
-
-
-class _Moving(int):
-    """A number that others may move; it is equal to none that was read, whatever it looks like."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and int.__eq__(self, cast("int", other))
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return int.__hash__(self)
-
-    def __bool__(self) -> bool:
-        return True
-
-    __lt__ = __le__ = __gt__ = __ge__ = __or__ = __ror__ = __and__ = __mul__ = _refusing
-    __floordiv__ = __mod__ = __radd__ = __rsub__ = _refusing
-
-
-class DraftRow(_Moving):
-    """The number of a row that a draft begins, or of an output."""
-
-    __slots__ = ()
-
-    def __add__(self, other: int) -> DraftRow:
-        return DraftRow(int(self) + int(other))
-
-    def __rshift__(self, bits: int) -> DraftNumber:
-        return DraftNumber(int(self) >> bits)
-
-    __sub__ = __lshift__ = _refusing
-
-
-class DraftNumber(_Moving):
-    """The number of a commit that is drafted."""
-
-    __slots__ = ()
-
-    def __add__(self, other: int) -> DraftNumber:
-        return DraftNumber(int(self) + int(other))
-
-    def __sub__(self, other: int) -> DraftNumber:
-        return DraftNumber(int(self) - int(other))
-
-    def __lshift__(self, bits: int) -> DraftRow:
-        return DraftRow(int(self) << bits)
-
-    __rshift__ = _refusing
-
-
-class DraftRun(_Moving):
-    """The id of a run that a draft begins: how many come after the last one before the draft."""
-
-    __slots__ = ()
-
-    def __add__(self, other: int) -> DraftRun:
-        return DraftRun(int(self) + int(other))
-
-    def __sub__(self, other: int) -> DraftRun:
-        return DraftRun(int(self) - int(other))
-
-    __lshift__ = __rshift__ = _refusing
-
-
-class _TimeUse:
-    """Whether something was decided by the time of a commit, which is not to move then."""
-
-    decided = False
-
-
-def _deciding(operator: Callable[[int, Any], Any]) -> Callable[[Any, object], Any]:
-    def decide(time: DraftTime, other: object) -> object:
-        time.use.decided = True
-        return operator(int(time), other)
-
-    return decide
-
-
-class DraftTime(int):
-    """The time of a commit that is drafted; others may have committed later."""
-
-    use: _TimeUse
-
-    def __new__(cls, value: int, use: _TimeUse) -> Self:
-        """Make it of what the clock read."""
-        self = super().__new__(cls, value)
-        self.use = use
-        return self
-
-    __lt__, __le__ = _deciding(int.__lt__), _deciding(int.__le__)
-    __gt__, __ge__ = _deciding(int.__gt__), _deciding(int.__ge__)
-    __eq__, __ne__ = _deciding(int.__eq__), _deciding(int.__ne__)
-    __add__, __radd__ = _deciding(int.__add__), _deciding(int.__radd__)
-    __sub__, __rsub__ = _deciding(int.__sub__), _deciding(int.__rsub__)
-
-    def __hash__(self) -> int:
-        return int.__hash__(self)
-
-
-class DraftRows(str):
-    """Numbers of rows that a draft begins, as JSON."""
-
-    __slots__ = ()
-
-
-_MOVED = "current_setting('fornix.moved')::bigint"
-
-_WAYS: dict[type, str] = {
-    DraftNumber: f"(?{{}} + {_MOVED})",
-    DraftRow: f"(?{{}} + ({_MOVED} << {ROW_BITS}))",
-    DraftRows: f"""
-        (SELECT '[' || string_agg((number::bigint + ({_MOVED} << {ROW_BITS}))::text, ', '
-            ORDER BY place) || ']'
-        FROM json_array_elements_text(?{{}}::json) WITH ORDINALITY AS made(number, place))
-    """,  # noqa: S608 - ours
-    DraftRun: "(?{} + current_setting('fornix.runs_moved')::bigint)",
-    DraftTime: "greatest(?{}, current_setting('fornix.time')::bigint)",
-}
-
-
-def _moved(statement: str, bindings: Sequence[object]) -> str:
-    """Return *statement* with those of its bindings moved that are to move with the draft."""
-    kinds = tuple(kind if kind in _WAYS else None for kind in map(type, bindings))
-    return _with_moved(statement, kinds) if any(kinds) else statement
-
-
-@functools.lru_cache(maxsize=1024)
-def _with_moved(statement: str, kinds: tuple[type | None, ...]) -> str:
-    last = 0
-
-    def way(found: re.Match[str]) -> str:
-        nonlocal last
-        last = int(found[1]) if found[1] else last + 1
-        kind = kinds[last - 1]
-        return ("?{}" if kind is None else _WAYS[kind]).format(last)
-
-    return re.sub(r"\?(\d*)", way, statement)
 
 
 # --- what a draft reads and writes ----------------------------------------------------------------
@@ -401,7 +260,7 @@ class DraftConnection:
         self._has_written = True
         if start in _READ_TOO_LATE:
             self._too_late.add(_READ_TOO_LATE[start])
-        self.statements.append((_moved(statement, bindings), bindings))
+        self.statements.append((moved(statement, bindings), bindings))
 
     def _number_row(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
         """Note that a row is to be made; answer its number."""
@@ -428,7 +287,7 @@ class DraftConnection:
         if self._has_written or self.known.version is None:
             again = _read_again(statement, len(bindings), always=self._has_written)
             bound = (*bindings, digest)
-            self.statements.append((_moved(again, bound), bound))
+            self.statements.append((moved(again, bound), bound))
         return _ReadRows([row[1:] for row in found])
 
     def _rows(self, statement: str, bindings: Sequence[object]) -> list[Row]:
@@ -467,16 +326,15 @@ class DraftConnection:
 
     def numbers(self, values: Sequence[int], /) -> NumberArray:
         """See `Connection.numbers`."""
-        if any(type(value) in _WAYS for value in values):
+        if any(map(is_moving, values)):
             raise NotADraft
         return NumberArray(values)
 
     def json_of(self, rows: Sequence[int], /) -> str:
         """See `Connection.json_of`."""
-        kinds = set(map(type, rows))
-        if kinds == {DraftRow}:
+        if set(map(type, rows)) == {DraftRow}:
             return DraftRows(json.dumps([int(row) for row in rows]))
-        if not kinds.isdisjoint(_WAYS):
+        if any(map(is_moving, rows)):
             raise NotADraft
         return json.dumps(rows)
 
@@ -514,7 +372,7 @@ def _read_again(statement: str, bindings: int, *, always: bool) -> str:
     Args:
         always: Even where nobody has written since: the draft has.
     """
-    numbered = _with_moved(statement, (None,) * bindings)
+    numbered = with_moved(statement, (None,) * bindings)
     same = f"fornix.check_same(?{bindings + 1}::bytea, {_DIGEST})"
     again = _READ.format(numbered, same)
     if always:
@@ -561,18 +419,22 @@ class GroupDraft(NamedTuple):
         read_version: See `DraftConnection`.
         number: Of the commit before it.
         answers: For each ticket of the group; an error: to the only one.
+        is_empty: Whether there is nothing to commit, but answers are certain once reads were
+            checked: what was asked for is refused, or was done before.
         least: The time at which the last commit before may have been made, at the earliest.
         latest: And at the latest.
-        gives_runs: See `DraftConnection`.
+        guesses, gives_runs: See `DraftConnection`.
         cache: Updated with what the draft does, if it is exact.
     """
 
     known: Known
+    guesses: bool
     read_version: int | None
     number: int
     gives_runs: bool
     commits: int
     answers: Sequence[object]
+    is_empty: bool
     least: int
     latest: int
     last_time: int
@@ -583,11 +445,6 @@ class GroupDraft(NamedTuple):
     def is_exact(self) -> bool:
         """Whether numbers and times are right as they are."""
         return self.known.version is not None
-
-    @property
-    def error(self) -> FornixError | None:
-        """What refuses the only ticket of the group, which is certain once reads were checked."""
-        return self.answers[0] if isinstance(self.answers[0], FornixError) else None
 
     def begin(
         self, host: int, attempt: int, wait_s: float, limit_ms: int | None
@@ -610,12 +467,14 @@ class GroupDraft(NamedTuple):
 
     def answers_after(self, base: DraftBase) -> Sequence[object]:
         """Return the answers with the numbers and times that the server gave."""
-        if self.is_exact or self.error is not None:
+        if self.is_exact or self.is_empty:
             return self.answers
         return [self._settled(answer, base) for answer in self.answers]
 
     def _settled(self, answer: object, base: DraftBase) -> object:
         if isinstance(answer, Commit):
+            if answer.adopted:
+                return answer
             number = int(answer.number) + base.number - self.number
             return replace(answer, number=number, time=max(int(answer.time), base.time))
         if isinstance(answer, Accepted) and type(answer.run) is DraftRun:
@@ -645,7 +504,7 @@ class MovingTransaction(Transaction):
         self.least = -FOREVER_US
         if earliest is not None and known.read_version is not None and known.cache.time > earliest:
             cache.time = self.least = known.cache.time  # unless that goes back
-        self._earliest, self._first_time, self._use = earliest, cache.time, _TimeUse()
+        self._earliest, self._first_time, self._use = earliest, cache.time, TimeUse()
         super().__init__(connection, cache, owners)
 
     @property
@@ -672,7 +531,7 @@ class MovingTransaction(Transaction):
         return DraftTime(time, self._use)
 
     def _ended(self, found: dict[str, list[int]]) -> str | None:
-        if any(type(row) in _WAYS for rows in found.values() for row in rows):
+        if any(is_moving(row) for rows in found.values() for row in rows):
             raise NotADraft
         return super()._ended(found)
 
@@ -701,20 +560,19 @@ def _may_be_drafted(batch: Batch) -> bool:
         return False
     if any(define.replace for define in batch.define):
         return False
-    if batch.limits is not None and batch.items:
-        return False
     return all(type(change) is not Past for change in batch.items)
 
 
 def drafted(
     group: Sequence[StoreTicket], connection: DraftConnection, owners: OwnerRegistry
-) -> GroupDraft | None:
-    """Return a group as a draft; None: it has to be done under the lock.
+) -> GroupDraft:
+    """Return a group as a draft.
 
     What is known is changed only where the draft is exact; numbers of keys and sets, and notes,
     that are looked up are added to it in any case, and those of rows that are to be made.
 
     Raises:
+        NotADraft: A part of it has to be done by itself, or under the lock.
         Overtaken: Others have changed what is known.
     """
     known = connection.known
@@ -722,19 +580,15 @@ def drafted(
     number = int(tx.cache.number or 0)
     try:
         answers = _answers(tx, group)
-    except NotADraft:
-        return None
     except FornixError as error:
-        if len(group) > 1 or not group[0].raises:
-            return None
         if connection.guesses:
             raise Overtaken from error  # it may come from a guess
-        return _draft(tx, connection, known, number, [error])
+        return _draft(tx, connection, number, [error])
     except TORN as error:
         if connection.is_overtaken():
             raise Overtaken from error
         raise
-    return None if answers is None else _draft(tx, connection, known, number, answers)
+    return _draft(tx, connection, number, answers)
 
 
 def _transaction(
@@ -750,19 +604,17 @@ def _transaction(
 
 
 def _draft(
-    tx: Transaction,
-    connection: DraftConnection,
-    known: Known,
-    number: int,
-    answers: Sequence[object],
+    tx: Transaction, connection: DraftConnection, number: int, answers: Sequence[object]
 ) -> GroupDraft:
     return GroupDraft(
-        known=known,
+        known=connection.known,
+        guesses=connection.guesses,
         read_version=connection.read_version,
         number=number,
         gives_runs=connection.gives_runs,
         commits=int(tx.cache.number or 0) - number,
         answers=answers,
+        is_empty=all(map(_changes_nothing, answers)),
         least=tx.least if isinstance(tx, MovingTransaction) else -FOREVER_US,
         latest=tx.latest if isinstance(tx, MovingTransaction) else FOREVER_US,
         last_time=int(tx.cache.time),
@@ -771,16 +623,33 @@ def _draft(
     )
 
 
-def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object] | None:
-    """Do the work of a group; None: it was done before, which is answered from what is kept."""
+def _changes_nothing(answer: object) -> bool:
+    if isinstance(answer, list):
+        commits = cast("list[object]", answer)
+        return all(isinstance(each, Commit) and each.adopted for each in commits)
+    return isinstance(answer, FornixError)
+
+
+def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+    """Do the work of a group.
+
+    Raises:
+        FornixError: It refuses the only ticket.
+        NotADraft: One of several is refused, or reads what those before it write.
+    """
     answers: list[object] = []
-    for ticket in group:
-        if not ticket.batches:
-            answers.append(ticket.work(tx))
-            continue
-        commits = [tx.apply_unflushed(batch) for batch in ticket.batches]
-        if any(commit.adopted for commit in commits):
-            return None
-        answers.append(commits)
+    for place, ticket in enumerate(group):
+        try:
+            answers.append(
+                [tx.apply_unflushed(batch) for batch in ticket.batches]
+                if ticket.batches
+                else ticket.work(tx)
+            )
+        except NotADraft as error:
+            raise NotADraft(place) from error
+        except FornixError as error:
+            if len(group) > 1 or not ticket.raises:
+                raise NotADraft(place) from error
+            raise
     tx.pending_rows.flush()
     return answers

@@ -116,6 +116,7 @@ class PendingRows:
         links: Versions among them, and the rows that they come from.
         node_ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
+        key_usages: Items and bytes of keys with limits, once all of it is inserted.
         run_ends: Runs that ended, which stay cached until they are written.
     """
 
@@ -125,6 +126,7 @@ class PendingRows:
         self.node_ends: list[Row] = []
         self.nodes: list[Row] = []
         self.heads: dict[int, int] = {}
+        self.key_usages: dict[Scope, tuple[int, int]] = {}
         self.run_begins: list[Row] = []
         self.steps: list[Row] = []
         self.outputs: list[Row] = []
@@ -199,6 +201,10 @@ class PendingRows:
             return None
         return count, sum(map(_TOKENS, rows)), _size(rows)
 
+    def size_of_last(self, count: int) -> int:
+        """Return the bytes of items that were taken last."""
+        return _size(self._items[-count:])
+
     def until(self, number: int, now: int) -> tuple[int, int]:
         """Return up to which time all that is written of a set is older than what is not.
 
@@ -230,6 +236,7 @@ class PendingRows:
         Raises:
             `Connection.taken`: An id has such a version, or an op is taken.
         """
+        self.key_usages.clear()  # what comes next may count by itself
         if self._items:
             self._flush_items()
         if self.node_ends or self.nodes:

@@ -33,6 +33,7 @@ from fornix.store import (
     SetRef,
     Undo,
     adds_to,
+    begins_item,
     expiry_cutoff,
     grows,
     unchecked_sets,
@@ -43,7 +44,6 @@ from fornix.store.records import MINUTE_US, read_at
 from fornix.store.sql import journal
 from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
-from fornix.store.sql.row_values import scope_id
 from fornix.store.sql.scope_rows import ScopeRows
 from fornix.store.sql.staged_vectors import apply_past
 
@@ -71,7 +71,9 @@ _LIVE_AMONG = f"""
 _LIVE_ROW = f"SELECT {_LIVE_COLUMNS} FROM item WHERE row = ?"  # noqa: S608 - ours
 
 _EXPIRED = """
-    SELECT row FROM item
+    SELECT row, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
+        + octet_length(metadata)
+    FROM item
     WHERE set_id = ?1 AND ended IS NULL AND expires IS NOT NULL AND expires <= ?2
         AND expires <= ?3
 """
@@ -169,6 +171,11 @@ _USAGE = """
     WHERE memory_set.id = ?1 GROUP BY memory_set.id
 """
 
+_HELD = """
+    SELECT CAST(coalesce(sum(items), 0) AS BIGINT), CAST(coalesce(sum(bytes), 0) AS BIGINT)
+    FROM memory_set WHERE scope = ?
+"""
+
 TAKEN_IDS = """
     SELECT id FROM item
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) GROUP BY id
@@ -186,6 +193,9 @@ TRIM_BATCH = 256
 _Redefined: TypeAlias = tuple[int, Define, Definition]
 """The number of a set, what it is to be defined as, and what it was."""
 
+
+KeyUsage: TypeAlias = tuple[int, int]
+"""Items of all sets of a key, and their bytes."""
 
 SetUsage: TypeAlias = tuple[int, int, int]
 """Items of a set that have not expired, their tokens and bytes."""
@@ -251,6 +261,7 @@ class Changes:
         self._unchanged_ids: set[tuple[int, str]] = set()
         self._retired: dict[tuple[int, str], int] = {}
         self._usage: dict[int, SetUsage | None] = {}
+        self._held: KeyUsage | None = None
         self.sets_to_compact: list[SetRef] = []
 
     def run(self) -> list[int]:
@@ -258,6 +269,7 @@ class Changes:
         redefined = [found for define in self._batch.define if (found := self._define(define))]
         if self._batch.admission_checks:
             self._check_admission(self._batch.admission_checks)
+        self._begin_held()
         if len(self._batch.items) >= MIN_BULK_IDS:
             self._taken_ids = self._find_taken_ids()
         new = self._new_records() if self._taken_ids == set() else []
@@ -270,8 +282,7 @@ class Changes:
             self._check_redefined(redefined)
         for number, ref in self._sets_added_to.items():
             self._enforce_capacity(ref, number)
-        if self._sets_added_to and self._batch.limits is not None:
-            self._check_limits()
+        self._check_limits()
         return self._ended_rows
 
     def _define(self, define: Define) -> _Redefined | None:
@@ -363,6 +374,7 @@ class Changes:
                 return self._add_existing(number, add, row)
             if live:
                 self._end(number, row)
+                self._held = None
             version = last + 1
         self._sets_added_to[number] = add.set
         sources = self._sources(add.links) if add.links else ()
@@ -661,10 +673,12 @@ class Changes:
 
     def _forget_usage(self, number: int) -> None:
         """Have what a set holds be read once all is written: copies of versions are not counted."""
-        self._usage[number] = None
+        self._usage[number] = self._held = None
 
     def _count_last(self, number: int, count: int) -> None:
         """Count the items that were gathered last."""
+        if self._held is not None:
+            self._count_held(self._last_set, count, self._gathered.size_of_last(count))
         usage = self._usage.get(number)
         if usage is None:
             return
@@ -672,7 +686,8 @@ class Changes:
         self._usage[number] = None if added is None else _sum(usage, added)
 
     def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
-        """Count versions out that end; those that expired were not counted."""
+        """Count versions out that end; what a set holds is told without those that expired."""
+        self._count_held(self._last_set, -len(versions), -sum(live.size for live in versions))
         usage = self._usage.get(number)
         if usage is None:
             return
@@ -689,17 +704,19 @@ class Changes:
         if usage is None:
             self._gathered.flush()
         cutoff = self._time if self._batch.corroborated is None else self._batch.corroborated
-        for (row,) in query(self._db, _EXPIRED, number, self._time, cutoff):
+        for row, size in query(self._db, _EXPIRED, number, self._time, cutoff):
             self._end(number, row)
+            self._count_held(ref, -1, -size)
         if usage is None:
             usage = self._db.execute(_USAGE, (number, self._time)).get
         if definition.needs_compaction(*usage):
             self.sets_to_compact.append(ref)
         if needs_trimming(ref, definition, usage):
-            usage = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
-            if definition.exceeded_capacity(*usage):  # what this commit adds is among the oldest
+            kept = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
+            if definition.exceeded_capacity(*kept):  # what this commit adds is among the oldest
                 self._gathered.flush()
-                self._trim(number, definition, usage, FOREVER_US, 0)
+                kept = self._trim(number, definition, kept, FOREVER_US, 0)
+            self._count_held(ref, kept[0] - usage[0], kept[2] - usage[2])
 
     def _trim(
         self, number: int, definition: Definition, usage: SetUsage, until: int, less: int
@@ -724,17 +741,33 @@ class Changes:
                 usage = _sum(usage, (-1, -tokens, -size))
         return usage
 
+    def _begin_held(self) -> None:
+        """Read what a key with limits holds before the batch changes it, if it adds to it."""
+        batch, key_usages = self._batch, self._gathered.key_usages
+        held = key_usages.pop(batch.scope, None) if key_usages else None
+        if batch.limits is None or batch.scope.key is None:
+            return
+        if not any(map(begins_item, batch.items)):
+            return
+        self._held = held or self._read_held()
+
+    def _read_held(self) -> KeyUsage:
+        self._gathered.flush()
+        return self._db.execute(_HELD, (self._rows.scope_row_of(self._batch.scope),)).get
+
+    def _count_held(self, ref: SetRef | None, items: int, size: int) -> None:
+        """Count items of a set in, or out."""
+        if self._held is not None and ref is not None and ref.scope.key is not None:
+            self._held = self._held[0] + items, self._held[1] + size
+
     def _check_limits(self) -> None:
-        limits, key = self._batch.limits, self._batch.scope.key
+        limits, scope = self._batch.limits, self._batch.scope
         if (
             limits is None
-            or key is None
+            or scope.key is None
             or all(ref.scope.key is None for ref in self._sets_added_to.values())
         ):
             return
-        self._gathered.flush()
-        items, size = self._db.execute(
-            "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
-            (scope_id(self._db, self._batch.scope),),
-        ).get
-        check_limits(key, limits, items=items, size=size)
+        held = self._held or self._read_held()
+        check_limits(scope.key, limits, items=held[0], size=held[1])
+        self._gathered.key_usages[scope] = held
