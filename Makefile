@@ -49,7 +49,7 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 
 test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(server or scaled) and not flink" -n 3 --dist worksteal
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 3 --dist worksteal
 	@$(MAKE) --no-print-directory test-integrations
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory typescript
@@ -85,7 +85,7 @@ bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment
 docs: .venv/.dev  ## Write the generated pages, build the site into build/site, then check every page
 	$(BIN)/python tools/make_docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_house.py tests/test_site.py
+	$(BIN)/python -m pytest -q -m "" tests/test_docs.py tests/test_house.py tests/test_site.py
 	@echo "The documentation is in build/site/index.html; for its search, serve it: $(BIN)/mkdocs serve"
 
 release: .venv/.dev  ## Build the source distribution and the wheel into dist/, and check what they hold

@@ -23,6 +23,9 @@ from scale import COUNTS, SCALE
 from scaled import is_scaled
 from waiting import LIMIT_S
 
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").split())
+"""What takes long, as `tools/slow_tests.py` has found."""
+
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 settings.register_profile(
@@ -53,8 +56,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers themselves were started w
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what does more at full scale; the rest is the same there, and not run again."""
+    """Mark what takes long, and what does more at full scale; the rest is not run again there."""
     for item in items:
+        if item.nodeid.partition("[")[0].removeprefix("tests/") in SLOW:
+            item.add_marker(pytest.mark.slow)
         if isinstance(item, pytest.Function) and (
             is_scaled(cast("ModuleType", item.module), item.obj, item.cls)
             or is_hypothesis_test(item.obj)

@@ -1,4 +1,4 @@
-"""Processes that start warm do as those that start cold; what does more at full scale is found."""
+"""What keeps the tests quick: processes that start warm, and which tests run when."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import test_crashes
 import test_server
 import warm
+from fornix import testing
 from scaled import is_scaled
 from waiting import LIMIT_S
 
@@ -73,6 +75,19 @@ def test_two_have_randomness_of_their_own():
         warm.run(draws, check=True, stdout=subprocess.PIPE, timeout=LIMIT_S).stdout for _ in "12"
     )
     assert one != two
+
+
+def test_what_the_list_of_slow_tests_names_is_there():
+    """Once, in order: `tools/slow_tests.py` writes it again."""
+    here, laws = Path(__file__).parent, Path(testing.__file__).parent
+    names = (here / "slow.txt").read_text(encoding="utf-8").splitlines()
+    assert names == sorted(set(names))
+    files = [*here.glob("*.py"), *laws.rglob("*.py")]
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
+    for name in names:
+        module, *_, test = name.split("::")
+        assert (here / module).is_file(), name
+        assert f"def {test}(" in code or test == "runTest", name
 
 
 def test_what_does_more_at_full_scale_is_found():
