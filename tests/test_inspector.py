@@ -65,6 +65,26 @@ def test_every_commit_says_what_it_changed(served):
     assert (large["items_written"], len(large["items"])) == (200, 20)
 
 
+def test_commits_among_many_of_another_space_are_found(tmp_path, monkeypatch):
+    """In one answer, until too many were looked through; then one goes on."""
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        memory.key("ada").short_term.set("here", 1)
+    with Memory.open(tmp_path / "memory.db", embedder="words", space="elsewhere") as other:
+        for number in range(60):
+            other.key("ada").short_term.set("there", number)
+    made = ServedHere(tmp_path)
+    try:
+        page = made.ask("GET", "/v1/journal", limit=2)[1]
+        assert [done["number"] for done in page["commits"]] == [1]
+        assert page["next"] is None
+        monkeypatch.setattr(inspector_routes, "COMMITS_LOOKED_THROUGH", 50)
+        assert made.ask("GET", "/v1/journal", limit=2)[1] == {"commits": [], "next": 12}
+        page = made.ask("GET", "/v1/journal", limit=2, before=12)[1]
+        assert [done["number"] for done in page["commits"]] == [1]
+    finally:
+        made.stop()
+
+
 def test_the_past_of_exact_memory_is_told_commit_by_commit(served):
     """Which commits changed it, and what each of them did."""
     client = served.client()

@@ -284,6 +284,26 @@ def test_a_hundred_thousand_items_are_a_list_of_few_elements(inspected, visit):
     read(page, "entry 0.")
 
 
+def test_a_thousand_sets_are_a_list_of_few_elements(visit, tmp_path):
+    """In the order of their names; those of a key that is written to stay where they are."""
+    names = [f"set {number:04}" for number in range(1_000)]
+    with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
+        with memory.key("ada").batch() as batch:
+            for name in names:
+                batch.set(name).add("A note.")
+        with inspecting(tmp_path / "memory.db") as made:
+            page = visit(made.url)
+            shown(page, at("key", key="ada"), names[0])
+            rows = page.locator(".virtual-rows > li")
+            assert rows.count() < 60
+            assert rows.first.get_attribute("aria-setsize") == "1000"
+            page.locator(".virtual").evaluate("box => { box.scrollTop = box.scrollHeight; }")
+            read(page, names[-1])
+            memory.key("ada").short_term.set("mood", "good")
+            read(page, "mood")
+            assert page.get_by_role("link", name=names[-1]).is_visible()
+
+
 def test_everything_can_be_reached_by_keyboard(inspected, visit):
     """From the first page to an item of a search, through a list, and to the help and back."""
     page = visit(inspected.url)

@@ -1329,7 +1329,7 @@ export class Fornix extends Connection {
   /**
    * Tell what the last commits of a space changed; go on with `before`, the `next` of it.
    *
-   * It looks at so many commits of the store: those of other spaces are left out.
+   * Commits of other spaces are left out; where there are many, there may be fewer than `limit`.
    */
   listCommits(query?: {
     /** The space. */

@@ -39,6 +39,9 @@ GROWTH_POINTS = 48
 MOST_COMMITS = 50
 """Commits that one answer tells of: each is read with what it changed."""
 
+COMMITS_LOOKED_THROUGH = 500
+"""Commits, of other spaces too, that are looked at for one answer."""
+
 MOST_SHOWN = 200
 """Items of either side of a compaction that one answer tells of."""
 
@@ -68,20 +71,20 @@ def list_commits(
 ) -> Document:
     """Tell what the last commits of a space changed; go on with `before`, the `next` of it.
 
-    It looks at so many commits of the store: those of other spaces are left out.
+    Commits of other spaces are left out; where there are many, there may be fewer than `limit`.
     """
     memory = caller.whole(space)
     last = memory.store.commit_at(FOREVER) + 1
     start = last if before is None else min(before, last)
-    stop = max(start - limit, 1)
-    found = [memory.store.effects(number) for number in range(start - 1, stop - 1, -1)]
     spaces = {True: memory.knowledge.name, False: memory.space}
-    shown = [
-        forms.commit_fields(done)
-        for done in found
-        if done is not None and done.scope.space == spaces[done.scope.key is None]
-    ]
-    return {"commits": shown, "next": stop if stop > 1 else None}
+    shown: list[Document] = []
+    number = start
+    while number > 1 and len(shown) < limit and start - number < COMMITS_LOOKED_THROUGH:
+        number -= 1
+        done = memory.store.effects(number)
+        if done is not None and done.scope.space == spaces[done.scope.key is None]:
+            shown.append(forms.commit_fields(done))
+    return {"commits": shown, "next": number if number > 1 else None}
 
 
 @router.get("/growth", tags=["history"])

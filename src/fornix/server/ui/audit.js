@@ -29,7 +29,10 @@ async function commitsTab({ commit }, config, signal) {
   const rows = el("div", {}), more = el("button", { type: "button" }, "Earlier commits");
   let before = commit ? Number(commit) + 1 : null;
   const load = async () => {
-    const { commits, next } = await get("journal", { before, limit: commit ? 1 : 20 }, signal);
+    let { commits, next } = await get("journal", { before, limit: commit ? 1 : 20 }, signal);
+    for (let tries = 0; !commit && !commits.length && next !== null && tries < 9; tries++) { // all of other spaces
+      ({ commits, next } = await get("journal", { before: next, limit: 20 }, signal));
+    }
     if (commit && String(commits[0]?.number) !== commit) throw new Refused(404, `This space has no commit ${oneLine(commit, 20)}.`);
     rows.append(...commits.map((done) => commitView(done, Boolean(commit))));
     before = next;

@@ -38,7 +38,7 @@ export async function keyPage({ query, signal, onCommit }) {
     const [tree, sets] = [el("section", { class: "card" }), el("div", {})];
     const fill = async () => {
       const [found] = await Promise.all([get("sets", { key }, signal), fillTree(tree, key, signal)]);
-      sets.replaceChildren(card("Sets", found.sets.length ? setLinks(found.sets, key)
+      if (isAtRest(sets)) sets.replaceChildren(card("Sets", found.sets.length ? setLinks(found.sets, key)
         : empty("No sets yet.", "What a program adds to this key is listed here.")));
     };
     const [facts] = await Promise.all([learnt(key, signal), fill()]);

@@ -3,6 +3,7 @@
 import { get, Refused, setSpace } from "./api.js";
 import { address, bytes, card, count, el, empty, facts, head, link, oneLine, plural, svg, time } from "./dom.js";
 import { changesOf } from "./audit.js";
+import { virtualList } from "./list.js";
 
 export async function overviewPage({ onCommit, signal, config }) {
   const body = el("div", {}), grown = {};
@@ -107,5 +108,10 @@ export function keyLinks({ keys, more }) {
     more && el("p", { class: "small" }, link("keys", {}, "All keys")));
 }
 
-export const setLinks = (sets, key) => el("ul", { class: "plain links" }, sets.map(({ name, items }) =>
-  el("li", {}, link("key", { key, set: name }, el("bdi", {}, oneLine(name)), el("span", {}, plural(items, "item"))))));
+const MOST_LINKS = 100;
+
+export function setLinks(sets, key) {
+  const row = ({ name, items }) => link("key", { key, set: name }, el("bdi", { class: "cut" }, oneLine(name)), el("span", {}, plural(items, "item")));
+  if (sets.length <= MOST_LINKS) return el("ul", { class: "plain links" }, sets.map((each) => el("li", {}, row(each))));
+  return virtualList({ label: "Sets", page: () => ({ items: sets, more: false }), row, total: sets.length });
+}
