@@ -761,6 +761,52 @@ def test_what_refuses_one_of_a_group_holds_nobody_up(hosts, monkeypatch):
     assert set(notes(there)) == {"0", "1", "before", "one"}
 
 
+def test_limits_are_judged_apart_from_what_others_of_the_group_end(hosts, monkeypatch):
+    """A draft cannot count that out; nor does it try, as often as others commit."""
+    here, there = hosts
+    commit(there, add("before"))
+    write(here, Put(("x",), 1), scope=BOB, time=START)  # so it knows that it is not alone
+    locked(here, monkeypatch)
+    send = here._send_draft
+
+    def overtaken(*arguments):
+        write(there, Put(("x",), 1), scope=BOB, time=START)
+        return send(*arguments)
+
+    monkeypatch.setattr(here, "_send_draft", overtaken)
+    group = [
+        batch_of(Retire(NOTES, "before", version=1)),
+        batch_of(add("after"), limits=Limits(items=9)),
+    ]
+    here._commit_group(group)
+    assert [ticket.error for ticket in group] == [None, None]
+    assert set(notes(there)) == {"0", "1", "after"}
+
+
+def test_a_large_group_that_only_the_server_finds_to_be_none_is_halved(hosts, monkeypatch):
+    """One by one, most of it would be sent again for each of its calls."""
+    here, there = hosts
+    fill(there, Definition(capacity=3))
+    write(here, Put(("x",), 1), scope=BOB, time=START)  # so it knows that it is not alone
+    locked(here, monkeypatch)
+    sent, send = list[int](), here._send_draft
+
+    def counted(db, draft, touches):
+        sent.append(len(draft.answers))
+        return send(db, draft, touches)
+
+    monkeypatch.setattr(here, "_send_draft", counted)
+    oldest = of_few(there)[0]
+    group = [batch_of(add(f"note {number}")) for number in range(14)]
+    here._commit_group(
+        [*group, batch_of(Retire(FEW, oldest, version=1)), batch_of(add("new", to=FEW))]
+    )
+    assert oldest not in of_few(there)
+    assert "new" in of_few(there)
+    assert len(notes(there)) == 16
+    assert sum(sent) < 6 * 16
+
+
 def test_a_call_that_is_repeated_is_answered_without_the_lock(hosts, monkeypatch):
     """By itself, and among others."""
     here, there = hosts

@@ -219,6 +219,29 @@ def test_a_commit_that_a_crash_took_is_not_taken_for_another(own, monkeypatch):
     other.close()
 
 
+@pytest.mark.parametrize("ask", ["commits", "looks"])
+def test_what_is_not_done_again_survives_a_crash(own, ask):
+    """Another host committed it, and did not wait for the disk: whoever is told of it does."""
+    with psycopg.connect(own.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    own.kill()
+    own.start()
+    here = PostgresStore.open(own.url())
+    other = PostgresStore.open(own.url(), durability="normal")
+    batch = Batch(scope=ADA, time=NOW, items=[add("once")], op=b"once", request=b"1")
+    write(here, add("first"))
+    other.commit(batch)
+    if ask == "looks":
+        assert here.commit_of_op(b"once", request=b"1", label="") is not None
+    else:
+        assert here.commit(batch).adopted
+    own.kill()
+    own.start()
+    assert [item.record.id for item in here.page(NOTES)] == ["first", "once"]
+    here.close()
+    other.close()
+
+
 @pytest.mark.parametrize("first", ["writes", "reads", "has new connections"])
 def test_a_crash_that_takes_a_set_does_not_take_what_is_added_later(own, first):
     """A host still knows the set, and another made one since: the numbers look alike.

@@ -543,7 +543,7 @@ class PostgresDatabase(SqlDatabase):
         """
         attempt = next(self._attempts)
         enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
-        flush = [(FLUSH, ())] if self._durability == "full" and not draft.is_empty else []
+        flush = [(FLUSH, ())] if self._durability == "full" and not draft.is_refused else []
         limit_ms = _limit_ms(draft) if db.server_version >= LIMITS_TRANSACTIONS else None
         statements = [
             (connection.BEGIN, ()),
@@ -565,7 +565,7 @@ class PostgresDatabase(SqlDatabase):
                 _roll_back(db)
                 if draft.guesses:  # one without may do it
                     raise Overtaken from error
-                raise NotADraft from error
+                raise NotADraft(len(draft.answers) // 2) from error  # nobody knows which it is
             before = len(statements) - 1 - len(flush)
             base = self._outcome(db, error, attempt, before_commit=before)
             if base is None:

@@ -18,7 +18,8 @@ class NotADraft(Exception):
     """What is to be done gives rows, or writes, that a draft cannot foresee.
 
     Attributes:
-        place: Of the first ticket of a group that cannot be in one draft with those before it.
+        place: Of the first ticket of a group that cannot be in one draft with those before it, or
+            of its middle, where only the server found that some cannot.
     """
 
     def __init__(self, place: int = 0) -> None:

@@ -65,7 +65,7 @@ from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import OwnerRegistry, Row
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sql.inputs import CLAIM_EVENT_ID, INSERT_LANE
-from fornix.store.sql.items import LAST_VERSION, TAKEN_IDS
+from fornix.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
 from fornix.store.sql.journal import BY_OP
 from fornix.store.sql.runs import INSERT_AGENT, LAST_RUN
 from fornix.store.sql.scope_rows import INSERT_SCOPE, INSERT_SET, WriterCache
@@ -224,7 +224,7 @@ class DraftConnection:
         self.gives_runs = self.numbers_rows = False
         self._takes = 1
         self._reserved: dict[str, list[int]] = {table: [] for table in _NUMBERED}
-        self._has_written = False
+        self._has_written = self._has_ended = False
         self._has_claimed = False
         self._too_late: set[str] = set()
 
@@ -258,6 +258,7 @@ class DraftConnection:
         if start is None:
             raise NotADraft
         self._has_written = True
+        self._has_ended = self._has_ended or start == "UPDATE item SET ended"
         if start in _READ_TOO_LATE:
             self._too_late.add(_READ_TOO_LATE[start])
         self.statements.append((moved(statement, bindings), bindings))
@@ -281,6 +282,8 @@ class DraftConnection:
 
     def _read(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
         if "RETURNING" in statement or not self._too_late.isdisjoint(_tables(statement)):
+            raise NotADraft
+        if statement == HELD and self._has_ended:  # which the server counts out
             raise NotADraft
         found = self._rows(_READ.format(statement, _READ_NOW), bindings)
         digest = found[0][0] if found else None
@@ -440,6 +443,11 @@ class GroupDraft(NamedTuple):
     last_time: int
     cache: WriterCache
     statements: Sequence[tuple[str, Sequence[object]]]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nobody is told of a commit, so that nobody relies on one."""
+        return all(isinstance(answer, FornixError) for answer in self.answers)
 
     @property
     def is_exact(self) -> bool:

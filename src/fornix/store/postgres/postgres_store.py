@@ -14,6 +14,7 @@ from fornix.store import (
     MAX_SHRUNK_BYTES,
     OPS_KEPT,
     CandidateQuery,
+    Commit,
     Feature,
     LargeSet,
     Scope,
@@ -266,6 +267,13 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         """See `Lanes.run_outputs` and `outputs`."""
         found = super().run_outputs(run)
         if found:
+            self._flush()
+        return found
+
+    def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        """See `Ledger.commit_of_op`; what is not done again is on the disk."""
+        found = super().commit_of_op(op, request=request, label=label)
+        if found is not None:
             self._flush()
         return found
 

@@ -171,7 +171,7 @@ _USAGE = """
     WHERE memory_set.id = ?1 GROUP BY memory_set.id
 """
 
-_HELD = """
+HELD = """
     SELECT CAST(coalesce(sum(items), 0) AS BIGINT), CAST(coalesce(sum(bytes), 0) AS BIGINT)
     FROM memory_set WHERE scope = ?
 """
@@ -753,7 +753,7 @@ class Changes:
 
     def _read_held(self) -> KeyUsage:
         self._gathered.flush()
-        return self._db.execute(_HELD, (self._rows.scope_row_of(self._batch.scope),)).get
+        return self._db.execute(HELD, (self._rows.scope_row_of(self._batch.scope),)).get
 
     def _count_held(self, ref: SetRef | None, items: int, size: int) -> None:
         """Count items of a set in, or out."""
