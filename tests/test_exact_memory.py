@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fornix import Memory
 from fornix.errors import (
     CompareFailed,
     IdempotencyConflict,
@@ -45,8 +46,9 @@ from fornix.state import (
     Ttl,
 )
 from fornix.state.paths import MAX_CACHED_PATHS
-from fornix.state.tree_values import fast_copy, size_bound
+from fornix.state.tree_values import FEW_FIELDS, fast_copy, size_bound
 from fornix.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
+from fornix.store.ledger import SMALL_BYTES
 from fornix.store.name_ranges import NameRange
 from fornix.store.ram import RamStore
 from fornix.values import wire
@@ -855,6 +857,9 @@ class Counted:
         self.asked["children", path] += 1
         return self.tree.children(path, now)
 
+    def few_fields(self, path: Path) -> None:
+        self.asked["few", path] += 1
+
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         self.asked["names", path] += 1
         return self.tree.field_names(path, now)
@@ -916,6 +921,40 @@ def test_names_show_what_was_done_before_they_were_asked_for(below):
     assert big.get_fields()["k2"] == "new"
 
 
+@pytest.mark.parametrize(
+    ("count", "asked"),
+    [(FEW_FIELDS, 2 + 1), (FEW_FIELDS + 1, 7 + 2 + 1)],
+    ids=["few", "many"],
+)
+def test_whoever_reads_several_fields_of_a_small_object_reads_them_together(
+    tmp_path, monkeypatch, count, asked
+):
+    """But a large value, which is read where it is asked for; what is not there is known."""
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        key = memory.key("ada")
+        key.short_term.set("other", 1)
+        with key.batch() as batch:
+            for number in range(count - 1):
+                batch.short_term.set(f"o.f{number}", [number])
+            batch.short_term.set("o.large", "x" * (SMALL_BYTES + 1))
+        calls = Counter[str]()
+        for name in ("node", "few_fields"):
+            call = getattr(memory.store, name)
+
+            def counted(*args, call=call, name=name, **more):
+                calls[name] += 1
+                return call(*args, **more)
+
+            monkeypatch.setattr(memory.store, name, counted)
+        with key.batch() as batch:
+            box = batch.short_term
+            assert [box.get(f"o.f{number}") for number in range(7)] == [[n] for n in range(7)]
+            key.short_term.set("other", 2)
+            assert [box.get(f"o.none{number}") for number in range(2)] == [None] * 2
+            assert len(str(box.get("o.large"))) == SMALL_BYTES + 1
+        assert calls == {"few_fields": 1, "node": asked + 1}  # and the other field that is set
+
+
 def test_a_write_asks_for_nothing_beside_it(below):
     """One field among many: the field and its object; a value again: the value alone."""
     m = over(below)
@@ -929,6 +968,7 @@ def test_a_write_asks_for_nothing_beside_it(below):
             ("node", ("big", "new")): 1,
             ("node", ("big",)): 1,
             ("node", ("big", "k6")): 1,
+            ("few", ("big",)): 1,
             ("node", ("big", "deep", "x", "y")): 1,
         }
     )

@@ -31,6 +31,9 @@ FIELDS_REMOVED: Final = 1
 NODE_REMOVED: Final = 2
 """What the base has here was deleted, whatever stands here since."""
 
+ASKED_TOGETHER: Final = 3
+"""With this field of an object, the others are read, if they are few."""
+
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of values that nobody can change, which need no copy."""
 
@@ -44,9 +47,11 @@ class Fields:
         added: Fields made since, in order. The same dict as *cells* where the base has nothing.
         may_expire: A field may have an expiry.
         base_names: The names of the base's fields, and when they expire; None: not loaded.
+        asked: How many fields the tree was asked for by themselves.
+        few: What the base has, read together where it is little; None: it is not.
     """
 
-    __slots__ = ("added", "base_cells", "base_names", "cells", "may_expire")
+    __slots__ = ("added", "asked", "base_cells", "base_names", "cells", "few", "may_expire")
 
     def __init__(self, *, has_base: bool) -> None:
         self.added: dict[str, Cell] = {}
@@ -54,6 +59,8 @@ class Fields:
         self.base_cells: dict[str, Cell] | None = None if has_base else {}
         self.may_expire = False
         self.base_names: list[tuple[str, int | None]] | None = None
+        self.asked = 0
+        self.few: dict[str, Node | None] | None = None
 
     def is_known_or_changed(self) -> bool:
         """Return whether the base need not be asked for names, or alone would not tell them."""
@@ -175,6 +182,17 @@ class Cell:
         return Put(path, deep_copy(self.value), self.expires)
 
 
+def _node_among(siblings: Fields, tree: ExactTree, path: Path) -> Node | None:
+    """Return the node at *path*; whoever reads several fields of an object gets the others soon."""
+    siblings.asked += 1
+    if siblings.asked == ASKED_TOGETHER:
+        siblings.few = tree.few_fields(path[:-1])
+    few, name = siblings.few, path[-1]
+    if few is None or (name in few and few[name] is None):
+        return tree.node(path, IGNORE_EXPIRY)
+    return few.get(name)
+
+
 def deep_copy(value: Value) -> Value:
     """Return a deep copy of *value*, which was checked before."""
     if type(value) is list:
@@ -247,7 +265,10 @@ class Cells:
     def _load(self, cell: Cell, path: Path, siblings: Fields) -> None:
         """Load a cell, one of its *siblings*, from the tree."""
         self._record_lookup(path)
-        cell.load(None if self._tree is None else self._tree.node(path, IGNORE_EXPIRY))
+        if self._tree is not None:
+            cell.load(_node_among(siblings, self._tree, path))
+        else:
+            cell.load(None)
         if cell.expires is not None:
             siblings.may_expire = True
 

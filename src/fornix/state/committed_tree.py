@@ -385,6 +385,9 @@ class LeasedTree:
         """Return the fields of the object at *path*; see `ExactTree`."""
         return self._ledger.children(self._scope, path, at=None, now=now)
 
+    def few_fields(self, path: Path) -> None:
+        """Return None: each node is kept once it was read."""
+
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of its fields; see `ExactTree`."""
         return self._ledger.field_names(self._scope, path, at=None, now=now)

@@ -237,6 +237,9 @@ class Overlay:
             for name, field in self._cells.live_fields(cell, path, now)
         ]
 
+    def few_fields(self, path: Path) -> None:
+        """Return None: its cells are at hand."""
+
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of the fields of the object at *path*; see `ExactTree`."""
         return self._cells.live_field_names(self._cells.cell_at(path), path, now)

@@ -83,6 +83,10 @@ class StoreStats:
     details: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
 
+SMALL_BYTES = 1_000
+"""Values over this are left out where many are read because one is likely to be asked for."""
+
+
 class Ledger(Protocol):
     """What was committed. Every method may be called from any thread."""
 
@@ -145,6 +149,16 @@ class Ledger(Protocol):
         """Return the direct fields of the object at *path* in the order they were made.
 
         Costs time in proportion to their number, whatever else the tree holds.
+        """
+        ...
+
+    def few_fields(
+        self, scope: Scope, path: Path, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        """Return the direct fields of the object at *path*, if it has at most so many; else None.
+
+        Also those that have expired. In place of one whose value takes over `SMALL_BYTES` there may
+        be None: it is to be asked for by itself. A file reads hardly more than so many.
         """
         ...
 

@@ -111,6 +111,9 @@ def _outputs(found: Sequence[StoredOutput]) -> list[tuple[object, ...]]:
 
 """Later than every commit."""
 
+FEW = 3
+"""So many fields are few in small tests."""
+
 PAGE = 3
 """Small, so that small tests turn pages too."""
 
@@ -132,12 +135,24 @@ def tree(
             found.append((path, comparable_node(node)))
         fields = store.children(scope, path, at=at, now=now)
         names = store.field_names(scope, path, at=at, now=now)
+        _check_few_fields(store, scope, path, at)
         assert names == [(name, child.expires) for name, child in fields]
         for chosen in NAME_RANGES:
             found_names = store.names_in_range(scope, path, chosen, at=at, now=now)
             assert found_names == chosen.choose(name for name, _ in names)
         stack.extend(((*path, name), child) for name, child in reversed(fields))
     return found
+
+
+def _check_few_fields(store: Store, scope: Scope, path: Path, at: int | None) -> None:
+    """See that fields that are read together are those that are read in order."""
+    every = store.children(scope, path, at=at, now=0)
+    found = store.few_fields(scope, path, at=at, most=FEW)
+    assert (found is None) == (len(every) > FEW)
+    for name, node in every if found is not None else ():
+        few = (found or {})[name]
+        assert few is None or comparable_node(few) == comparable_node(node)
+    assert found is None or len(found) == len(every)
 
 
 def commits(store: Store) -> list[int]:

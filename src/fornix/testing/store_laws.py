@@ -64,6 +64,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "root": lambda s: s.node(ADA, (), at=None, now=NOW),
     "children": lambda s: s.children(ADA, (), at=None, now=NOW),
     "field_names": lambda s: s.field_names(ADA, (), at=None, now=NOW),
+    "few_fields": lambda s: s.few_fields(ADA, (), at=None, most=1),
     "names_in_range": lambda s: s.names_in_range(ADA, (), NameRange(), at=None, now=NOW),
     "effects": lambda s: s.effects(1),
     "commit_at": lambda s: s.commit_at(NOW),

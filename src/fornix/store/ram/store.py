@@ -217,6 +217,13 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return [(name, row.node()) for name, row in self._fields(scope, path, at, now)]
 
     @locked
+    def few_fields(
+        self, scope: Scope, path: Path, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        fields = self._fields(scope, path, at, 0)
+        return None if len(fields) > most else {name: row.node() for name, row in fields}
+
+    @locked
     def field_names(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, int | None]]:

@@ -32,6 +32,7 @@ from fornix.store.sql.items import MIN_BULK_IDS
 from fornix.store.sql.row_values import hidden_id, rows_of, scope_id
 from fornix.store.sql.tree import (
     commits_of_node,
+    few_fields_of,
     fields_of,
     joined,
     key_range,
@@ -89,6 +90,13 @@ class SqlReads(WholeSets, SqlDatabase):
             for _, name, expires, value in rows
             if expires is None or expires > now
         ]
+
+    @reads
+    def few_fields(
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        number = self._number_of(db, scope)
+        return {} if number is None else few_fields_of(db, number, joined(path), at=at, most=most)
 
     @reads
     def field_names(

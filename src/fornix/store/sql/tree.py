@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from fornix.store.ledger import SMALL_BYTES
 from fornix.store.name_ranges import NameRange, end_of_prefix, escaped
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import LARGEST
@@ -264,6 +265,15 @@ class TreeWriter:
             self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, node[0]))
 
 
+_FEW = """
+    SELECT name, CASE WHEN octet_length(value) <= ?4 THEN value END, value IS NULL, expires
+    FROM node WHERE scope = ?1 AND parent IS ?2
+"""
+
+_FEW_LIVE = f"{_FEW} AND ended IS NULL AND begun <= ?3 LIMIT ?5"
+_FEW_ENDED = f"{_FEW} AND ended > ?3 AND begun <= ?3 LIMIT ?5"
+
+
 def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: int) -> Node | None:
     """Return the node at *path* after commit *at*.
 
@@ -319,6 +329,22 @@ def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | Non
         rows += query(db, f"{columns} AND ended > ? AND begun <= ?", scope, parent, at, at)
     rows.sort(key=itemgetter(0))
     return rows
+
+
+def few_fields_of(
+    db: Connection, scope: int, parent: str, *, at: int | None, most: int
+) -> dict[str, Node | None] | None:
+    """Return the fields of an object by name, if they are few; see `Ledger.few_fields`."""
+    bindings = (scope, parent, LARGEST if at is None else at, SMALL_BYTES, most + 1)
+    rows = query(db, _FEW_LIVE, *bindings)
+    if at is not None:
+        rows += query(db, _FEW_ENDED, *bindings)
+    if len(rows) > most:
+        return None
+    return {
+        unescaped(name): None if value is None and not is_object else node_of(value, expires)
+        for name, value, is_object, expires in rows
+    }
 
 
 def names_of(
