@@ -807,6 +807,24 @@ def test_a_large_group_that_only_the_server_finds_to_be_none_is_halved(hosts, mo
     assert sum(sent) < 6 * 16
 
 
+def test_a_group_of_a_host_that_writes_alone_is_one_commit_under_the_lock(hosts, monkeypatch):
+    """Also after a wrong guess, that ids are new: nobody else wrote, and nobody waits."""
+    here, _ = hosts
+    for _ in range(2):
+        write(here, Put(("x",), 1), scope=BOB, time=START)
+    begun, begin = list[int](), here._begin
+
+    def counted(db):
+        begun.append(1)
+        return begin(db)
+
+    monkeypatch.setattr(here, "_begin", counted)
+    for name in "ab":
+        here._commit_group([batch_of(upsert("0", f"{name} {number}")) for number in range(4)])
+    assert len(begun) == 2
+    assert (notes(here)["0"].version, notes(here)["0"].record.text) == (9, "b 3")
+
+
 def test_a_call_that_is_repeated_is_answered_without_the_lock(hosts, monkeypatch):
     """By itself, and among others."""
     here, there = hosts

@@ -170,6 +170,7 @@ class PostgresDatabase(SqlDatabase):
         self._attempts = itertools.count(1)
         self._is_enrolled = False
         self._is_alone = False  # whether nobody else wrote between this host's last two commits
+        self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of them
         self._process = os.getpid()
         self._closed = False
         self._pool: ConnectionPool[PipelinedConnection] = ConnectionPool(
@@ -288,7 +289,7 @@ class PostgresDatabase(SqlDatabase):
                 _roll_back(db)
                 raise
             self._commit(db)
-            self._seen = seen
+            self._seen, self._written = seen, (seen.version, seen.epoch)
 
     @contextmanager
     def _one_writer(self) -> Generator[None]:
@@ -314,8 +315,8 @@ class PostgresDatabase(SqlDatabase):
         waits = [str(max(1, round(seconds * 1000))) for seconds in (self._wait_s, IDLE_S)]
         version, structure, number, time, epoch, *schemas = db.execute(_LOCK, waits).get
         check_least(self._server, *schemas)
-        self._is_alone = (version, epoch) == (seen.version, seen.epoch)
-        if not self._is_alone:
+        self._is_alone = (version, epoch) == self._written
+        if (version, epoch) != (seen.version, seen.epoch):
             same = (structure, epoch) == (seen.structure, seen.epoch)
             self._cache = self._cache.without_versions() if same else WriterCache()
             self._cache.number, self._cache.time = number, time
@@ -440,10 +441,12 @@ class PostgresDatabase(SqlDatabase):
             Overtaken: Others were faster each time; nothing was done.
         """
         with self._one_writer():
+            was_alone = self._is_alone
             for tries_left in range(REDRAFTS, -1, -1):
                 try:
                     with self._lend() as db:
-                        self._commit_draft(db, group, is_first=tries_left == REDRAFTS)
+                        is_first = tries_left == REDRAFTS
+                        self._commit_draft(db, group, is_first=is_first, was_alone=was_alone)
                         return
                 except Overtaken:
                     self._is_alone = False
@@ -457,9 +460,14 @@ class PostgresDatabase(SqlDatabase):
                     raise
 
     def _commit_draft(
-        self, db: PostgresConnection, group: list[StoreTicket], *, is_first: bool
+        self, db: PostgresConnection, group: list[StoreTicket], *, is_first: bool, was_alone: bool
     ) -> None:
         """Commit a group as one draft.
+
+        Args:
+            is_first: It may guess.
+            was_alone: This host wrote alone until the first draft, which a wrong guess may have
+                refused.
 
         Raises:
             NotADraft: It is none, and nothing was done.
@@ -467,6 +475,8 @@ class PostgresDatabase(SqlDatabase):
         """
         losses, seen = self._losses, self._take_seen()
         known = self._draft_basis(db, seen, exact=not only_adds(group), look=not is_first)
+        if was_alone and not is_first:
+            self._is_alone = (known.read_version, known.epoch) == self._written
         before = _Seen(None, known.structure, known.epoch, losses)
         connection = DraftConnection(db, known, guesses=is_first)
         self._cache, draft, is_made = known.cache, None, False
@@ -521,16 +531,17 @@ class PostgresDatabase(SqlDatabase):
         if draft.is_empty:
             self._forget(before)
             return
-        self._is_alone = base.version is not None and base.version == seen.version
+        is_known = base.version is not None
+        self._is_alone = is_known and (base.version, before.epoch) == self._written
         cache = self._cache
         if not draft.is_exact:
-            if not (adds and self._is_alone):
+            if not (adds and is_known and base.version == seen.version):
                 cache = cache.without_versions()
             cache.number, cache.time = base.number + draft.commits, max(draft.last_time, base.time)
             cache.corroborated = draft.cache.corroborated or cache.corroborated
         self._cache = cache
         version = None if base.version is None else base.version + 1
-        self._seen = before._replace(version=version)
+        self._seen, self._written = before._replace(version=version), (version, before.epoch)
 
     def _send_draft(
         self, db: PostgresConnection, draft: GroupDraft, touches: dict[int, int]
