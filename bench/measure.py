@@ -9,6 +9,7 @@ folder takes to append 4 KB and make it safe; that ratio carries over to another
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -180,6 +181,18 @@ def sync_baseline(folder: Path, *, count: int = 200) -> Figure:
     finally:
         os.close(handle)
         path.unlink()
+
+
+def some_of(known: Mapping[str, object] | Sequence[str]) -> Callable[[str], list[str]]:
+    """Return what reads an argument that names some of *known*, with commas."""
+
+    def parse(text: str) -> list[str]:
+        unknown = [part for part in text.split(",") if part not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(known)}")
+        return text.split(",")
+
+    return parse
 
 
 def one_core(core: int) -> None:

@@ -292,7 +292,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench/runs.py", description="Measure runs.")
     parser.add_argument(
         "--systems",
-        type=lambda text: text.split(","),
+        type=measure.some_of(SYSTEMS),
         default=list(SYSTEMS),
         help=",".join(SYSTEMS),
     )

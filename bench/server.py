@@ -332,7 +332,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--systems",
-        type=lambda text: text.split(","),
+        type=measure.some_of(SYSTEMS),
         default=list(SYSTEMS),
         help=",".join(SYSTEMS),
     )

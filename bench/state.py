@@ -339,7 +339,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench/state.py", description="Measure exact memory.")
     parser.add_argument(
         "--systems",
-        type=lambda text: text.split(","),
+        type=measure.some_of(SYSTEMS),
         default=list(SYSTEMS),
         help=f"of {','.join(SYSTEMS)}",
     )

@@ -205,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", choices=SCALES, default="quick")
     parser.add_argument(
         "--only",
-        type=_choice(OPERATIONS),
+        type=measure.some_of(OPERATIONS),
         default=list(OPERATIONS),
         help=f"of {','.join(OPERATIONS)}",
     )
@@ -223,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--layouts",
-        type=_choice(LAYOUTS),
+        type=measure.some_of(LAYOUTS),
         default=list(LAYOUTS),
         help="many: scopes of 100 items; one: one scope",
     )
@@ -242,16 +242,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _choice(names: Sequence[str]):
-    def parse(text: str) -> list[str]:
-        unknown = [part for part in text.split(",") if part not in names]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(names)}")
-        return text.split(",")
-
-    return parse
-
-
 def _peers(text: str) -> list[str]:
     return _of(text, peers.PEERS)
 
@@ -261,9 +251,9 @@ def _ours(text: str) -> list[str]:
 
 
 def _of(text: str, names: Sequence[str]) -> list[str]:
-    return (
-        {"all": list(names), "none": []}[text] if text in ("all", "none") else _choice(names)(text)
-    )
+    if text in ("all", "none"):
+        return list(names) if text == "all" else []
+    return measure.some_of(names)(text)
 
 
 if __name__ == "__main__":

@@ -593,10 +593,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare fornix on SQLite and PostgreSQL with its peers on PostgreSQL.",
     )
     parser.add_argument(
-        "--systems", type=_some(SYSTEMS), default=list(SYSTEMS), help=",".join(SYSTEMS)
+        "--systems", type=measure.some_of(SYSTEMS), default=list(SYSTEMS), help=",".join(SYSTEMS)
     )
     parser.add_argument(
-        "--only", type=_some(OPERATIONS), default=list(OPERATIONS), help=",".join(OPERATIONS)
+        "--only",
+        type=measure.some_of(OPERATIONS),
+        default=list(OPERATIONS),
+        help=",".join(OPERATIONS),
     )
     parser.add_argument(
         "--items",
@@ -609,16 +612,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--work", type=Path, default=WORK, help="a folder on the disk to measure")
     parser.add_argument("--log", action="store_true", help="append the results to LOG.md")
     return parser
-
-
-def _some(known: Mapping[str, object] | Sequence[str]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        unknown = [part for part in text.split(",") if part not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(known)}")
-        return text.split(",")
-
-    return parse
 
 
 if __name__ == "__main__":
