@@ -721,9 +721,9 @@ def test_adds_to_a_key_with_limits_are_drafted_while_others_commit(hosts, monkey
     assert of_few(there) == ["0", "1", "4"]
 
 
-def batch_of(*items, **more):
+def batch_of(*items, scope=ADA, **more):
     return CommitTicket(
-        cast("Any", None), [Batch(scope=ADA, time=START, items=items, **more)], raises=True
+        cast("Any", None), [Batch(scope=scope, time=START, items=items, **more)], raises=True
     )
 
 
@@ -742,6 +742,27 @@ def test_adds_of_threads_to_a_key_with_limits_are_one_draft(hosts, monkeypatch):
     assert [type(ticket.error) for ticket in group] == [type(None), KeyFull]
     assert {*notes(there)} == {"0", "1", "before", "a", "b"}
     assert [item.record.id for item in there.page(more)] == ["a", "c"]
+
+
+def test_adds_of_threads_to_several_keys_with_limits_are_one_draft(hosts, monkeypatch):
+    """What one key holds is read though adds to another are gathered."""
+    here, there = hosts
+    locked(here, monkeypatch)
+    few = Limits(items=2)
+    group = [
+        batch_of(add(name, to=SetRef(scope, "more")), scope=scope, limits=few)
+        for name in "ab"
+        for scope in (BOB, EVE)
+    ]
+    commit(here, add("x"))  # finds that it does not write alone
+    send, drafts = here._send_draft, list[int]()
+    monkeypatch.setattr(here, "_send_draft", lambda *given: drafts.append(1) or send(*given))
+    here._commit_group(group)
+    assert len(drafts) == 1
+    for scope in (BOB, EVE):
+        assert [item.record.id for item in there.page(SetRef(scope, "more"))] == ["a", "b"]
+        with pytest.raises(KeyFull):
+            commit(here, add("c", to=SetRef(scope, "more")), scope=scope, limits=few)
 
 
 def test_what_refuses_one_of_a_group_holds_nobody_up(hosts, monkeypatch):
@@ -835,6 +856,8 @@ def test_a_call_that_is_repeated_is_answered_without_the_lock(hosts, monkeypatch
     with interrupted(here, lambda: commit(there, add("twice"), op=b"twice", request=b"2")):
         again = commit(here, add("twice"), op=b"twice", request=b"2")
     assert again.adopted
+    write(there, Put(("x",), 2), scope=BOB, time=START + 60 * 60 * 1_000_000)
+    assert commit(here, add("once"), op=b"once", request=b"1") == replace(first, adopted=True)
     write(there, Put(("x",), 1), scope=BOB, time=START)
     group = [batch_of(add("new")), batch_of(add("once"), op=b"once", request=b"1")]
     here._commit_group(group)

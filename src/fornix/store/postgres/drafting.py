@@ -614,6 +614,8 @@ def _transaction(
 def _draft(
     tx: Transaction, connection: DraftConnection, number: int, answers: Sequence[object]
 ) -> GroupDraft:
+    is_repeated = all(map(_was_made, answers))  # whatever the time is now
+    moves = isinstance(tx, MovingTransaction) and not is_repeated
     return GroupDraft(
         known=connection.known,
         guesses=connection.guesses,
@@ -622,20 +624,19 @@ def _draft(
         gives_runs=connection.gives_runs,
         commits=int(tx.cache.number or 0) - number,
         answers=answers,
-        is_empty=all(map(_changes_nothing, answers)),
-        least=tx.least if isinstance(tx, MovingTransaction) else -FOREVER_US,
-        latest=tx.latest if isinstance(tx, MovingTransaction) else FOREVER_US,
+        is_empty=is_repeated or all(isinstance(answer, FornixError) for answer in answers),
+        least=tx.least if moves else -FOREVER_US,
+        latest=tx.latest if moves else FOREVER_US,
         last_time=int(tx.cache.time),
         cache=tx.cache,
         statements=connection.statements,
     )
 
 
-def _changes_nothing(answer: object) -> bool:
-    if isinstance(answer, list):
-        commits = cast("list[object]", answer)
-        return all(isinstance(each, Commit) and each.adopted for each in commits)
-    return isinstance(answer, FornixError)
+def _was_made(answer: object) -> bool:
+    """Return whether an answer is of commits that were there before."""
+    commits = cast("list[object]", answer) if isinstance(answer, list) else [None]
+    return all(isinstance(each, Commit) and each.adopted for each in commits)
 
 
 def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:

@@ -109,6 +109,7 @@ class PendingRows:
 
     Attributes:
         item_ids: The (set, id) of every item in it.
+        item_scopes: Of batches that changed items since it was empty.
         ops: Names of the ops in it.
         node_scopes: Scopes of the nodes in it.
         access_times: When items among them were last read.
@@ -139,6 +140,7 @@ class PendingRows:
         self._features: list[Row] = []
         self._journal: list[Row] = []
         self.item_ids: set[tuple[int, str]] = set()
+        self.item_scopes: set[Scope] = set()
         self.ops: set[bytes] = set()
 
     def add_item(
@@ -237,6 +239,7 @@ class PendingRows:
             `Connection.taken`: An id has such a version, or an op is taken.
         """
         self.key_usages.clear()  # what comes next may count by itself
+        self.item_scopes.clear()
         if self._items:
             self._flush_items()
         if self.node_ends or self.nodes:

@@ -283,6 +283,8 @@ class Changes:
         for number, ref in self._sets_added_to.items():
             self._enforce_capacity(ref, number)
         self._check_limits()
+        if self._batch.items:
+            self._gathered.item_scopes.add(self._batch.scope)
         return self._ended_rows
 
     def _define(self, define: Define) -> _Redefined | None:
@@ -749,10 +751,11 @@ class Changes:
             return
         if not any(map(begins_item, batch.items)):
             return
+        if held is None and batch.scope in self._gathered.item_scopes:
+            self._gathered.flush()
         self._held = held or self._read_held()
 
     def _read_held(self) -> KeyUsage:
-        self._gathered.flush()
         return self._db.execute(HELD, (self._rows.scope_row_of(self._batch.scope),)).get
 
     def _count_held(self, ref: SetRef | None, items: int, size: int) -> None:
@@ -768,6 +771,8 @@ class Changes:
             or all(ref.scope.key is None for ref in self._sets_added_to.values())
         ):
             return
+        if self._held is None:
+            self._gathered.flush()
         held = self._held or self._read_held()
         check_limits(scope.key, limits, items=held[0], size=held[1])
         self._gathered.key_usages[scope] = held
