@@ -15,6 +15,7 @@ from fornix.errors import (
     DuplicateItem,
     KeyBusy,
     KeyFull,
+    NotFound,
     SetDefinitionConflict,
     SetFull,
     StaleItem,
@@ -51,7 +52,7 @@ from fornix.store.postgres.database import REDRAFTS
 from fornix.store.postgres.draft_numbers import DraftNumber, NotADraft
 from fornix.store.postgres.drafting import DraftConnection, Known
 from fornix.store.records import MINUTE_US
-from fornix.store.sql import items
+from fornix.store.sql import items, lanes
 from fornix.store.sql.inputs import InputWriter
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.testing import ADA, NOTES, NOW, add, write
@@ -403,6 +404,35 @@ def test_leases_are_taken_and_given_back_while_others_commit(agents, monkeypatch
         here.release_lease(mine)
     assert here.acquire_lease(ADA, "me") is None
     assert there.acquire_lease(ADA, "you").epoch == 2
+
+
+def test_consumers_read_on_while_others_commit(agents, monkeypatch):
+    """Nobody waits for whoever says how far he has read."""
+    here, there = agents
+    locked(here, monkeypatch)
+    with interrupted(here, lambda: commit(there, add("x"))):
+        assert here.consumer_position("agent", "app", "mail") == 0
+    with interrupted(here, lambda: commit(there, add("y"))):
+        here.advance_consumer("agent", "app", "mail", 7)
+    with interrupted(here, lambda: there.advance_consumer("agent", "app", "mail", 9)):
+        here.advance_consumer("agent", "app", "mail", 8)
+    assert there.consumer_position("agent", "app", "mail") == 9
+    group = [
+        CommitTicket(
+            lambda tx, to=to: lanes.advance(tx.connection, "agent", "app", "mail", to),
+            (), raises=True, drafts=True,
+        )
+        for to in (12, 11)
+    ]  # fmt: skip
+    commit(there, add("z"))
+    commit(here, add("here"))  # finds that it does not write alone
+    here._commit_group(group)
+    assert there.consumer_position("agent", "app", "mail") == 12
+    with pytest.raises(NotFound):
+        here.advance_consumer("agent", "app", "nobody", 1)
+    with interrupted(here, lambda: commit(there, add("w"))):
+        assert here.drop_consumer("agent", "app", "mail")
+    assert not there.drop_consumer("agent", "app", "mail")
 
 
 def test_inputs_leases_and_commits_of_threads_are_one_draft(agents, monkeypatch):

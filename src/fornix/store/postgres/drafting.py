@@ -147,10 +147,14 @@ _WRITES = (
     *("UPDATE lane SET next", "UPDATE lease SET owner", "UPDATE memory_set SET items"),
     *("UPDATE node SET ", "UPDATE run SET ", "UPDATE scope SET head", "UPDATE step SET sensory"),
     *("DELETE FROM durable_call ", "DELETE FROM lease ", "DELETE FROM node "),
+    *("INSERT INTO consumer (", "UPDATE consumer SET position", "DELETE FROM consumer "),
 )
 """What a draft may write: nothing that others remember by its number, or that gives one."""
 
 _READ_TOO_LATE = {
+    "DELETE FROM consumer ": "consumer",
+    "INSERT INTO consumer (": "consumer",
+    "UPDATE consumer SET position": "consumer",
     "INSERT INTO item (": "item",
     "INSERT INTO journal (": "journal",
     "INSERT INTO feature (": "feature",
@@ -615,7 +619,7 @@ def _draft(
     tx: Transaction, connection: DraftConnection, number: int, answers: Sequence[object]
 ) -> GroupDraft:
     is_repeated = all(map(_was_made, answers))  # whatever the time is now
-    moves = isinstance(tx, MovingTransaction) and not is_repeated
+    moving = tx if isinstance(tx, MovingTransaction) and not is_repeated else None
     return GroupDraft(
         known=connection.known,
         guesses=connection.guesses,
@@ -625,8 +629,8 @@ def _draft(
         commits=int(tx.cache.number or 0) - number,
         answers=answers,
         is_empty=is_repeated or all(isinstance(answer, FornixError) for answer in answers),
-        least=tx.least if moves else -FOREVER_US,
-        latest=tx.latest if moves else FOREVER_US,
+        least=-FOREVER_US if moving is None else moving.least,
+        latest=FOREVER_US if moving is None else moving.latest,
         last_time=int(tx.cache.time),
         cache=tx.cache,
         statements=connection.statements,

@@ -70,10 +70,11 @@ _OUTPUTS_OF = f"""
     WHERE step.id BETWEEN ?2 AND ?3 ORDER BY output.id
 """
 _AGENT = "(SELECT id FROM agent WHERE space IS ? AND name IS ?)"
-_NEW_CONSUMER = """
-    INSERT INTO consumer (agent, name, position)
-    SELECT id, ?, floor FROM agent WHERE id = ? ON CONFLICT DO NOTHING
-"""
+_NEW_CONSUMER = "INSERT INTO consumer (agent, name, position) VALUES (?, ?, ?)"
+
+_ADVANCE = f"UPDATE consumer SET position = ? WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
+
+_DROP = f"DELETE FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
 
 _OLD_IDS = """
     event_id WHERE agent = ? AND time <= ? AND run <= ? AND NOT EXISTS
@@ -260,29 +261,22 @@ class SqlLanes(SqlDatabase):
     def _position(self, db: Connection, agent: str, space: str, name: str) -> int | None:
         return _position(db, agent, space, name)
 
-    @queued
-    def _new_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> int:
-        number = tx.cache.runs.agent(tx.connection, space, agent)
-        query(tx.connection, _NEW_CONSUMER, name, number)
-        return _position(tx.connection, agent, space, name) or 0
+    def _new_consumer(self, agent: str, space: str, name: str) -> int:
+        return self.commit_queue.do(lambda tx: _make_consumer(tx, agent, space, name), drafts=True)
 
-    @queued
-    def advance_consumer(
-        self, tx: Transaction, agent: str, space: str, name: str, position: int
-    ) -> None:
-        sql = (
-            "UPDATE consumer SET position = max(position, ?) "  # noqa: S608 - ours
-            f"WHERE agent = {_AGENT} AND name IS ?"
+    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
+        """See `Lanes.advance_consumer`."""
+        self.check_open()
+        self.commit_queue.do(
+            lambda tx: advance(tx.connection, agent, space, name, position), drafts=True
         )
-        query(tx.connection, sql, position, space, agent, name)
-        if not tx.connection.changes():
-            raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
 
-    @queued
-    def drop_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> bool:
-        sql = f"DELETE FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
-        query(tx.connection, sql, space, agent, name)
-        return tx.connection.changes() > 0
+    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
+        """See `Lanes.drop_consumer`."""
+        self.check_open()
+        return self.commit_queue.do(
+            lambda tx: _drop(tx.connection, agent, space, name), drafts=True
+        )
 
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
@@ -301,6 +295,32 @@ class SqlLanes(SqlDatabase):
 def _position(db: Connection, agent: str, space: str, name: str) -> int | None:
     sql = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
     return first(db, sql, space, agent, name)
+
+
+def _make_consumer(tx: Transaction, agent: str, space: str, name: str) -> int:
+    """Return the position of a consumer, which is made if there is none."""
+    number = tx.cache.runs.agent(tx.connection, space, agent)
+    position = _position(tx.connection, agent, space, name)
+    if position is None:
+        position = first(tx.connection, "SELECT floor FROM agent WHERE id = ?", number) or 0
+        query(tx.connection, _NEW_CONSUMER, number, name, position)
+    return position
+
+
+def advance(db: Connection, agent: str, space: str, name: str, position: int) -> None:
+    """Note that a consumer has read up to a position, unless it has read further."""
+    before = _position(db, agent, space, name)
+    if before is None:
+        raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
+    if position > before:
+        query(db, _ADVANCE, position, space, agent, name)
+
+
+def _drop(db: Connection, agent: str, space: str, name: str) -> bool:
+    is_there = _position(db, agent, space, name) is not None
+    if is_there:
+        query(db, _DROP, space, agent, name)
+    return is_there
 
 
 def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
