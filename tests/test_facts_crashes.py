@@ -130,7 +130,7 @@ def test_a_killed_learning_ends_as_an_undisturbed_one(
     processes: int, tmp_path: Path, undisturbed: list[Any]
 ) -> None:
     """Every fact is there once, with the sources that it has in a run that nobody kills."""
-    times = max(4, COUNTS.kills // 3)
+    times = max(4, COUNTS.kills // 5)
     kill_often(str(tmp_path / "app.db"), processes, times, undisturbed)
 
 

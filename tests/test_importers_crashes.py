@@ -130,7 +130,7 @@ def test_an_import_that_is_killed_goes_on(tmp_path, make):
     whole = contents(tmp_path / "calm.db")
     dice = random.Random(make.__name__)
     size = (tmp_path / "calm.db").stat().st_size
-    for number in range(max(1, COUNTS.kills // 30)):
+    for number in range(max(1, COUNTS.kills // 50)):
         db = tmp_path / f"{number}.db"
         for _ in range(KILLS):
             if not killed(db, words, dice.randrange(size * 2 // 3)):

@@ -189,7 +189,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path, kind):
     script = "import sys; from fornix.transfer import migrate; "
     script += "migrate(*sys.argv[1:], progress=lambda count: print(count, flush=True))"
     refused = 0
-    for trial in range(max(2, COUNTS.kills // 12)):
+    for trial in range(max(2, COUNTS.kills // 20)):
         path = tmp_path / f"target-{trial}"
         place = url_for(path) if kind == "server" else f"{path}.db"
         for _ in range(3):
