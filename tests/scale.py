@@ -108,7 +108,7 @@ SCALES = {
         server_writes=10_000,
     ),
     "soak": Counts(
-        kills=240,
+        kills=400,
         random_ops=25_000,
         walks=60,
         store_walks=200,
