@@ -795,6 +795,20 @@ def test_adds_of_threads_to_several_keys_with_limits_are_one_draft(hosts, monkey
             commit(here, add("c", to=SetRef(scope, "more")), scope=scope, limits=few)
 
 
+def test_a_repeated_call_beside_a_lease_moves_no_clock(hosts):
+    """The last commit is as old as it was, whenever a call was repeated."""
+    here, there = hosts
+    first = commit(there, add("once"), op=b"once", request=b"1", time=START)
+    repeated = replace(batch_of(add("once"), op=b"once", request=b"1").batches[0], time=START + 9)
+    group = [
+        CommitTicket(cast("Any", None), [repeated], raises=True),
+        CommitTicket(lambda tx: tx.runs.acquire_lease(BOB, "me"), (), raises=True, drafts=True),
+    ]
+    here._commit_group(group)
+    assert cast("list[Commit]", group[0].answer)[0].number == first.number
+    assert commit(there, add("next"), time=START).time == START
+
+
 def test_what_refuses_one_of_a_group_holds_nobody_up(hosts, monkeypatch):
     """The others are drafted together, and it by itself."""
     here, there = hosts

@@ -620,18 +620,20 @@ def _draft(
 ) -> GroupDraft:
     is_repeated = all(map(_was_made, answers))  # whatever the time is now
     moving = tx if isinstance(tx, MovingTransaction) and not is_repeated else None
+    commits = int(tx.cache.number or 0) - number
+    is_timed = commits or connection.known.version is not None  # else it has the time of no commit
     return GroupDraft(
         known=connection.known,
         guesses=connection.guesses,
         read_version=connection.read_version,
         number=number,
         gives_runs=connection.gives_runs,
-        commits=int(tx.cache.number or 0) - number,
+        commits=commits,
         answers=answers,
         is_empty=is_repeated or all(isinstance(answer, FornixError) for answer in answers),
         least=-FOREVER_US if moving is None else moving.least,
         latest=FOREVER_US if moving is None else moving.latest,
-        last_time=int(tx.cache.time),
+        last_time=int(tx.cache.time) if is_timed else -FOREVER_US,
         cache=tx.cache,
         statements=connection.statements,
     )
