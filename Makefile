@@ -48,7 +48,7 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage report
 
 test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
-	$(BIN)/python -m pytest -q -m wheel -n 3 --dist worksteal tests/test_wheel.py tests/test_other_pythons.py
+	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 3 --dist worksteal
 	@$(MAKE) --no-print-directory test-integrations
 	@$(MAKE) --no-print-directory browser
