@@ -380,6 +380,17 @@ def test_the_door_is_light():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
+def test_a_first_search_is_light(tmp_path):
+    """Of a large set, by its index file: no part of NumPy is loaded that no search needs."""
+    memory = f"import fornix, sys; m = fornix.Memory.open({str(tmp_path / 'm.db')!r}); "
+    fill = "m.key('ada').add_many([f'note {i} of {i % 97} words' for i in range(9000)]); "
+    search = "assert m.key('ada').search('note of 7 words'); "
+    light = "assert 'numpy' in sys.modules; assert 'numpy.ma' not in sys.modules"
+    for program in (memory + fill + search + "m.close()", memory + search + light):
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+    assert list((tmp_path / "m.db.fornix" / "index").iterdir())
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     """A wrong name is told as Python tells it."""
     with pytest.raises(AttributeError, match="module 'fornix' has no attribute 'Memroy'"):

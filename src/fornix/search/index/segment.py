@@ -331,7 +331,7 @@ class Segment:
             blocks = at // per_block
             unsound = ~self._sound[section.checks + blocks]
             if unsound.any():
-                self._check(section, np.unique(blocks[unsound]).tolist())
+                self._check(section, sorted({*blocks[unsound].tolist()}))
 
     def _check(self, section: Section, blocks: Iterable[int]) -> None:
         unsound = [block for block in blocks if not self._sound[section.checks + block]]

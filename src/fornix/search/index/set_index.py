@@ -262,8 +262,8 @@ class SetIndex:
 
     def holders(self, term: int) -> Docs:
         """Return the live docs that hold the term, or bear the mark; rising."""
-        passages = self.postings(term)[0]
-        return passages if self.uncut else np.unique(self.documents(passages))
+        docs = self.documents(self.postings(term)[0])
+        return docs if self.uncut else docs[np.diff(docs, prepend=-1) != 0]
 
     def postings(self, term: int) -> Postings:
         """Return the passages of live docs that hold the term, rising, and how often each does."""
