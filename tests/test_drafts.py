@@ -1006,14 +1006,14 @@ def test_a_version_comes_back_in_a_draft(hosts, monkeypatch):
 @contextmanager
 def read_between(monkeypatch, part, work):
     """Have others work once, before a draft asks for what has *part* in its statement."""
-    left, read = [work], DraftConnection._rows
+    left, read = [work], DraftConnection._rows_of
 
-    def rows(self, statement, bindings):
-        if left and part in statement:
+    def rows_of(self, *queries):
+        if left and any(part in statement for statement, _ in queries):
             left.pop()()
-        return read(self, statement, bindings)
+        return read(self, *queries)
 
-    monkeypatch.setattr(DraftConnection, "_rows", rows)
+    monkeypatch.setattr(DraftConnection, "_rows_of", rows_of)
     yield
     assert not left
 

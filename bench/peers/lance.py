@@ -117,7 +117,7 @@ class LanceHybrid(Lance):
 
     def prepare(self) -> None:
         """As `Lance.prepare`, and index the words."""
-        self._items.create_fts_index("text")
+        self._items.create_fts_index("text", replace=True)
         super().prepare()
 
     def _query(self, vector: Vector, text: str, where: str, limit: int) -> list[str]:

@@ -23,6 +23,7 @@ nothing are never given again.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +63,7 @@ from fornix.store.postgres.draft_numbers import (
 )
 from fornix.store.records import MINUTE_US
 from fornix.store.sql.apply import Transaction
-from fornix.store.sql.connection import OwnerRegistry, Row
+from fornix.store.sql.connection import OwnerRegistry, Query, Row
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sql.inputs import CLAIM_EVENT_ID, INSERT_LANE
 from fornix.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
@@ -231,6 +232,7 @@ class DraftConnection:
         self._has_written = self._has_ended = False
         self._has_claimed = False
         self._too_late: set[str] = set()
+        self._foreseen: dict[tuple[object, ...], list[Row]] = {}
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> _ReadRows | NoRows:
         """Note what is to be written; answer what is read."""
@@ -251,6 +253,13 @@ class DraftConnection:
         if self.guesses and statement == BY_OP:  # an op is unique in the journal
             return NO_ROWS
         return self._read(statement, bindings)
+
+    def foresee(self, queries: Sequence[Query]) -> None:
+        """Ask together what is about to be read one after the other, which this will answer."""
+        if len(queries) > 1:
+            asked = [(_READ.format(sql, _READ_NOW), bindings) for sql, bindings in queries]
+            found = self._rows_of(*asked)
+            self._foreseen = dict(zip(itertools.starmap(_named, queries), found, strict=True))
 
     def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
         """Note what is to be written."""
@@ -278,7 +287,7 @@ class DraftConnection:
     def _reserve(self, table: str) -> int:
         """Take a number that no other row of a table has, or will have."""
         if not self._reserved[table]:
-            taken = self._rows(_RESERVE, (self._takes,))
+            (taken,) = self._rows_of((_RESERVE, (self._takes,)))
             self._takes = min(2 * self._takes, MOST_RESERVED)
             for name, numbers in zip(_NUMBERED, zip(*taken, strict=True), strict=True):
                 self._reserved[name] = list(numbers)
@@ -289,7 +298,9 @@ class DraftConnection:
             raise NotADraft
         if statement == HELD and self._has_ended:  # which the server counts out
             raise NotADraft
-        found = self._rows(_READ.format(statement, _READ_NOW), bindings)
+        found = self._foreseen.pop(_named(statement, bindings), None)
+        if found is None:
+            (found,) = self._rows_of((_READ.format(statement, _READ_NOW), bindings))
         digest = found[0][0] if found else None
         if self._has_written or self.known.version is None:
             again = _read_again(statement, len(bindings), always=self._has_written)
@@ -297,20 +308,20 @@ class DraftConnection:
             self.statements.append((moved(again, bound), bound))
         return _ReadRows([row[1:] for row in found])
 
-    def _rows(self, statement: str, bindings: Sequence[object]) -> list[Row]:
+    def _rows_of(self, *queries: Query) -> list[list[Row]]:
         if self.read_version is not None:
-            return self._db.execute(statement, bindings).fetchall()
-        ledger, rows = self._db.query_all((LOOK, ()), (statement, bindings))
+            return self._db.query_all(*queries)
+        ledger, *found = self._db.query_all((LOOK, ()), *queries)
         self.read_version, structure, _, _, epoch, *_ = ledger[0]
         if (structure, epoch) != (self.known.structure, self.known.epoch):
             raise Overtaken
-        return rows
+        return found
 
     def is_overtaken(self) -> bool:
         """Whether others have written since the first read."""
         return self.read_version is not None and self._db.execute(LOOK).get[0] != self.read_version
 
-    def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
+    def query_all(self, *queries: Query) -> list[list[Row]]:
         """See `Connection.query_all`."""
         return [self.execute(*query).fetchall() for query in queries]
 
@@ -348,6 +359,12 @@ class DraftConnection:
     def texts(self, values: Sequence[str], /) -> TextArray:
         """See `Connection.texts`."""
         return TextArray(values)
+
+
+def _named(statement: str, bindings: Sequence[object]) -> tuple[object, ...]:
+    """Return what tells a query from others."""
+    values = [(*cast("list[object]", b),) if isinstance(b, list) else b for b in bindings]
+    return statement, *values
 
 
 _ONE_ROW = re.compile(r"INSERT INTO (\w+) \((.*?)\) VALUES \((.*)\) RETURNING id")
@@ -590,6 +607,8 @@ def drafted(
     known = connection.known
     tx = _transaction(connection, known, group, owners)
     number = int(tx.cache.number or 0)
+    batches = [batch for ticket in group for batch in ticket.batches]
+    connection.foresee([query for batch in batches for query in tx.lookups(batch)])
     try:
         answers = _answers(tx, group)
     except FornixError as error:

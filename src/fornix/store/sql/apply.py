@@ -20,16 +20,18 @@ from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
 from fornix.store.sql import retention
 from fornix.store.sql.batched_inserts import PendingRows, RunRow
-from fornix.store.sql.connection import Connection, OwnerRegistry, first
+from fornix.store.sql.connection import Connection, OwnerRegistry, Query, first
 from fornix.store.sql.items import Changes
 from fornix.store.sql.journal import adopted
 from fornix.store.sql.runs import RunWriter
 from fornix.store.sql.scope_rows import ScopeRows, WriterCache
 from fornix.store.sql.staged_vectors import expect
-from fornix.store.sql.tree import apply_tree
+from fornix.store.sql.tree import apply_tree, lookups
 from fornix.values import wire
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
+
+_HEAD = "SELECT head FROM scope WHERE id = ?"
 
 _LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
 
@@ -121,6 +123,16 @@ class Transaction:
             number, time, adopted=False, result=batch.result, sets_to_compact=sets_to_compact
         )
 
+    def lookups(self, batch: Batch) -> list[Query]:
+        """Return queries that are about to be made of a batch, as far as that is known before."""
+        queries, scope = self.runs.lookups(batch), self.cache.scopes.get(batch.scope)
+        if scope is None:
+            return queries
+        if batch.base is not None and scope not in self.cache.heads:
+            queries.append((_HEAD, (scope,)))
+        live = self.cache.nodes.get(scope, {})
+        return queries + lookups(self._db, scope, batch.state, live)
+
     def changes_of(self, batch: Batch, *, number: int, time: int) -> Changes:
         """Return the item changes of a batch, which is to be commit *number*."""
         return Changes(self._db, self.rows, self.pending_rows, batch, number=number, time=time)
@@ -159,7 +171,7 @@ class Transaction:
             return run
         head = self.cache.heads.get(scope)
         if head is None:
-            head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
+            head = self._db.execute(_HEAD, (scope,)).get
             self.cache.heads[scope] = head
         check_base(batch, head)
         if batch.state:

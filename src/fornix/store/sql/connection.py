@@ -8,6 +8,9 @@ from typing import Any, Protocol, TypeAlias
 Row: TypeAlias = tuple[Any, ...]
 """A row as the engine gives it: the query beside its use says what each column is."""
 
+Query: TypeAlias = tuple[str, Sequence[object]]
+"""A statement that gives rows, and its bindings."""
+
 
 class ResultRows(Protocol):
     """What a statement gives."""
@@ -58,7 +61,7 @@ class Connection(Protocol):
         """Return numbers of rows as JSON."""
         ...
 
-    def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
+    def query_all(self, *queries: Query) -> list[list[Row]]:
         """Return all rows of each query; an engine that is far away is asked once for all."""
         ...
 

@@ -16,7 +16,7 @@ from fornix.store.packed_values import packed, restored
 from fornix.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
 from fornix.store.scope import Scope
 from fornix.store.sql.batched_inserts import PendingRows, RunRow
-from fornix.store.sql.connection import Connection, OwnerRegistry, first, query
+from fornix.store.sql.connection import Connection, OwnerRegistry, Query, first, query
 from fornix.store.sql.row_values import found_again
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
@@ -133,8 +133,7 @@ class RunWriter:
         """Return who has the lease of *scope*, or had it last as None, and its epoch."""
         lease = self._cache.leases.get(scope)
         if lease is None:
-            sql = "SELECT owner, epoch FROM lease WHERE space IS ? AND key IS ?"
-            lease = first(self._db, sql, scope.space, scope.key or "") or (None, 0)
+            lease = self._db.execute(*_holder(scope)).get or (None, 0)
             self._cache.leases[scope] = lease
         return lease
 
@@ -167,6 +166,17 @@ class RunWriter:
         self._cache.leases[scope] = (None, epoch)
 
     # --- the progress of a run
+
+    def lookups(self, batch: Batch) -> list[Query]:
+        """Return queries that are about to be made of a batch, as far as that is known before."""
+        leases = [lease.scope for lease in batch.fences]
+        if batch.state or batch.epoch is not None:
+            leases.append(batch.scope)
+        queries = [_holder(scope) for scope in leases if scope not in self._cache.leases]
+        if batch.run is not None and batch.run.run not in self._cache.runs:
+            number = batch.run.run
+            queries += [(_RUN, (number,)), (_LAST_STEP, task_rows(number))]
+        return queries
 
     def get(self, number: int) -> RunRow:
         """Return a run.
@@ -293,6 +303,11 @@ class RunWriter:
         lane = self._cache.lanes.get((run.agent, run.scope))
         if lane is not None:
             lane.open_runs -= 1
+
+
+def _holder(scope: Scope) -> Query:
+    sql = "SELECT owner, epoch FROM lease WHERE space IS ? AND key IS ?"
+    return sql, (scope.space, scope.key or "")
 
 
 @lru_cache

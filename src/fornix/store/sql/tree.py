@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from fornix.store.name_ranges import NameRange, end_of_prefix, escaped
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import LARGEST
 from fornix.store.sql.batched_inserts import PendingRows
-from fornix.store.sql.connection import Connection, Row, first, query
+from fornix.store.sql.connection import Connection, Query, Row, first, query
 from fornix.values import wire
 from fornix.values.storable import Path
 
@@ -27,6 +27,9 @@ _NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
 
 FEW = 4
 """Nodes of one object fewer than these are looked up one by one."""
+
+MOST_FORESEEN = 100
+"""Nodes that are looked up one by one, and foreseen."""
 
 _LATEST = """
     SELECT id, place, value IS NULL, begun FROM node
@@ -106,6 +109,44 @@ def apply_tree(
     return TreeWriter(db, pending_rows, scope, number, live).run(deltas)
 
 
+def lookups(
+    db: Connection, scope: int, deltas: Sequence[TreeDelta], live: LiveNodes
+) -> list[Query]:
+    """Return queries that `apply_tree` is about to make; it may make others, and not all these."""
+    together = _looked_up_together(deltas)
+    paths = {delta.path[:end]: None for delta in deltas for end in range(1, len(delta.path) + 1)}
+    one_by_one = [
+        path for path in paths if path not in live and path[-1] not in together.get(path[:-1], ())
+    ]
+    return [
+        *(_latest_of(db, scope, above, names) for above, names in together.items()),
+        *(_latest(scope, path) for path in one_by_one[:MOST_FORESEEN]),
+    ]
+
+
+def _looked_up_together(deltas: Sequence[TreeDelta]) -> dict[Path, dict[str, None]]:
+    """Return the names of nodes that are looked up in one query, by their object."""
+    if len(deltas) < FEW:
+        return {}
+    names_by_parent: dict[Path, dict[str, None]] = {}
+    for delta in deltas:
+        if delta.path:
+            names_by_parent.setdefault(delta.path[:-1], {})[delta.path[-1]] = None
+    return {
+        above: names
+        for above, names in names_by_parent.items()
+        if len(names) >= FEW and "\0" not in "".join(names)  # where a carray ends its texts
+    }
+
+
+def _latest(scope: int, path: Path) -> Query:
+    return _LATEST, (scope, joined(path[:-1]), escaped(path[-1]))
+
+
+def _latest_of(db: Connection, scope: int, above: Path, names: Iterable[str]) -> Query:
+    return _LATEST_OF, (scope, joined(above), db.texts([*map(escaped, names)]))
+
+
 class TreeWriter:
     """Rows are looked up, ended and inserted many at a time."""
 
@@ -126,8 +167,7 @@ class TreeWriter:
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
         """Apply deltas in order; return the rows that they removed."""
-        if len(deltas) >= FEW:
-            self._look_up(deltas)
+        self._look_up(deltas)
         for delta in deltas:
             if isinstance(delta, (Put, Create)):
                 self._put(delta)
@@ -141,21 +181,9 @@ class TreeWriter:
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
         """Look up what the deltas reach, a query for each object that many lie in."""
-        names_by_parent: dict[Path, set[str]] = {}
-        for delta in deltas:
-            if delta.path:
-                names_by_parent.setdefault(delta.path[:-1], set()).add(delta.path[-1])
-        for above, names in names_by_parent.items():
-            if len(names) < FEW or "\0" in "".join(names):
-                continue  # a carray ends its texts at a NUL
+        for above, names in _looked_up_together(deltas).items():
             self._live_nodes.update(dict.fromkeys([(*above, name) for name in names]))
-            nodes = query(
-                self._db,
-                _LATEST_OF,
-                self._scope,
-                joined(above),
-                self._db.texts([*map(escaped, names)]),
-            )
+            nodes = self._db.execute(*_latest_of(self._db, self._scope, above, names))
             for name, row, position, is_object, begin_commit in nodes:
                 self._live_nodes[(*above, unescaped(name))] = (
                     row,
@@ -166,9 +194,7 @@ class TreeWriter:
 
     def _latest(self, path: Path) -> _Live | None:
         if path not in self._live_nodes:
-            self._live_nodes[path] = first(
-                self._db, _LATEST, self._scope, joined(path[:-1]), escaped(path[-1])
-            )
+            self._live_nodes[path] = self._db.execute(*_latest(self._scope, path)).get
         return self._live_nodes[path]
 
     def _put(self, delta: Put | Create) -> None:
@@ -336,9 +362,8 @@ def few_fields_of(
 ) -> dict[str, Node | None] | None:
     """Return the fields of an object by name, if they are few; see `Ledger.few_fields`."""
     bindings = (scope, parent, LARGEST if at is None else at, SMALL_BYTES, most + 1)
-    rows = query(db, _FEW_LIVE, *bindings)
-    if at is not None:
-        rows += query(db, _FEW_ENDED, *bindings)
+    asked = [_FEW_LIVE] if at is None else [_FEW_LIVE, _FEW_ENDED]
+    rows = [row for found in db.query_all(*[(sql, bindings) for sql in asked]) for row in found]
     if len(rows) > most:
         return None
     return {
