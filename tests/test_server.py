@@ -364,6 +364,10 @@ def test_an_export_is_streamed_and_the_rest_is_counted(served):
         ("POST", "/v1/items", {"items": [{"value": "a", "colour": 1}]}, {"key": "ada"}, 400),
         ("POST", "/v1/items", {"items": []}, {"key": "ada"}, 400),
         ("POST", "/v1/items", {"items": [{"value": "a"}]}, {"key": ""}, 400),
+        ("POST", "/v1/items", {"items": [{"value": "a"}]}, {"kye": "ada"}, 400),
+        ("POST", "/v1/items", {"items": [{"value": "a", "time": 2025}]}, {"key": "ada"}, 400),
+        ("POST", "/v1/items", {"items": [{"value": "a", "time": "2025"}]}, {"key": "ada"}, 400),
+        ("POST", "/v1/items", {"items": [{"value": "a", "valid_to": "9"}]}, {"key": "ada"}, 400),
         ("POST", "/v1/items", {"items": [{"value": {"$bytes": "?"}}]}, {"key": "ada"}, 400),
         ("POST", "/v1/items", b"[" * 10_000, {"key": "ada"}, 400),
         ("PUT", "/v1/exact", {"value": 1}, {"key": "ada", "path": "a..b"}, 400),
@@ -388,6 +392,27 @@ def test_bad_input_is_one_clear_error(shared, method, path, body, query, status)
     assert (answered, set(told["error"])) == (status, {"type", "message", "facts"})
     assert "Traceback" not in told["error"]["message"]
     assert shared.ask("GET", "/v1/keys")[1]["keys"] == []
+    assert shared.ask("GET", "/v1/sets")[1]["sets"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "query", "said"),
+    [
+        (b"{bad", {}, {}, "not JSON (Expecting property name"),
+        (b'"\xe9"', {}, {}, "body: is not UTF-8"),
+        (b"{}", {"Content-Type": "text/plain"}, {}, "header Content-Type: application/json"),
+        (b"{}", {}, {"kye": "ada"}, "/v1/items has no parameter 'kye'; did you mean 'key'?"),
+        (b'{"items": [{"time": 2025}]}', {}, {}, "items.0.time: the time 2025 is not understood"),
+        (b'{"items": [{"time": "2025-01-31"}]}', {}, {}, "no zone; add Z for UTC"),
+    ],
+)
+def test_an_error_says_what_to_send_instead(shared, body, headers, query, said):
+    """The mistakes of a first request by hand."""
+    client = shared.client()
+    status, told = client.ask("POST", "/v1/items", body, headers, **query)
+    shared.hang_up()
+    assert status == 400
+    assert said in told["error"]["message"]
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, cast
 
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from fornix import errors
-from fornix.errors import FornixError
+from fornix.errors import FornixError, InvalidInput
 from fornix.server.callers import Unauthenticated
 from fornix.server.json_forms import Json, wired
 from fornix.values.storable import Value
@@ -49,6 +51,9 @@ STATUS: Mapping[type[FornixError], int] = {
 
 OTHERWISE = 409
 
+CUT = 100
+"""Characters of a parameter's name that an error repeats."""
+
 
 class PlainRoute(APIRoute):
     """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
@@ -58,6 +63,35 @@ class PlainRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
         super().__init__(path, _sending(endpoint, facts.get("status_code") or 200), **facts)
+
+
+class StrictRoute(PlainRoute):
+    """Refuses a parameter that it does not know: without its ``key``, a request means knowledge."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer, known = super().get_route_handler(), [*_parameters(self.dependant)]
+
+        async def handler(request: Request) -> Response:
+            unknown = next((name for name in request.query_params if name not in known), None)
+            if unknown is not None:
+                raise InvalidInput(_no_parameter(unknown, request.url.path, known))
+            return await answer(request)
+
+        return handler
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    """Yield the names of the query of a route, and of what it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _parameters(each)
+
+
+def _no_parameter(unknown: str, path: str, known: list[str]) -> str:
+    near = get_close_matches(unknown, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
+    return f"{path} has no parameter {unknown[:CUT]!r}; {hint}"
 
 
 def _sending(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:

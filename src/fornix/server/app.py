@@ -115,13 +115,13 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def unreadable(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        return problem(400, "InvalidInput", f"{place}: {first['msg']}")
+        return problem(400, "InvalidInput", _unreadable(error))
 
     @app.exception_handler(HTTPException)
     def unknown(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists all"
+        if error.status_code == 400:  # noqa: PLR2004 - of HTTP; FastAPI raises it for this alone
+            message = "body: is not UTF-8, or its JSON is nested too deep"
         headers = dict(error.headers or {})
         if error.status_code == 405:  # noqa: PLR2004 - of HTTP; each route knows its own method alone
             headers["Allow"] = ", ".join(_methods_at(app, request.url.path))
@@ -129,6 +129,17 @@ def _answer_errors(app: FastAPI) -> None:
 
     for handler in (refused, unreadable, unknown):
         assert callable(handler)  # noqa: S101 - they are used by name
+
+
+def _unreadable(error: RequestValidationError) -> str:
+    """Return which part of a request cannot be used, and why."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"body: is not JSON ({first['ctx']['error']} at character {first['loc'][-1]})"
+    place = ".".join(map(str, first["loc"]))
+    if place == "body" and isinstance(error.body, bytes) and error.body:
+        return "body: was not read as JSON; send the header Content-Type: application/json"
+    return f"{place}: {first['msg']}"
 
 
 def _methods_at(app: FastAPI, path: str) -> list[str]:

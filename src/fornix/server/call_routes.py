@@ -14,13 +14,13 @@ from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory, Touched
 from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.answers import PlainRoute
+from fornix.server.answers import StrictRoute
 from fornix.server.calls import Call
 from fornix.server.memory_call import CallTarget
 from fornix.server.routes import RESPONSES, Document, InKey, InOwner
 from fornix.store import Scope
 
-router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES, tags=["calls"])
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES, tags=["calls"])
 
 MOST_CALLS = 1_000
 """Calls of one batch; `add_many` is one."""

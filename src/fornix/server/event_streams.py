@@ -19,7 +19,7 @@ from fornix.errors import InvalidInput, NotFound, StoreClosed
 from fornix.memory.memory import Memory
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.answers import PlainRoute
+from fornix.server.answers import StrictRoute
 from fornix.server.callers import Caller, Unauthenticated, token_of
 from fornix.server.routes import RESPONSES, Asking, sends
 from fornix.store import Scope
@@ -39,7 +39,7 @@ ALIVE_S = 15.0
 MOST_LOOKED_AT = 200
 """Commits of the store that are looked at in one step of a stream."""
 
-router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
 Position = Annotated[int | None, Query(ge=0, lt=1 << 62, description="The number of a commit.")]
 LastEventId = Annotated[

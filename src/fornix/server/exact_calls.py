@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +20,7 @@ Names: TypeAlias = Annotated[list[str], Field(description="The names from the ro
 class _Write(MemoryCall):
     path: Names
     ttl_s: asked.Seconds = None
-    expires_at: datetime | None = None
+    expires_at: asked.Moment | None = None
 
     def lasting(self) -> dict[str, Any]:
         """Return how long what is written lasts, as calls take it."""

@@ -14,7 +14,7 @@ from fornix.memory.memory import Memory
 from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.answers import PlainRoute
+from fornix.server.answers import StrictRoute
 from fornix.server.item_traces import readings, relatives
 from fornix.server.routes import (
     RESPONSES,
@@ -57,7 +57,7 @@ MAP_DIGITS = 4
 MOST_MOMENTS = 2_000
 """Commits of an exact tree that one answer names: the last ones."""
 
-router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
 CommitNumber = Annotated[int, Query(ge=0, lt=1 << 62)]
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from fastapi import Header, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from fornix.errors import InvalidInput
 from fornix.facts import LearnOptions
@@ -65,6 +66,18 @@ Seconds: TypeAlias = Annotated[
 ]
 
 
+def _moment(value: object) -> datetime:
+    """Return the time that a text of a body is; pydantic alone takes 2025 for seconds of 1970."""
+    try:
+        return value if isinstance(value, datetime) else parse_time(value)
+    except InvalidInput as error:
+        raise PydanticCustomError("time", "{says}", {"says": str(error)}) from None
+
+
+Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
+"""A time of a body: ISO 8601, with a zone."""
+
+
 class Fault(BaseModel):
     """What went wrong: the class of the error, what to do about it, and its attributes."""
 
@@ -91,16 +104,16 @@ class ItemBody(_Body):
     value: Any = None
     text: str | None = None
     texts: list[str] | None = None
-    time: datetime | None = None
+    time: Moment | None = None
     metadata: dict[str, Any] | None = None
     importance: Annotated[float, Field(strict=True)] | None = None
     speaker: str | None = None
     role: str | None = None
     session: str | None = None
-    expire_at: datetime | None = None
+    expire_at: Moment | None = None
     ttl_s: Seconds = None
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return the fields that were given, but the value, as calls take them."""
@@ -120,7 +133,7 @@ class NewItem(ItemBody):
 
     id: str | None = None
     sources: list[str] | None = None
-    until: datetime | None = None
+    until: Moment | None = None
     compacted: bool = False
 
 

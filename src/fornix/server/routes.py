@@ -21,7 +21,7 @@ from fornix.runs.runner.run_records import given_up, overtaken
 from fornix.server import answer_schemas as schemas
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.answers import PlainRoute
+from fornix.server.answers import StrictRoute
 from fornix.server.callers import Caller, caller_of, memories_for
 from fornix.server.tokens import Access
 from fornix.sets import MemorySet
@@ -58,7 +58,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": asked.Problem, "description": says} for status, says in FAULTS.items()
 }
 
-router = APIRouter(prefix="/v1", route_class=PlainRoute, responses=RESPONSES)
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
 
 def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[str, Any]]:

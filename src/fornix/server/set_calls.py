@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -289,7 +289,7 @@ class SupersedeItem(SetCall):
     call: Literal["supersede"]
     id: str
     item: asked.NewItem
-    at: datetime | None = None
+    at: asked.Moment | None = None
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
