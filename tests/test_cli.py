@@ -35,17 +35,17 @@ EMBEDDER = "static"
 
 
 def leaves(group, so_far=""):
-    """The names of all commands, those of groups as two words."""
+    """All commands by their names, those of groups by two words."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from leaves(command, f"{name} ")
         else:
-            yield so_far + name
+            yield so_far + name, command
 
 
-COMMANDS = sorted(leaves(fornix))
+COMMANDS = dict(sorted(leaves(fornix)))
 
 
 class Shell:
@@ -680,6 +680,27 @@ def test_an_id_that_is_shown_is_accepted(filled):
     assert filled.json("show", "b", "-k", "ada", "--as-of", "2")[0]["id"] == "b"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "quarantine show x -k ada",
+        "quarantine release x -k ada",
+        "quarantine discard x -k ada",
+        "undo 7 -k ada",
+        "receipts x",
+    ],
+)
+def test_what_is_not_there_is_exit_code_3(filled, words):
+    """Also where a command would have changed it, and with what to type, not what to call."""
+    assert "()" not in filled(*words.split(), code=3).stderr
+    filled(*words.split(), "--json", code=3)
+
+
+def test_an_empty_key_is_not_told_to_be_converted(filled):
+    """A variable of the shell that is not set makes one."""
+    assert "this one is empty" in filled("add", "x", "-k", "", code=1).stderr
+
+
 # --- mistakes ----------------------------------------------------------------------------------
 
 USES = {
@@ -1194,6 +1215,32 @@ def test_the_table_of_commands_says_what_each_command_says(listed):
     command = listed.load()
     assert command.name == listed.name
     assert command.get_short_help_str(200) == listed.help
+
+
+def test_every_option_is_spelled_as_it_is_typed():
+    """No comma of a synopsis has got into a name."""
+    params = [param for command in COMMANDS.values() for param in command.params]
+    spelled = {name for param in params if isinstance(param, click.Option) for name in param.opts}
+    assert "--input" in spelled
+    assert [
+        name for name in spelled if not re.fullmatch("-[a-zA-Z]|--[a-z]+(-[a-z]+)*", name)
+    ] == []
+
+
+def test_an_interrupt_while_the_program_is_imported_is_told_in_a_line():
+    """As one that comes later; Python would print where it was."""
+    program = (
+        "import sys\n"
+        "from fornix.cli import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'fornix.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert (answer.returncode, answer.stderr) == (130, "fornix: interrupted\n")
 
 
 def test_the_version_needs_no_memory():

@@ -87,8 +87,8 @@ Where nothing was found, the exit code is 3.
 
 def page() -> str:
     """Return docs/cli.md as it should be."""
-    parts = [INTRO + _fenced(_help(fornix, "fornix", None))]
-    parts += _sections(fornix, click.Context(fornix, info_name="fornix"))
+    root = click.Context(fornix, info_name="fornix", **fornix.context_settings)
+    parts = [INTRO + _fenced(_help(fornix, "fornix", None)), *_sections(fornix, root)]
     return "\n".join(parts)
 
 
@@ -104,7 +104,12 @@ def _sections(group: click.Group, context: click.Context) -> Iterator[str]:
 
 def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
     context = command.context_class(
-        command, info_name=name, parent=parent, terminal_width=90, max_content_width=90
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=90,
+        max_content_width=90,
+        **command.context_settings,
     )
     text = inspect.cleandoc(command.get_help(context))
     return "\n".join(line.rstrip() for line in text.splitlines())

@@ -13,7 +13,7 @@ import click
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
-from fornix.errors import InvalidInput
+from fornix.errors import InvalidInput, NotFound
 from fornix.llm import OpenAIChat
 from fornix.memory.compactor import Compactor, Look, are_hours
 from fornix.memory.memory import Memory
@@ -192,7 +192,10 @@ def undo_command(session: Session, *, compaction: int, key: str, set_name: str) 
     Example: fornix undo 3 --key ada --set notes
     """
     with session.open() as memory:
-        done = _set_of(session, memory, key, set_name).undo(compaction)
+        try:
+            done = _set_of(session, memory, key, set_name).undo(compaction)
+        except NotFound as error:
+            session.nothing(str(error))
     lost = f"; {done.erased:,} were erased since, and stay so" if done.erased else ""
     session.done(
         f"{len(done.restored):,} items are back, {len(done.removed):,} that stood for them are "

@@ -90,7 +90,7 @@ def learn_options(function: Callable[..., None]) -> Callable[..., None]:
 @options.key_option("The user, session or device; with --watch all, unless one is named.")
 @options.option("--name NAME", "The conversation.", default=NAME)
 @options.option(
-    "-i, --input FILE",
+    "-i --input FILE",
     'Add the messages of FILE to the conversation first; "-": of stdin.',
     type=options.FileName(allow_dash=True),
 )

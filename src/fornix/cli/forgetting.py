@@ -8,6 +8,7 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
+from fornix.errors import NotFound
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.server.json_forms import receipt_fields
@@ -162,7 +163,11 @@ def receipts_command(session: Session, *, receipt_id: str | None) -> None:
     """
     with session.open(mode="ro") as memory:
         if receipt_id is not None:
-            show_receipt(session, memory.receipt(receipt_id))
+            try:
+                found = memory.receipt(receipt_id)
+            except NotFound:
+                session.nothing(f"there is no receipt {receipt_id!r}; fornix receipts lists them")
+            show_receipt(session, found)
             return
         session.listing(
             ("id", "time", "kind", "state", "erased"), _all(memory), row=_row, fields=receipt_fields

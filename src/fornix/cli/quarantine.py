@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, NoReturn
 
 import click
 
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
+from fornix.errors import NotFound
 from fornix.server.json_forms import held_fields
 from fornix.sets.admission import Quarantine, Quarantined
 from fornix.values.times import format_time
@@ -67,7 +68,7 @@ def show_held(session: Session, *, item_id: str, owner: Owner, set_name: str | N
     with _opened(session, owner, set_name, "ro") as quarantine:
         held = quarantine.get(item_id)
     if held is None:
-        session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
+        _none_held(session, owner, item_id)
     if session.json:
         output.document(held_fields(held))
         return
@@ -82,6 +83,10 @@ def show_held(session: Session, *, item_id: str, owner: Owner, set_name: str | N
             ("metadata", output.inline(dict(held.item.metadata))),
         ]
     )
+
+
+def _none_held(session: Session, owner: Owner, item_id: str) -> NoReturn:
+    session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
 
 
 @options.command("release")
@@ -99,7 +104,10 @@ def release(
     Example: fornix quarantine release 0193a5c2 --key ada --by Grace
     """
     with _opened(session, owner, set_name) as quarantine:
-        made = quarantine.release(item_id, by=by)
+        try:
+            made = quarantine.release(item_id, by=by)
+        except NotFound:
+            _none_held(session, owner, item_id)
     session.done(made, {"id": made})
 
 
@@ -115,7 +123,10 @@ def discard(session: Session, *, item_id: str, owner: Owner, set_name: str | Non
     Example: fornix quarantine discard 0193a5c2 --key ada
     """
     with _opened(session, owner, set_name) as quarantine:
-        quarantine.discard(item_id)
+        try:
+            quarantine.discard(item_id)
+        except NotFound:
+            _none_held(session, owner, item_id)
     session.done(f"discarded {item_id}", {"id": item_id})
 
 

@@ -210,7 +210,10 @@ def learn_json(
         Unsupported: There is a model of the call's own.
     """
     if model is not None and not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"model must be a ChatModel or None, not {type(model).__name__}")
+        kind = type(model).__name__
+        raise InvalidInput(
+            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
+        )
     if model is not None:
         raise unsupported("learn(model=…)", "`fornix serve --model` chooses who finds the facts")
     sent = {} if options is None else {"options": _options_json(options)}

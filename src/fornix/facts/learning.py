@@ -137,7 +137,10 @@ def learn(
 ) -> LearnReport:
     """Learn facts of a key; see `KeyMemory.learn`."""
     if model is not None and not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"model must be a ChatModel or None, not {type(model).__name__}")
+        kind = type(model).__name__
+        raise InvalidInput(
+            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
+        )
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)
     return _Learner(engine, ref, model, options or LearnOptions()).run(progress)
 

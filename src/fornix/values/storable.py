@@ -194,15 +194,11 @@ def checked_name(name: object, what: str) -> str:
         InvalidName: Not a non-empty `str`, or with lone surrogates.
         TooLarge: Longer than `MAX_NAME` characters.
     """
-    if type(name) is not str or not name:
-        description = (
-            "an empty str"
-            if isinstance(name, str) and not name
-            else f"{short_repr(name)} ({type(name).__name__})"
-        )
-        raise InvalidName(
-            f"{what} must be a non-empty str, not {description}; convert it with str()"
-        )
+    if type(name) is not str:
+        found = f"{short_repr(name)} ({type(name).__name__})"
+        raise InvalidName(f"{what} must be a non-empty str, not {found}; convert it with str()")
+    if not name:
+        raise InvalidName(f"{what} must be a non-empty str, and this one is empty; pass a name")
     if len(name) > MAX_NAME:
         raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
     if not name.isascii():
