@@ -934,6 +934,19 @@ def test_what_expires_makes_room_in_a_draft(hosts, monkeypatch):
     assert there.versions(FEW, "short")[0].end_commit == made.number
 
 
+def test_what_expired_by_a_clock_that_is_ahead_makes_room_in_a_draft(hosts):
+    """Others committed by it before this host read anything, and nobody has since."""
+    here, there = hosts
+    fill(there, Definition(capacity=4))
+    short = add("short", to=FEW)
+    commit(there, replace(short, record=replace(short.record, expires=START + 10)))
+    write(there, Put(("x",), 1), scope=BOB, time=START + 20)
+    made = commit(here, add("new", to=FEW), time=START + 5)
+    assert made.time == START + 20
+    assert of_few(there) == ["old 0", "old 1", "old 2", "new"]
+    assert there.versions(FEW, "short")[0].end_commit == made.number
+
+
 def test_a_set_with_a_capacity_is_compacted_in_a_draft(hosts, monkeypatch):
     """What is retired is counted out before what is added is counted."""
     here, there = hosts

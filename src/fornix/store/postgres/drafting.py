@@ -303,7 +303,8 @@ class DraftConnection:
             (found,) = self._rows_of((_READ.format(statement, _READ_NOW), bindings))
         digest = found[0][0] if found else None
         if self._has_written or self.known.version is None:
-            again = _read_again(statement, len(bindings), always=self._has_written)
+            always = self._has_written or any(map(is_moving, bindings))
+            again = _read_again(statement, len(bindings), always=always)
             bound = (*bindings, digest)
             self.statements.append((moved(again, bound), bound))
         return _ReadRows([row[1:] for row in found])
@@ -394,7 +395,8 @@ def _read_again(statement: str, bindings: int, *, always: bool) -> str:
     """Return what checks that a read gives what it gave; the digest of that is one binding more.
 
     Args:
-        always: Even where nobody has written since: the draft has.
+        always: Even where nobody has written since: the draft has, or asked by a number or time
+            that moves by what others wrote before it read anything.
     """
     numbered = with_moved(statement, (None,) * bindings)
     same = f"fornix.check_same(?{bindings + 1}::bytea, {_DIGEST})"
