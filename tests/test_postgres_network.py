@@ -19,6 +19,7 @@ from fornix.store.packed_values import Packed
 from fornix.store.postgres import PostgresStore, database
 from fornix.store.postgres.dialect import TextArray
 from fornix.store.postgres.drafting import GroupDraft
+from fornix.store.postgres.pipeline import PipelinedConnection
 from fornix.testing import ADA, NOTES, NOW, add, write
 from holding_proxy import HoldingProxy
 from postgres_server import OwnServer, orphans, url_for
@@ -230,6 +231,35 @@ def test_a_commit_whose_wait_for_the_disk_was_refused_was_made(once, drafted, mo
         assert [run.number for run in store.queued_runs("new agent", ADA)] == [0]
     assert write(store, add("third")).number == 3 if drafted else 2
     assert len(store.page(NOTES)) == 3 if drafted else 2
+
+
+def test_threads_that_sync_at_once_each_wait_for_the_disk(tmp_path, monkeypatch):
+    """Whatever the durability, and whichever of them is done first."""
+    store = PostgresStore.open(url_for(tmp_path / "memory"), durability="normal")
+    flushed: list[str] = []
+    send, turn = PipelinedConnection.run_together, store._one_writer
+    second = threading.Thread(target=store.sync, name="second", daemon=True)
+    waits = threading.Event()
+
+    def sent(connection, statements):
+        if any("pg_logical_emit_message" in sql for sql, _ in statements):
+            flushed.append(threading.current_thread().name)
+            if len(flushed) == 1:
+                second.start()
+                wait_until(lambda: waits.is_set() or not second.is_alive())
+        return send(connection, statements)
+
+    def one_writer():
+        if threading.current_thread() is second:
+            waits.set()
+        return turn()
+
+    monkeypatch.setattr(PipelinedConnection, "run_together", sent)
+    monkeypatch.setattr(store, "_one_writer", one_writer)
+    store.sync()
+    second.join(LIMIT_S)
+    store.close()
+    assert flushed == [threading.current_thread().name, "second"]
 
 
 @pytest.mark.parametrize("drafted", [True, False])

@@ -674,18 +674,11 @@ class PostgresDatabase(SqlDatabase):
         finally:
             db.roll_back("ROLLBACK")
 
+    @explaining
     def sync(self) -> None:
         """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
-        before, self._durability = self._durability, "full"
-        try:
-            self._synced()
-        finally:
-            self._durability = before
-
-    @explaining
-    def _synced(self) -> None:
-        with self.writing():
-            pass
+        with self.reader() as db:
+            db.execute(FLUSH)
 
     def close(self) -> None:
         """Flush touches, close every connection, and let owners count as dead; twice is fine."""
