@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import cast
 
 import psycopg
@@ -20,7 +20,7 @@ from fornix.store import Batch, Put, QueuedInput, Scope, SetRef
 from fornix.store.postgres import PostgresStore, owners
 from fornix.store.postgres.database import FLUSH
 from fornix.store.postgres.pipeline import PipelinedConnection
-from fornix.testing import ADA, NOTES, NOW, add, write
+from fornix.testing import ADA, NOTES, NOW, add, batch, write
 from postgres_server import OwnServer, orphans, url_for
 from scale import COUNTS
 from test_crashes import Victim, check
@@ -360,3 +360,31 @@ def test_a_live_owner_keeps_its_lease(own, monkeypatch):
     store.close()
     assert other.acquire_lease(Scope("app", "x"), "you") is not None
     other.close()
+
+
+def test_what_a_crash_takes_from_a_reader_is_not_told(monkeypatch):
+    """A commit that another host made is seen before it is on the disk, and lost there."""
+    own = OwnServer(("wal_writer_delay=10s",))
+    send = PipelinedConnection.run_together
+    works = [own.start, own.kill]
+
+    def sent(connection, statements):
+        if any("pg_logical_emit_message" in sql for sql, _ in statements):
+            while works:
+                works.pop()()
+        return send(connection, statements)
+
+    try:
+        with (
+            closing(PostgresStore.open(own.url(), wait_s=LIMIT_S)) as here,
+            closing(PostgresStore.open(own.url(), durability="normal")) as there,
+        ):
+            write(there, add("kept"))
+            there.sync()
+            there.commit(batch(add("lost"), op=b"op"))
+            monkeypatch.setattr(PipelinedConnection, "run_together", sent)
+            found = here.commit_of_op(b"op", request=None, label="")
+            assert not works
+            assert (found is not None) == ("lost" in {item.record.id for item in here.page(NOTES)})
+    finally:
+        own.remove()

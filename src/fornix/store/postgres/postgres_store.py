@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import psycopg
 
@@ -28,7 +29,7 @@ from fornix.store import (
 from fornix.store.name_ranges import end_of_prefix
 from fornix.store.postgres import access, health, large_sets, schema, vacuuming
 from fornix.store.postgres.access import RoleGrants
-from fornix.store.postgres.connection import PostgresConnection
+from fornix.store.postgres.connection import EPOCH, PostgresConnection
 from fornix.store.postgres.database import FLUSH, POOL, PostgresDatabase
 from fornix.store.postgres.health import HealthCheck
 from fornix.store.postgres.location import ServerLocation
@@ -41,6 +42,10 @@ from fornix.store.sql.lanes import SqlLanes
 from fornix.store.sql.reads import SNAPSHOTS, SqlReads
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sql.writes import SqlWrites
+
+R = TypeVar("R")
+
+_FLUSH = f"{FLUSH}, {EPOCH}"
 
 _TOUCH = """
     INSERT INTO access (first, time) SELECT ?1, ?2
@@ -69,6 +74,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
 
     _last_view: LastView | None = None
     _has_large_sets = False
+    _epoch = 0
 
     @classmethod
     def open(
@@ -258,33 +264,38 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
         """See `Lanes.outputs`; what the world is to act on is on the disk."""
-        found = super().outputs(agent, space, after=after, limit=limit)
-        if found:
-            self._flush()
-        return found
+        return self._on_disk(
+            functools.partial(super().outputs, agent, space, after=after, limit=limit)
+        )
 
     def run_outputs(self, run: int) -> list[StoredOutput]:
         """See `Lanes.run_outputs` and `outputs`."""
-        found = super().run_outputs(run)
-        if found:
-            self._flush()
-        return found
+        return self._on_disk(functools.partial(super().run_outputs, run))
 
     def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
         """See `Ledger.commit_of_op`; what is not done again is on the disk."""
-        found = super().commit_of_op(op, request=request, label=label)
-        if found is not None:
-            self._flush()
-        return found
+        return self._on_disk(
+            functools.partial(super().commit_of_op, op, request=request, label=label)
+        )
+
+    def _on_disk(self, read: Callable[[], R]) -> R:
+        """Return what *read* gives once it is on the server's disk.
+
+        Others see a commit a moment before that, which is before its own host returns. A server
+        that crashes in that moment may lose it, so that all is read again.
+        """
+        while True:
+            known = self._epoch, self._losses
+            found = read()
+            if not found or known == (self._flush(), self._losses):
+                return found
 
     @reads
-    def _flush(self, db: Connection) -> None:
-        """Wait until what was read is on the server's disk.
-
-        Others see a commit a moment before that, which is before its own host returns.
-        """
+    def _flush(self, db: Connection) -> int:
+        """Wait until what was read is on the server's disk; return since when the server is up."""
         if self._durability == "full" and not self._read_only:
-            db.execute(FLUSH)
+            _, self._epoch = db.execute(_FLUSH).get
+        return self._epoch
 
     @reads
     def keys(
