@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from psycopg.errors import CheckViolation
+from psycopg.errors import CheckViolation, OperationalError
 from psycopg_pool import PoolTimeout
 
 from fornix.errors import Unavailable
@@ -20,7 +20,7 @@ from fornix.store.postgres import PostgresStore, database
 from fornix.store.postgres.dialect import TextArray
 from fornix.store.postgres.drafting import GroupDraft
 from fornix.store.postgres.pipeline import PipelinedConnection
-from fornix.testing import ADA, NOTES, NOW, add, write
+from fornix.testing import ADA, NOTES, NOW, add, batch, write
 from holding_proxy import HoldingProxy
 from postgres_server import OwnServer, orphans, url_for
 from waiting import LIMIT_S, wait_until
@@ -231,6 +231,50 @@ def test_a_commit_whose_wait_for_the_disk_was_refused_was_made(once, drafted, mo
         assert [run.number for run in store.queued_runs("new agent", ADA)] == [0]
     assert write(store, add("third")).number == 3 if drafted else 2
     assert len(store.page(NOTES)) == 3 if drafted else 2
+
+
+def test_a_commit_whose_answer_was_lost_as_the_store_closes_is_made_once(tmp_path, monkeypatch):
+    """Its row, which says that it was made, stays until that was asked for."""
+    store = PostgresStore.open(url_for(tmp_path / "memory"), wait_s=LIMIT_S)
+    write(store, add("first"))
+    closing_thread = threading.Thread(target=store.close, daemon=True)
+    waits, answered = threading.Event(), threading.Event()
+    ask, turn, end, send = (
+        *(store._appended, store._one_writer, store._owners.close),
+        PipelinedConnection.run_together,
+    )
+
+    def lost(connection, statements):
+        rows = send(connection, statements)
+        if ("COMMIT", ()) in statements:
+            monkeypatch.setattr(PipelinedConnection, "run_together", send)
+            raise OperationalError("the answer is lost")
+        return rows
+
+    def asked(attempt):
+        closing_thread.start()
+        assert waits.wait(LIMIT_S)
+        return ask(attempt)
+
+    def one_writer():
+        if threading.current_thread() is closing_thread:
+            waits.set()
+        return turn()
+
+    def ended():
+        waits.set()
+        assert answered.wait(LIMIT_S)
+        end()
+
+    monkeypatch.setattr(PipelinedConnection, "run_together", lost)
+    monkeypatch.setattr(store, "_appended", asked)
+    monkeypatch.setattr(store, "_one_writer", one_writer)
+    monkeypatch.setattr(store._owners, "close", ended)
+    made = store.commit(batch(Put(("x",), 1), base=store.head(ADA)))
+    answered.set()
+    closing_thread.join(LIMIT_S)
+    with closing(PostgresStore.open(url_for(tmp_path / "memory"))) as other:
+        assert made.number == other.head(ADA) == 2
 
 
 def test_threads_that_sync_at_once_each_wait_for_the_disk(tmp_path, monkeypatch):

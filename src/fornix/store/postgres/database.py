@@ -688,8 +688,8 @@ class PostgresDatabase(SqlDatabase):
             with suppress(FornixError, psycopg.Error, ConnectionLost), self.writing() as db:
                 self._flush_touches(db)
         self._builder.stop()
-        if next(self._attempts) > 1:
-            with suppress(FornixError, psycopg.Error, PoolTimeout), self._lend() as db:
+        if next(self._attempts) > 1:  # a thread may be asking what became of its attempt
+            with suppress(FornixError, psycopg.Error), self._one_writer(), self._lend() as db:
                 db.execute(DISMISS, (self._host,))
         self._owners.close()
         self._closed = True
