@@ -35,6 +35,7 @@ class Counts:
         forks: Trials in which processes fork, close and die at random.
         fork_jobs: Jobs of one pool or server of processes.
         fork_kinds: Kinds of pools, and of servers, that are tried.
+        interrupts: Points of one call at which it is interrupted, about.
         hostile_chars: Characters of a text that is made to keep patterns busy.
         embedded: Texts that a model embeds, to be compared with its reference.
         flink_kills: Times that a Flink, or a part of its cluster, is killed in one scenario.
@@ -56,6 +57,7 @@ class Counts:
     forks: int
     fork_jobs: int
     fork_kinds: int
+    interrupts: int
     hostile_chars: int
     embedded: int
     flink_kills: int
@@ -79,6 +81,7 @@ SCALES = {
         forks=5,
         fork_jobs=6,
         fork_kinds=1,
+        interrupts=40,
         hostile_chars=3_000,
         embedded=100,
         flink_kills=2,
@@ -100,6 +103,7 @@ SCALES = {
         forks=80,
         fork_jobs=24,
         fork_kinds=3,
+        interrupts=400,
         hostile_chars=50_000,
         embedded=400,
         flink_kills=10,
@@ -121,6 +125,7 @@ SCALES = {
         forks=300,
         fork_jobs=40,
         fork_kinds=3,
+        interrupts=4_000,
         hostile_chars=100_000,
         embedded=1_000,
         flink_kills=10,

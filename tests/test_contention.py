@@ -21,7 +21,9 @@ import pytest
 from doors import Letters
 from fornix import Limits, Memory
 from fornix.errors import DuplicateItem, ForkedStore, FornixError, StaleRun, Unavailable
+from fornix.sets.joint_adds import JointAdd
 from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
+from fornix.store.commit_queue import CommitTicket
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sqlite import SqliteStore
@@ -279,14 +281,17 @@ def test_a_child_waits_for_no_thread_of_its_parent(path: Path) -> None:
     """A fork in the middle of other threads' adds: an add of the child is refused at once."""
     with Memory.open(path, embedder="static") as memory:
         memory.key("ada").add("first")
-        memory._engine.joint_adds._queue._led = True  # as where another thread leads
+        # As where another thread leads.
+        memory._engine.joint_adds._queue._leader = CommitTicket(
+            cast("JointAdd", None), (), raises=True
+        )
         if not (child := os.fork()):
             try:
                 memory.key("ada").add("in the child")
             except ForkedStore:
                 os._exit(7)
             os._exit(1)
-        memory._engine.joint_adds._queue._led = False
+        memory._engine.joint_adds._queue._leader = None
         ended: list[int] = []
         wait_until(lambda: ended.extend(os.waitpid(child, os.WNOHANG)) or ended[-2] == child)
         assert os.waitstatus_to_exitcode(ended[-1]) == 7

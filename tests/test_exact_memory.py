@@ -6,7 +6,9 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -52,6 +54,7 @@ from fornix.store.ledger import SMALL_BYTES
 from fornix.store.name_ranges import NameRange
 from fornix.store.ram import RamStore
 from fornix.values import wire
+from fornix.values.forks import HandleLock
 from fornix.values.storable import MAX_NAME, Path, checked, moment
 from waiting import SHORT_S
 
@@ -78,7 +81,7 @@ def sensory(**options) -> Overlay:
 
 
 def committed(store: RamStore | None = None, **options) -> CommittedTree:
-    options = {"clock": Clock(), "writer_lock": threading.Lock(), **options}
+    options = {"clock": Clock(), "writer_lock": HandleLock(reentrant=True), **options}
     return CommittedTree(store or RamStore(), SCOPE, **options)
 
 
@@ -649,7 +652,7 @@ def test_a_reference_finds_the_other_memory_where_it_is_known():
     assert MemoryObject(long).get(other) == 2
     assert MemoryObject(long).is_exist(other)
     short = CommittedTree(
-        RamStore(), SCOPE, clock=Clock(), writer_lock=threading.Lock(), resolver=context
+        RamStore(), SCOPE, clock=Clock(), writer_lock=HandleLock(reentrant=True), resolver=context
     )
     assert MemoryObject(short).get(ref) == 1
     assert ref.resolve(context) == 1
@@ -1093,7 +1096,9 @@ def test_keys_are_apart():
     store = RamStore()
     ada, bob = (
         MemoryObject(
-            CommittedTree(store, Scope("space", key), clock=Clock(), writer_lock=threading.Lock())
+            CommittedTree(
+                store, Scope("space", key), clock=Clock(), writer_lock=HandleLock(reentrant=True)
+            )
         )
         for key in ("ada", "bob")
     )
@@ -1132,13 +1137,21 @@ def test_a_change_that_never_gets_its_turn_says_so():
     assert not m.is_exist("n")
 
 
+@contextmanager
+def held_elsewhere(lock: HandleLock) -> Iterator[None]:
+    """Have another thread hold a lock for a block."""
+    with ThreadPoolExecutor(1) as other:
+        other.submit(lock.acquire).result()
+        yield
+        other.submit(lock.release).result()
+
+
 def test_a_change_waits_for_its_lane():
     tree = committed(wait_s=SHORT_S)
-    tree.writer_lock.acquire()
-    with pytest.raises(KeyBusy):
-        MemoryObject(tree).set("a", 1)
-    assert MemoryObject(tree).get("a") is None
-    tree.writer_lock.release()
+    with held_elsewhere(tree.writer_lock):
+        with pytest.raises(KeyBusy):
+            MemoryObject(tree).set("a", 1)
+        assert MemoryObject(tree).get("a") is None
     MemoryObject(tree).set("a", 1)
     assert tree.writer_lock.acquire(blocking=False), "the writer lock is released"
 
@@ -1207,9 +1220,8 @@ def test_a_renewal_waits_for_a_tenth_of_its_time():
     m.get("a")
     assert tree.ledger.head(SCOPE) == 1
     clock.wait(0.1)
-    tree.writer_lock.acquire()
-    assert m.get("a") == 1
-    tree.writer_lock.release()
+    with held_elsewhere(tree.writer_lock):
+        assert m.get("a") == 1
     assert tree.ledger.head(SCOPE) == 1
     m.get("a")
     assert tree.ledger.head(SCOPE) == 2

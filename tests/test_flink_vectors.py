@@ -8,7 +8,6 @@ are the others; no vector is in both places, or in none.
 from __future__ import annotations
 
 import re
-import threading
 from collections import OrderedDict, defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -31,6 +30,7 @@ from fornix.state import (
 )
 from fornix.store import Batch, Put, Scope
 from fornix.store.ram import RamStore
+from fornix.values.forks import HandleLock
 from pages import ROOT
 
 SCOPE = Scope("space", "ada")
@@ -47,7 +47,9 @@ FILES = ("test_flink_vectors.py", "test_flink_runs.py", "test_memory_events.py")
 
 def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> MemoryObject:
     return MemoryObject(
-        CommittedTree(store, SCOPE, clock=lambda: now[0], writer_lock=threading.Lock(), ttl=ttl)
+        CommittedTree(
+            store, SCOPE, clock=lambda: now[0], writer_lock=HandleLock(reentrant=True), ttl=ttl
+        )
     )
 
 

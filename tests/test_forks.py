@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pytest
@@ -30,6 +30,7 @@ from fornix.compaction import CompactionPlan
 from fornix.embed import Vectors, open_embedder
 from fornix.errors import ForkedStore, Unusable
 from fornix.sets.admission import Candidate, Verdict, admission_rule
+from fornix.store.commit_queue import CommitTicket
 from fornix.store.sqlite import SqliteStore
 from fornix.values import forks
 from fornix.values.forks import FORKS, HandleLock
@@ -334,7 +335,7 @@ def test_a_child_that_c_forked_waits_for_no_thread_that_led(path: Path) -> None:
         ada = memory.key("ada")
         ada.add("before")
         queue = memory.engine.joint_adds._queue
-        queue._led = True
+        queue._leader = CommitTicket(cast("Any", None), (), raises=True)
         child = ctypes.PyDLL(None).fork()
         if child == 0:
             try:
@@ -343,7 +344,7 @@ def test_a_child_that_c_forked_waits_for_no_thread_that_led(path: Path) -> None:
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
-        queue._led = False
+        queue._leader = None
         memory.close()
 
     assert in_child(parent) == 0
@@ -441,10 +442,14 @@ def test_nobody_waits_for_a_thread_that_is_not_there(*, reentrant: bool) -> None
             held.set()
             assert done.wait(LIMIT_S)
 
+    def take() -> None:
+        with lock:
+            pass
+
     thread = threading.Thread(target=hold)
     thread.start()
     assert held.wait(LIMIT_S)
-    assert in_child(lock.__enter__) == 7
+    assert in_child(take) == 7
     assert in_child(lock.acquire) == 7
     assert not lock.acquire(blocking=False)
     assert lock.locked()  # as conditions of Python 3.14 ask

@@ -504,6 +504,9 @@ def test_a_coroutine_that_is_left_behind_closes_in_silence():
     loop.close()
 
 
+TAKING = vars(HandleLock)["__enter__"].fget.__code__
+"""What asks for a lock."""
+
 MAKING = {Draft.__init__.__code__, Overlay.__init__.__code__}
 """What makes a part of a task: the draft of its items, or a tree's changes."""
 
@@ -522,7 +525,7 @@ class Meeting:
 
     def second(self, frame, event, _):
         """Profile the other one: it asks for a lock, or makes the part as well."""
-        if event == "call" and frame.f_code in {*MAKING, HandleLock.__enter__.__code__}:
+        if event == "call" and frame.f_code in {*MAKING, TAKING}:
             self.second_asks.set()
 
     def profiled(self, profile, work, *args):

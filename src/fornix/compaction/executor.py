@@ -38,7 +38,7 @@ from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
 from fornix.store.definition import IN_THE_COMMIT
 from fornix.store.scope import Lease, Scope, SetRef
-from fornix.values.forks import HandleLock
+from fornix.values.forks import HandleLock, call_within, let_go
 
 _LOG = logging.getLogger(__name__)
 
@@ -175,7 +175,8 @@ class Compactions:
             FornixError: A model, an embedder or the store failed. The set is as it was.
         """
         refuse_inside(ref, self.tools)
-        with self._alone(ref) as lease:
+
+        def compacted(lease: Lease) -> Compacted | None:
             for _ in range(ATTEMPTS):
                 change = self._planned(ref, by, given)
                 if change is None:
@@ -184,9 +185,11 @@ class Compactions:
                     return self._commit(ref, change, lease)
                 except StaleItem:  # somebody was first; the set is planned anew
                     continue
-        raise Unavailable(
-            f"set {ref.name!r} changed each time before its compaction was done; try again"
-        )
+            raise Unavailable(
+                f"set {ref.name!r} changed each time before its compaction was done; try again"
+            )
+
+        return call_within(self._alone(ref), compacted)
 
     def _planned(self, ref: SetRef, by: str, strategy_given: Given | None) -> Compact | None:
         tools, info = self.tools, self._info(ref)
@@ -242,9 +245,11 @@ class Compactions:
         """
         store = self.tools.store
         lock = self._locks.setdefault(ref, HandleLock(reentrant=True))
-        if not lock.acquire(timeout=self.tools.wait_s):
-            raise SetBusy(ref.name)
+        locks = () if lock.is_mine() else (lock,)
         try:
+            for one in locks:
+                if not one.acquire(timeout=self.tools.wait_s):
+                    raise SetBusy(ref.name)
             info = store.set_info(ref)
             number = 0 if info is None else info.number
             lease = store.acquire_lease(Scope("", f"{LEASE}{number}"), self.tools.owner)
@@ -255,7 +260,7 @@ class Compactions:
             finally:
                 store.release_lease(lease)
         finally:
-            lock.release()
+            let_go(locks)
 
 
 def number_of(lease: Lease) -> int:

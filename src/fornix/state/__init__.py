@@ -1,7 +1,7 @@
 """Exact memory: a tree of values per key, read and written through cursors."""
 
 from fornix.state.batch_tree import BatchTree, SetValue
-from fornix.state.committed_tree import Backoff, CommittedTree, PastTree, WriterLock
+from fornix.state.committed_tree import Backoff, CommittedTree, PastTree
 from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MAX_LEVELS, DottedPath, MemoryKind, MemoryRef, PathCache, Resolver
@@ -28,6 +28,5 @@ __all__ = [
     "Snapshot",
     "TreeLimits",
     "Ttl",
-    "WriterLock",
     "ttl_us",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from fornix.errors import Conflict, KeyBusy, StaleRun, StoreReadOnly, Unavailable
 from fornix.state.cells import ATOMS, deep_copy
@@ -39,6 +39,7 @@ from fornix.store.as_of import FOREVER, AsOf, check_tree, moment_of
 from fornix.store.name_ranges import NameRange
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values import wire
+from fornix.values.forks import HandleLock, call_within, let_go
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked, checked_name
 
@@ -50,18 +51,6 @@ RENEWAL_PARTS = 10
 
 MAX_CACHED_NODES = 64
 """Nodes that a `LeasedTree` caches."""
-
-
-class WriterLock(Protocol):
-    """What keeps the writers of one key apart: a `threading.Lock`, or more."""
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - threading's
-        """Take it; return whether that worked within *timeout* seconds."""
-        ...
-
-    def release(self) -> None:
-        """Give it back."""
-        ...
 
 
 MAX_PAUSE_S = 0.005
@@ -112,14 +101,14 @@ class CommittedTree:
 
     Attributes:
         clock: Returns the time, in microseconds.
-        writer_lock: One per scope; the caller makes and keeps it.
+        writer_lock: A reentrant one per scope; the caller makes and keeps it.
         op: Digest of an idempotency key, named *label*; the changes made here are one.
     """
 
     ledger: Ledger
     scope: Scope
     clock: Callable[[], int]
-    writer_lock: WriterLock
+    writer_lock: HandleLock
     wait_s: float = 10.0
     ttl: Ttl | None = None
     limits: TreeLimits = field(default_factory=TreeLimits)
@@ -204,12 +193,15 @@ class CommittedTree:
         request_digest = (
             self._digest([checked(part, nan=True) for part in request]) if self.op else None
         )
-        with self._locked():
+
+        def attempted(_locked: None) -> Result:
             while True:
                 try:
                     return self._attempt(operation, request_digest)
                 except (StaleRun, KeyBusy) as error:
                     backoff.wait(error)
+
+        return call_within(self._locked(), attempted)
 
     def once(self, idempotency_key: str) -> CommittedTree:
         """Return the same memory, for one change under *idempotency_key*."""
@@ -270,12 +262,14 @@ class CommittedTree:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        if not self.writer_lock.acquire(timeout=self.wait_s):
-            raise key_busy(self.scope, self.wait_s)
+        locks = () if self.writer_lock.is_mine() else (self.writer_lock,)
         try:
+            for lock in locks:
+                if not lock.acquire(timeout=self.wait_s):
+                    raise key_busy(self.scope, self.wait_s)
             yield
         finally:
-            self.writer_lock.release()
+            let_go(locks)
 
     def _digest(self, value: Value) -> bytes:
         return wire.digest(value, salt=self.ledger.salt())

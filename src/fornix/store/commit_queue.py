@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from fornix.errors import FornixError, Unavailable
@@ -31,10 +32,12 @@ class CommitTicket(Generic[W]):
         raises: What refuses one of them is raised; else it is among the answers.
         drafts: The work may be done as a draft (store/postgres/drafting.py), without batches too.
         caller: What `CommitQueue.caller` returned where it was passed in.
+        group: What its thread commits as the leader, itself included.
+        ready: Held until its thread, which waits for that, is to go on; None: it does not wait.
     """
 
     __slots__ = (
-        *("answer", "batches", "caller", "drafts", "error", "leads", "raises", "ready"),
+        *("answer", "batches", "caller", "drafts", "error", "group", "raises", "ready"),
         *("settled", "work"),
     )
 
@@ -46,19 +49,13 @@ class CommitTicket(Generic[W]):
         self.answer: object = None
         self.caller: object = None
         self.error: FornixError | None = None
+        self.group: list[CommitTicket[W]] = []
         self.settled = False
-        self.leads = False
         self.ready: threading.Lock | None = None
 
-    def waiting(self) -> CommitTicket[W]:
-        """Return this ticket, whose thread waits from now on until `ready` is released."""
-        self.ready = threading.Lock()
-        self.ready.acquire()
-        return self
-
     def release(self) -> None:
-        """Have its thread go on, if it waits."""
-        if self.ready is not None:
+        """Have its thread go on, if it waits; twice is fine."""
+        if self.ready is not None and self.ready.locked():
             self.ready.release()
 
     def settle(self, answer: object) -> None:
@@ -73,6 +70,10 @@ class CommitTicket(Generic[W]):
 class CommitQueue(Generic[W]):
     """Gathers work into groups; *commit_group* settles every ticket of a group.
 
+    An interrupt (Ctrl-C, a signal whose handler raises) may come anywhere in the thread that
+    leads. What it leaves undone in the queue is done once more, so `_step_down` may be called
+    twice, or from its middle.
+
     Attributes:
         caller: Tells who passes work in; None: nobody asks.
     """
@@ -82,7 +83,7 @@ class CommitQueue(Generic[W]):
         self.caller: Callable[[], object] | None = None
         self._mutex = HandleLock()
         self._waiting: deque[CommitTicket[W]] = deque()
-        self._led = False
+        self._leader: CommitTicket[W] | None = None
 
     def pass_in(
         self,
@@ -104,59 +105,58 @@ class CommitQueue(Generic[W]):
         ticket = CommitTicket(work, batches, raises=raises, drafts=drafts)
         if self.caller is not None:
             ticket.caller = self.caller()
-        with self._mutex:
-            leads, self._led = not self._led, True
-            if not leads:
-                self._waiting.append(ticket.waiting())
-        if leads:
-            self._lead([ticket])  # where nobody leads, nobody waits
-        else:
-            self._wait(ticket)
+        try:
+            self._await_turn(ticket)
             if not ticket.settled:
-                self._lead(self._taken())
+                self._lead(ticket)
+            self._step_down(ticket)
+        except BaseException as error:
+            self._step_down(ticket, error)
+            raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
 
-    def _wait(self, ticket: CommitTicket[W]) -> None:
-        """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
-        assert ticket.ready is not None  # noqa: S101 - it is in the queue
-        try:
+    def _await_turn(self, ticket: CommitTicket[W]) -> None:
+        """Return once the ticket leads, or is settled."""
+        with self._mutex:
+            if self._leader is None:
+                ticket.group = [ticket]  # where nobody leads, nobody waits
+                self._leader = ticket
+                return
+            ticket.ready = threading.Lock()
             ticket.ready.acquire()
-        except BaseException:
+            self._waiting.append(ticket)
+        ticket.ready.acquire()
+
+    def _lead(self, ticket: CommitTicket[W]) -> None:
+        if not ticket.group:
             with self._mutex:
-                waiting = ticket in self._waiting
-                if waiting:
-                    self._waiting.remove(ticket)
-            if waiting and ticket.leads:
-                self._hand_over()
-            raise
-
-    def _taken(self) -> list[CommitTicket[W]]:
-        with self._mutex:
-            return [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-
-    def _lead(self, group: list[CommitTicket[W]]) -> None:
+                ticket.group = list(islice(self._waiting, MOST))  # it is the first of them
         try:
-            self.commit_group(group)
+            self.commit_group(ticket.group)
         except FornixError as error:
-            _settle(group, error)
-        except BaseException as error:
-            lost = f"the thread that committed for this one stopped ({type(error).__name__})"
-            _settle(group, Unavailable(f"{lost}; look whether it is there, or use a key"))
-            raise
-        finally:
-            self._hand_over()
-            for ticket in group:
-                ticket.release()
+            _settle(ticket.group, error)
 
-    def _hand_over(self) -> None:
+    def _step_down(self, ticket: CommitTicket[W], error: BaseException | None = None) -> None:
+        """Have all of its group go on, and the next one lead; or stop waiting. Twice is fine."""
         with self._mutex:
-            if self._waiting:
-                self._waiting[0].leads = True
-                self._waiting[0].release()
-            else:
-                self._led = False
+            if self._leader is ticket:
+                if error is not None:
+                    lost = (
+                        f"the thread that committed for this one stopped ({type(error).__name__})"
+                    )
+                    lost = f"{lost}; look whether it is there, or use a key"
+                    _settle(ticket.group, Unavailable(lost))
+                for one in ticket.group:
+                    one.release()
+                while self._waiting and (self._waiting[0].settled or self._waiting[0] is ticket):
+                    self._waiting.popleft()
+                self._leader = self._waiting[0] if self._waiting else None
+            elif not ticket.settled and ticket in self._waiting:
+                self._waiting.remove(ticket)
+            if self._leader is not None:
+                self._leader.release()
 
 
 def _reserve_calls(left: int = 16) -> None:

@@ -14,8 +14,10 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterable
+from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from fornix.errors import ForkedStore
 
@@ -28,6 +30,15 @@ POLL_S = 0.0005
 
 _WIPE_ON_FORK = 18
 """``MADV_WIPEONFORK`` of Linux 4.14."""
+
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+_Exit: TypeAlias = Callable[
+    [type[BaseException] | None, BaseException | None, TracebackType | None], None
+]
+"""What ends a ``with`` block."""
 
 
 class Inherited(Protocol):
@@ -205,22 +216,22 @@ class _Region:
 
 
 class FreshLock:
-    """A thread lock that is free in a forked child, whoever held it: of what both may use."""
+    """A thread lock that is free in a forked child, whoever held it: of what both may use.
+
+    As with `HandleLock`, no interrupt comes between taking it and the block, or after the block.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer may come while its thread holds it
         FORKS.register(self)
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        return self._lock.__enter__
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._lock.release()
+    @property
+    def __exit__(self) -> _Exit:  # noqa: PLE0302, PYI036 - it gives what takes the arguments
+        return self._lock.__exit__
 
     def forked(self, *, quiet: bool) -> None:
         """See `Inherited`; the thread that forks holds none, as none is held over foreign code."""
@@ -233,6 +244,12 @@ class HandleLock:
 
     Whoever held it at the fork is not there to release it.
 
+    An interrupt (Ctrl-C, a signal whose handler raises) leaves nobody waiting: Python handles
+    signals between two steps of its own, and what ``with`` calls here is code in C. So
+    `__enter__` and `__exit__` are properties, which give the methods of the lock below. Who
+    uses `acquire` releases a reentrant lock by `let_go`, and does so again where that was
+    interrupted.
+
     Args:
         reentrant: The thread that holds it may take it again.
     """
@@ -242,6 +259,21 @@ class HandleLock:
     def __init__(self, *, reentrant: bool = False) -> None:
         self._lock = threading.RLock() if reentrant else threading.Lock()
         self._generation = FORKS.generation
+
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        """What takes it.
+
+        Raises:
+            ForkedStore: It is held, and was made before this process was forked.
+        """
+        if FORKS.is_inherited(self._generation) and self.locked():
+            FORKS.check_handle(self._generation)
+        return self._lock.__enter__
+
+    @property
+    def __exit__(self) -> _Exit:  # noqa: PLE0302, PYI036 - it gives what takes the arguments
+        return self._lock.__exit__
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
         """Take it; return whether that was possible in time.
@@ -265,18 +297,34 @@ class HandleLock:
         self._lock.release()
         return False
 
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            FORKS.check_handle(self._generation)
-            self._lock.acquire()
+    def is_mine(self) -> bool:
+        """Return whether this thread holds it, which only a reentrant lock can tell."""
+        return is_owned(cast("threading.RLock", self._lock))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._lock.release()
+
+def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
+    """Return what *work* returns, called in the block of a function that is a `contextmanager`.
+
+    An interrupt leaves no block open, not even one that comes as the block begins or ends.
+    """
+    try:
+        with block as given:
+            return work(given)
+    except BaseException:
+        block.gen.close()
+        raise
+
+
+def let_go(locks: Iterable[HandleLock]) -> None:
+    """Release those of reentrant *locks* that this thread holds; twice is fine."""
+    for lock in locks:
+        if lock.is_mine():
+            lock.release()
+
+
+def is_owned(lock: threading.RLock) -> bool:
+    """Return whether this thread holds *lock*, as `threading.Condition` asks it."""
+    return lock._is_owned()  # pyright: ignore - it has no public name  # noqa: SLF001
 
 
 FORKS = ForkGate()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Container, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakSet
@@ -15,7 +16,7 @@ from fornix.search.index.segment import Damaged
 from fornix.search.index.set_index import SetIndex
 from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
 from fornix.store import FeatureChange, Finder, SearchCache, SearchView
-from fornix.values.forks import HandleLock
+from fornix.values.forks import HandleLock, call_within, let_go
 from fornix.values.lazy_dataclass import dataclass
 
 R = TypeVar("R")
@@ -67,7 +68,7 @@ class _CatalogEntry:
     """
 
     number: int
-    lock: HandleLock = field(default_factory=HandleLock)
+    lock: HandleLock = field(default_factory=partial(HandleLock, reentrant=True))
     index: SetIndex | None = None
     waiting: list[FeatureChange] = field(default_factory=list[FeatureChange])
     users: int = 0
@@ -163,18 +164,22 @@ class Index:
                 next view has the set from the store. `read` repeats the work itself.
         """
         entries, seen = self._acquire(set_numbers, seen)
+        locks = [entries[number].lock for number in sorted(entries)]
         try:
-            with ExitStack() as held:
-                for number in sorted(entries):
-                    held.enter_context(entries[number].lock)
-                sets = {n: self._refreshed(entry, dimensions, seen) for n, entry in entries.items()}
-                try:
-                    yield [sets[number] for number in set_numbers]
-                except Damaged as damage:
-                    self._discard(entries, damage)
-                    raise
-                for entry in entries.values():
-                    self._measure(entry)
+            for lock in locks:
+                lock.acquire()
+            sets = {n: self._refreshed(entry, dimensions, seen) for n, entry in entries.items()}
+            try:
+                yield [sets[number] for number in set_numbers]
+            except Damaged as damage:
+                self._discard(entries, damage)
+                raise
+            for entry in entries.values():
+                self._measure(entry)
+            let_go(locks)
+        except BaseException:
+            let_go(locks)
+            raise
         finally:
             self._release(entries)
 
@@ -196,11 +201,9 @@ class Index:
         try:
             if len(set_numbers) == 1:
                 return self._read_one(set_numbers[0], dimensions, work, view)
-            with self.view(set_numbers, dimensions=dimensions, seen=view) as sets:
-                return work(sets)
+            return call_within(self.view(set_numbers, dimensions=dimensions, seen=view), work)
         except Damaged:
-            with self.view(set_numbers, dimensions=dimensions) as sets:
-                return work(sets)
+            return call_within(self.view(set_numbers, dimensions=dimensions), work)
 
     def _read_one(
         self,
@@ -282,7 +285,11 @@ class Index:
         """
         with self._lock:
             if not self._is_of(seen):
-                self._route(seen)
+                try:
+                    self._route(seen)
+                except BaseException:  # some may have been told what others were not
+                    self._entries.clear()
+                    raise
             entries: dict[int, _CatalogEntry] = {}
             for number in set(numbers):
                 entry = self._entries.get(number)
@@ -339,13 +346,12 @@ class Index:
         self, entry: _CatalogEntry, dimensions: int, seen: SearchView | None
     ) -> SetIndex:
         """Return the set with all changes it was told of. Its lock is held."""
-        waiting: list[FeatureChange] = []
-        if entry.waiting:
-            with self._lock:
-                waiting, entry.waiting = entry.waiting, waiting
-        elif entry.index is not None and entry.index.dimensions == dimensions:
-            return entry.index
-        index, entry.index = entry.index, None  # half refreshed it must not stay, whatever fails
+        index = entry.index
+        if not entry.waiting and index is not None and index.dimensions == dimensions:
+            return index
+        entry.index = None  # half refreshed it must not stay, whatever fails
+        with self._lock:
+            waiting, entry.waiting = entry.waiting, []
         try:
             if index is None and seen is not None and entry.number in seen.features:
                 index = SetIndex.build(seen.features[entry.number], dimensions=dimensions)

@@ -54,7 +54,7 @@ from fornix.store.sqlite.lock_files import (
     private_folder,
     refuse_unsupported,
 )
-from fornix.values.forks import FORKS
+from fornix.values.forks import FORKS, call_within
 
 Durability: TypeAlias = Literal["full", "normal"]
 
@@ -292,9 +292,10 @@ class SqliteFile(SqlDatabase):
 
     def take_back(self, db: SqliteConnection) -> None:
         """Keep what `lend` lent for the next one, or close it."""
-        if self._state == "open":
+        state = self._state
+        if state == "open" and not db.in_transaction:  # as after an interrupt in a snapshot
             self._readers.append(db)
-        elif self._state == "closed":
+        elif state != "forked":
             db.close()
 
     @property
@@ -353,15 +354,18 @@ class SqliteFile(SqlDatabase):
         Raises:
             _GroupRefused: One is refused; nothing was done.
         """
-        with self.writing() as db:
+
+        def answered(db: SqliteConnection) -> tuple[Sequence[object], dict[int, int]]:
             touched = self._flush_touches(db)
             tx = self._transaction(db)
             try:
-                answers = [group[0].work(tx)] if is_alone(group) else answers_of(tx, group)
+                return ([group[0].work(tx)] if is_alone(group) else answers_of(tx, group)), touched
             except (FornixError, db.taken) as error:
                 if is_alone(group) or answers_of is not answers_together:
                     raise
                 raise _GroupRefused from error
+
+        answers, touched = call_within(self.writing(), answered)
         self._drop_touches(touched)
         return answers
 
@@ -369,28 +373,38 @@ class SqliteFile(SqlDatabase):
     def writing(self) -> Generator[SqliteConnection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
         writer, lock = self._writable()
-        with lock, FORKS.inside():
+        region = FORKS.inside()
+        try:
+            with lock, region:
+                yield from self._written(writer)
+        except BaseException:  # an interrupt may have come as they were left
+            FORKS.leave(region)
+            lock.__exit__(None, None, None)
+            raise
+
+    def _written(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
+        """Do what `writing` does, while nobody else writes."""
+        if self._state != "open":
+            self._refuse_use()
+        self._check_files()
+        if writer.in_transaction:  # whoever wrote last had no stack left to end it
+            writer.execute("ROLLBACK")
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            if writer.data_version() != self._cache.version:
+                self._cache = WriterCache()
+            yield writer
             if self._state != "open":
                 self._refuse_use()
-            self._check_files()
-            if writer.in_transaction:  # whoever wrote last had no stack left to end it
+            writer.execute("COMMIT")
+        except BaseException:
+            self._cache.version = None
+            if self._state != "forked" and writer.in_transaction:
                 writer.execute("ROLLBACK")
-            try:
-                writer.execute("BEGIN IMMEDIATE")
-                if writer.data_version() != self._cache.version:
-                    self._cache = WriterCache()
-                yield writer
-                if self._state != "open":
-                    self._refuse_use()
-                writer.execute("COMMIT")
-            except BaseException:
-                self._cache.version = None
-                if self._state != "forked" and writer.in_transaction:
-                    writer.execute("ROLLBACK")
-                raise
-            if self._connections.log_pages > CHECKPOINT_PAGES:
-                self._care(writer)
-            self._cache.version = writer.data_version()
+            raise
+        if self._connections.log_pages > CHECKPOINT_PAGES:
+            self._care(writer)
+        self._cache.version = writer.data_version()
 
     @explaining
     def sync(self) -> None:

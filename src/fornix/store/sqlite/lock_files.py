@@ -89,7 +89,7 @@ class WriteLock:
 
     def __init__(self, folder: Path, *, wait_s: float) -> None:
         self._wait_s = wait_s
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # no thread takes it twice; it knows who has it
         self._closed = False
         self._name = f"{os.getpid():<20}".encode()
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
@@ -108,21 +108,22 @@ class WriteLock:
             StoreBusy: Not obtained within the time given; the message names the holder.
         """
         deadline = time.monotonic() + self._wait_s
-        if not self._mutex.acquire(timeout=self._wait_s):
-            raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         try:
-            self._take_both(deadline)
+            self._take_all(deadline)
         except BaseException:
             # No call of ours: at the end of the stack (RecursionError) it would not be made.
-            try:
-                if not self._closed:
-                    fcntl.flock(self._lock, fcntl.LOCK_UN)
-            finally:
-                self._mutex.release()
+            if self._mutex._is_owned():  # pyright: ignore - as in `is_owned`  # noqa: SLF001
+                try:
+                    if not self._closed:
+                        fcntl.flock(self._lock, fcntl.LOCK_UN)
+                finally:
+                    self._mutex.release()
             raise
         return self
 
-    def _take_both(self, deadline: float) -> None:
+    def _take_all(self, deadline: float) -> None:
+        if not self._mutex.acquire(timeout=self._wait_s):
+            raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         if self._closed:  # while this thread waited; the numbers may be other files by now
             raise StoreClosed("the store was closed; open it again")
         self._take(self._turn, deadline)
@@ -138,7 +139,9 @@ class WriteLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of it."""
+        """Let go of it, if this thread has it; twice is fine."""
+        if not self._mutex._is_owned():  # pyright: ignore - as in `is_owned`  # noqa: SLF001
+            return
         try:
             if not self._closed:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)

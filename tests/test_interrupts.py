@@ -1,0 +1,194 @@
+"""Ctrl-C, and every signal whose handler raises: a call stops, and the memory goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import fornix
+from fornix import Memory
+from fornix.errors import Unavailable
+from fornix.store.commit_queue import CommitQueue, CommitTicket
+from fornix.store.sqlite import SqliteStore
+from scale import COUNTS
+from waiting import LIMIT_S, wait_until
+
+# An interrupt of a finalizer is told, and goes nowhere.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+FILES = str(Path(fornix.__file__).parent), contextlib.__file__
+"""Where calls are interrupted."""
+
+
+class Interrupt(BaseException):
+    """What the handler of a signal raises."""
+
+
+class Interrupter:
+    """Raises at one of the points at which Python calls the handler of a signal.
+
+    These are the returns from functions in C; beginnings of functions are others, but CPython 3.11
+    does not bear an exception of a profiler there.
+    """
+
+    def __init__(self, point: int) -> None:
+        self.point, self.passed, self.where = point, 0, ""
+
+    def profile(self, frame: FrameType, event: str, function: object) -> None:
+        """See `sys.setprofile`."""
+        if event == "c_return" and frame.f_code.co_filename.startswith(FILES):
+            self.arrive(frame, getattr(function, "__name__", ""))
+
+    def arrive(self, frame: FrameType, after: str) -> None:
+        """Count a point; raise if it is the one."""
+        self.passed += 1
+        if self.passed == self.point:
+            self.where = f"{after} in {frame.f_code.co_qualname}, line {frame.f_lineno}"
+            raise Interrupt
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Call *work*, and interrupt it."""
+        sys.setprofile(self.profile)
+        try:
+            work()
+        except Interrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+
+
+def points(work: Callable[[], object], number: int) -> range:
+    """Return about *number* of the points of *work*, at even distances."""
+    counting = Interrupter(0)
+    counting.call(work)
+    return range(1, counting.passed + 1, max(1, counting.passed // number))
+
+
+def add(memory: Memory) -> None:
+    memory.key("ada").set("a").add("a zebra")
+
+
+def put(memory: Memory) -> None:
+    memory.key("ada").short_term.set("x", 1)
+
+
+def change_together(memory: Memory) -> None:
+    with memory.key("ada").batch() as batch:
+        batch.short_term.increment("together")
+        batch.set("a").add("a zebra")
+        batch.set("b").add("a zebra")
+
+
+def search(memory: Memory) -> None:
+    ada = memory.key("ada")
+    ada.set("a").add("a zebra")
+    ada.search("zebra", sets=["a", "b"])
+
+
+def compact(memory: Memory) -> None:
+    full = memory.key("ada").set("full", capacity=2)
+    full.add("x")
+    full.compact()
+
+
+def open_and_close(memory: Memory) -> None:
+    with Memory.open(memory.store.location, embedder="words", durability="normal"):
+        pass
+
+
+CALLS = [add, put, change_together, search, compact, open_and_close]
+
+
+def problem_of(memory: Memory) -> str:
+    """Return what is wrong for a thread that was not interrupted: nothing, or in words."""
+    ada = memory.key("ada")
+    ada.short_term.set("x", 2)
+    ada.set("full", capacity=2).add("y")
+    change_together(memory)
+    found = {hit.item.id for hit in ada.search("zebra", sets=["a", "b"], limit=1_000)}
+    there = {item.id for name in "ab" for item in ada.set(name).list()}
+    pairs = ada.short_term.get("together", 0), len(ada.set("b"))
+    if found != there:
+        return f"{len(found)} of {len(there)} are found"
+    return "" if pairs[0] == pairs[1] else f"a part of a batch was committed: {pairs}"
+
+
+def answer_of_another(work: Callable[[], object], interrupter: Interrupter) -> object:
+    """Return what another thread gets from *work*, which may wait, but not for good."""
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(work()), daemon=True)
+    thread.start()
+    wait_until(lambda: not thread.is_alive(), f"all wait since {interrupter.where}")
+    (answer,) = answers
+    return answer
+
+
+@pytest.mark.parametrize("work", CALLS, ids=lambda call: call.__name__)
+def test_an_interrupt_anywhere_leaves_all_able_to_go_on(
+    tmp_path: Path, work: Callable[[Memory], None]
+) -> None:
+    """No lock stays held, no queue stops, no batch is there in part, and search finds all."""
+    memory = Memory.open(tmp_path / "app.db", embedder="words", durability="normal")
+    for _ in range(2):  # what is made once is made
+        work(memory)
+        assert not answer_of_another(lambda: problem_of(memory), Interrupter(0))
+    for point in points(lambda: work(memory), COUNTS.interrupts):
+        interrupter = Interrupter(point)
+        interrupter.call(lambda: work(memory))
+        problem = answer_of_another(lambda: problem_of(memory), interrupter)
+        assert not problem, interrupter.where
+        for name in "ab":
+            memory.key("ada").set(name).clear()
+        memory.key("ada").short_term.set("together", 0)
+    assert isinstance(memory.store, SqliteStore)
+    assert memory.store.problems() == []
+    memory.close()
+
+
+class TwoThreads:
+    """Passes one piece of work in, which is interrupted, while another thread's waits."""
+
+    def __init__(self) -> None:
+        self.queue = CommitQueue[str](self.commit)
+        self.leads = threading.Event()
+
+    def commit(self, group: list[CommitTicket[str]]) -> None:
+        """Settle all, once the second waits."""
+        if group[0].work == "first":
+            self.leads.set()
+            wait_until(lambda: self.queue._waiting)
+        for ticket in group:
+            ticket.settle(ticket.work)
+
+    def second(self) -> None:
+        """Pass the other piece of work in, after the first."""
+        assert self.leads.wait(LIMIT_S)
+        with suppress(Unavailable):  # it was of the group that was interrupted
+            assert self.queue.pass_in("second") == "second"
+
+    def play(self, interrupter: Interrupter) -> None:
+        """Interrupt the first; the second, and who comes after them, has to be answered."""
+        second = threading.Thread(target=self.second, daemon=True)
+        second.start()
+        interrupter.call(lambda: self.queue.pass_in("first"))
+        self.leads.set()
+        wait_until(lambda: not second.is_alive(), f"the second waits since {interrupter.where}")
+        assert answer_of_another(lambda: self.queue.pass_in("third"), interrupter) == "third"
+
+
+def test_the_next_one_leads_wherever_the_leader_is_interrupted() -> None:
+    """A thread waits in the queue while the one that leads is interrupted, at each point."""
+    for point in count(1):
+        interrupter = Interrupter(point)
+        TwoThreads().play(interrupter)
+        if not interrupter.where:
+            break
+    assert point > 5
