@@ -519,7 +519,7 @@ def test_the_command_forgets_a_key(shell):
     assert (
         json.loads(shell("forget", "-k", "ada", "--yes", "--json", code=3).stdout)["commit"] is None
     )
-    assert "no receipt" in shell("receipts", "nobody", code=1).stderr
+    assert "no receipt" in shell("receipts", "nobody", code=3).stderr
 
 
 def test_the_command_forgets_items(shell):
