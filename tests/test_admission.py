@@ -899,7 +899,7 @@ def test_the_command_line_shows_and_decides(tmp_path: Path):
     assert (told["id"], told["set"], told["rule"]) == (held, "facts", "injection")
     assert (told["item"]["text"], told["item"]["metadata"]) == (ATTACK, {"n": 1})
     assert "nothing" in fornix("quarantine", "show", "no", code=3)
-    assert "nothing" in fornix("quarantine", "release", "no", code=1)
+    assert "nothing" in fornix("quarantine", "release", "no", code=3)
     assert "Secrets" not in fornix("add", KEY, "--set", "facts", code=1)
     other = fornix("add", ATTACK + " Now!", "--set", "facts", "--no-wait").strip()
     assert fornix("quarantine", "release", held, "--by", "Ann").strip() == held
