@@ -153,6 +153,7 @@ class CommitQueue(Generic[W]):
                 while self._waiting and (self._waiting[0].settled or self._waiting[0] is ticket):
                     self._waiting.popleft()
                 self._leader = self._waiting[0] if self._waiting else None
+                ticket.group = []  # it holds itself, which would be left to the garbage collector
             elif not ticket.settled and ticket in self._waiting:
                 self._waiting.remove(ticket)
             if self._leader is not None:

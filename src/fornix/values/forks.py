@@ -16,8 +16,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
+from operator import methodcaller
 from types import TracebackType
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Protocol, TypeAlias, TypeVar
 
 from fornix.errors import ForkedStore
 
@@ -299,7 +300,7 @@ class HandleLock:
 
     def is_mine(self) -> bool:
         """Return whether this thread holds it, which only a reentrant lock can tell."""
-        return is_owned(cast("threading.RLock", self._lock))
+        return is_owned(self._lock)
 
 
 def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
@@ -322,10 +323,8 @@ def let_go(locks: Iterable[HandleLock]) -> None:
             lock.release()
 
 
-def is_owned(lock: threading.RLock) -> bool:
-    """Return whether this thread holds *lock*, as `threading.Condition` asks it."""
-    return lock._is_owned()  # pyright: ignore - it has no public name  # noqa: SLF001
-
+is_owned: Callable[[object], bool] = methodcaller("_is_owned")
+"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C."""
 
 FORKS = ForkGate()
 """The gate of this process."""

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from fornix.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
+from fornix.values.forks import is_owned
 
 POLL_S = 0.001
 """Longest pause between two tries for a lock that another process holds."""
@@ -112,7 +113,7 @@ class WriteLock:
             self._take_all(deadline)
         except BaseException:
             # No call of ours: at the end of the stack (RecursionError) it would not be made.
-            if self._mutex._is_owned():  # pyright: ignore - as in `is_owned`  # noqa: SLF001
+            if is_owned(self._mutex):
                 try:
                     if not self._closed:
                         fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -140,7 +141,7 @@ class WriteLock:
         trace: TracebackType | None,
     ) -> None:
         """Let go of it, if this thread has it; twice is fine."""
-        if not self._mutex._is_owned():  # pyright: ignore - as in `is_owned`  # noqa: SLF001
+        if not is_owned(self._mutex):
             return
         try:
             if not self._closed:
