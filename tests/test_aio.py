@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection, Coroutine
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -414,3 +414,17 @@ def test_many_tasks_at_once(tmp_path: Path) -> None:
             assert sum(counts) == total
 
     run(work())
+
+
+def test_what_a_key_has_is_told_of_a_memory() -> None:
+    """A name that a key has is answered with how it is awaited; a set has no such hint."""
+
+    async def ask() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            with pytest.raises(AttributeError) as told:
+                _ = cast("Any", memory).add
+            assert str(told.value).endswith('; a key has it: (await memory.key("…")).add(…)')
+            with pytest.raises(AttributeError, match=r"no attribute 'ad'$"):
+                _ = cast("Any", memory).ad
+
+    run(ask())

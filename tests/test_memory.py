@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import copy
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from doors import START, Clock, Letters
-from fornix import Memory, Ttl
+from fornix import AsyncMemory, Memory, Ttl
 from fornix.errors import (
     EmbedderConflict,
     InvalidInput,
@@ -421,3 +423,36 @@ def test_restoring_is_all_or_nothing(tmp_path: Path) -> None:
         assert [h.item.text for h in memory.key("ada").search("z", limit=1)] == ["z"]
         assert isinstance(memory.store, SqliteStore)
         assert memory.store.problems() == []
+
+
+@pytest.mark.parametrize("passed", [("app.db",), (), (Path("app.db"), "default")])
+@pytest.mark.parametrize("named", [{}, {"path": "app.db"}])
+@pytest.mark.parametrize("kind", [Memory, AsyncMemory])
+def test_a_class_that_is_opened_says_so(
+    kind: Any, passed: tuple[object, ...], named: dict[str, str]
+) -> None:
+    """Whoever constructs a memory in place of opening it is told the call, whatever was passed."""
+    said = f"{kind.__name__}(…) opens nothing; write "
+    with pytest.raises(TypeError) as told:
+        kind(*passed, **named)
+    assert str(told.value).startswith(said)
+    assert str(told.value).endswith(f'{kind.__name__}.open("app.db")')
+
+
+def test_what_a_key_has_is_told_of_a_memory() -> None:
+    """A name that a key has and a memory has not is answered with how a key is asked."""
+    with Memory.open(embedder="words") as memory:
+        for name, said in {
+            "add": 'memory.key("…").add(…)',
+            "search": 'memory.key("…").search(…)',
+            "short_term": 'memory.key("…").short_term',
+        }.items():
+            with pytest.raises(AttributeError) as told:
+                getattr(memory, name)
+            problem = f"'Memory' object has no attribute {name!r}; a key has it: {said}"
+            assert (str(told.value), told.value.name) == (problem, name)
+        for name in ("ad", "_scope"):
+            with pytest.raises(AttributeError, match=f"no attribute '{name}'$"):
+                getattr(memory, name)
+        assert not hasattr(memory, "add")
+        assert copy(memory).space == memory.space

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from fornix.embed import Embedder
 from fornix.errors import Unusable
@@ -36,6 +36,7 @@ from fornix.memory.keys import (
     KnowledgeMemory,
     Touched,
     default_set,
+    no_attribute,
 )
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
@@ -45,6 +46,7 @@ from fornix.sets.writer import Engine
 from fornix.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.store.as_of import AsOf
+from fornix.values.keywords import made_by
 from fornix.values.storable import Value
 
 P = ParamSpec("P")
@@ -462,11 +464,18 @@ class AsyncBatch(_AsyncSets):
         return self.sync.committed
 
 
+@made_by('await AsyncMemory.open("app.db")', CallExecutor)
 class AsyncMemory:
     """A `Memory` whose calls are awaited, in any event loop."""
 
     def __init__(self, loop: CallExecutor, sync: Memory) -> None:
         self.loop, self.sync = loop, sync
+
+    if not TYPE_CHECKING:  # as in `Memory`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a memory, but perhaps of a key's."""
+            raise no_attribute(self, name, '(await memory.key("…"))')
 
     @classmethod
     async def open(cls, *args: object, **kwargs: object) -> Self:

@@ -514,6 +514,18 @@ class KeyMemory(KeySets, Prompts):
                 return result
 
 
+def no_attribute(owner: object, name: str, key: str) -> AttributeError:
+    """Return the error of a name that *owner*, a memory, has not; *key* is how one of its keys is.
+
+    Reads nothing of *owner*, which may be half made, as by `copy`.
+    """
+    problem = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    if not name.startswith("_") and hasattr(KeyMemory, name):
+        call = "(…)" if callable(getattr(KeyMemory, name)) else ""
+        problem = f"{problem}; a key has it: {key}.{name}{call}"
+    return AttributeError(problem, name=name, obj=owner)
+
+
 def _is_new_in_block(error: Conflict, before: str) -> bool:
     """Return whether a block that was told this is to be called again."""
     is_stale = isinstance(error, StaleItem) and str(error) != before

@@ -20,7 +20,7 @@ from fornix.errors.short_repr import short_repr
 from fornix.events.memory_events import MemoryEvent
 from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
 from fornix.memory.differences import Difference
-from fornix.memory.keys import KeyMemory, KnowledgeMemory
+from fornix.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
 from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
     NO_FILE,
@@ -70,7 +70,7 @@ from fornix.store.records import RecordMaker
 from fornix.text.budget import Budget
 from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
-from fornix.values.keywords import suggest_names_in
+from fornix.values.keywords import made_by, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name, checked_prefix, counted
 from fornix.values.urls import is_http
@@ -115,6 +115,7 @@ class MemoryStats:
     failure: str | None
 
 
+@made_by('Memory.open("app.db")', Engine)
 @suggest_names_in
 class Memory(Maintenance):
     """A store, opened for one space: the way to the memory of its keys, and to knowledge.
@@ -344,6 +345,12 @@ class Memory(Maintenance):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one of a memory
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a memory, but perhaps of a key's."""
+            raise no_attribute(self, name, 'memory.key("…")')
 
     def __repr__(self) -> str:
         return f"<Memory {self._engine.store.location!r} space {self._space!r}>"

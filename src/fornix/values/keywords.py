@@ -106,6 +106,28 @@ def suggest_names_in(cls: C) -> C:
     return cls
 
 
+def made_by(call: str, part: type) -> Callable[[C], C]:
+    """Return a decorator of a class that *call*, and no user, makes by its constructor.
+
+    The constructor then answers whatever does not begin with a *part*, which *call* passes it, with
+    a `TypeError` that names *call*.
+    """
+
+    def decorate(cls: C) -> C:
+        init = cast("Any", cls).__init__
+
+        @wraps(init)
+        def checked_init(self: object, *args: object, **kwargs: object) -> None:
+            if not (args and isinstance(args[0], part)):
+                raise TypeError(f"{type(self).__name__}(…) opens nothing; write {call}")
+            init(self, *args, **kwargs)
+
+        cast("Any", cls).__init__ = checked_init
+        return cls
+
+    return decorate
+
+
 class UnknownKeyword(TypeError):
     """An argument that *called*, a function or ``Class.method``, does not have."""
 
