@@ -48,7 +48,7 @@ def lines(*found):
     return Source("file.jsonl", io.BytesIO("\n".join(map(json.dumps, found)).encode()))
 
 
-def bring(memory, file, target=ADA, **options):
+def bring(memory, file, target: Target | None = ADA, **options):
     layout = layout_of(file)
     found = survey(file, layout, target)
     done = Load(memory, **options).run(file, layout, target)
@@ -63,6 +63,77 @@ def items(memory, key="ada", name="default"):
 def only(memory, **names):
     (item,) = items(memory, **names).values()
     return item
+
+
+# --- plain items -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", [lines, lambda *found: document(list(found), indent=2)])
+def test_a_text_is_an_item_and_the_rest_of_it_is_kept(memory, file):
+    """A text alone is enough; what an item has is its own, and other fields are metadata."""
+    told = file(
+        {"text": "Prefers window seats."},
+        {
+            "id": 7,
+            "text": "Lives in Lisbon.",
+            "time": "2025-02-05T12:00:00Z",
+            "speaker": "Ada",
+            "role": "user",
+            "session": "monday",
+            "importance": 0.5,
+            "valid_from": 1738756800,
+            "expire_at": "2100-01-01T00:00:00Z",
+            "metadata": {"by": "form"},
+            "by": "form",
+            "tags": ["home"],
+            "retired": None,
+        },
+        {"value": {"seat": "3A"}, "text": "Sits in 3A.", "set": "seats"},
+    )
+    assert bring(memory, told).layout == "items"
+    found = items(memory)
+    home = found.pop("7")
+    assert [item.value for item in found.values()] == ["Prefers window seats."]
+    assert (home.text, home.time, home.valid_from) == ("Lives in Lisbon.", NOON, NOON)
+    assert (home.speaker, home.role, home.session, home.importance) == (
+        "Ada",
+        "user",
+        "monday",
+        0.5,
+    )
+    assert home.expire_at == datetime(2100, 1, 1, tzinfo=UTC)
+    assert home.metadata == {"by": "form", "tags": ["home"]}
+    seat = only(memory, name="seats")
+    assert (seat.value, seat.text) == ({"seat": "3A"}, "Sits in 3A.")
+    assert bring(memory, told).entries == 3
+    assert len(items(memory)) == 2
+
+
+def test_items_name_their_keys(memory):
+    """Without a target each goes to its key; no item goes to another key than it names."""
+    file = lines({"text": "tea", "key": "ada"}, {"text": "wine", "key": "bob", "set": "drinks"})
+    bring(memory, file, None)
+    assert (only(memory).text, only(memory, key="bob", name="drinks").text) == ("tea", "wine")
+    assert only(memory).metadata == {}
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: it names the key 'bob', and"):
+        bring(memory, file, ADA)
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:1: .*is into knowledge"):
+        bring(memory, file, Target())
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: there is no 'key'"):
+        bring(memory, lines({"text": "x", "key": "ada"}, {"text": "y"}), None)
+    bring(memory, lines({"text": "beer", "key": "seat", "user": "cid"}), Target(key_from="user"))
+    assert only(memory, key="cid").metadata == {"key": "seat"}
+
+
+def test_a_field_of_another_name_is_the_text(memory):
+    """`text_from` reads items of any names, and a format that fits more closely is preferred."""
+    note = {"body": "Prefers window seats.", "by": "form"}
+    survey(lines(note), "items", Target("ada", text_from="body"))
+    file = lines(note)
+    Load(memory).run(file, "items", Target("ada", text_from="body"))
+    assert (only(memory).text, only(memory).metadata) == ("Prefers window seats.", {"by": "form"})
+    message = {"role": "user", "content": "x", "text": "y"}
+    assert layout_of(lines(message)) == "chat"
 
 
 # --- chats -------------------------------------------------------------------------------------
@@ -697,13 +768,14 @@ def test_a_format_that_cannot_be_told_is_not_guessed():
     with pytest.raises(InvalidInput, match="no format is recognised") as raised:
         layout_of(lines({"what": 1}))
     assert all(name in str(raised.value) for name in LAYOUTS)
+    assert "fornix import --help shows" in str(raised.value)
     both = remembered(1, role="user", content="x")
     with pytest.raises(InvalidInput, match=r"this fits 2 formats; name a --format \(chat, mem0\)"):
         layout_of(document([both]))
 
 
 def test_a_target_is_needed():
-    """Only our own export names its keys."""
+    """Only our own export, and plain items, name their keys."""
     with pytest.raises(InvalidInput, match="names no keys"):
         survey(lines(*SAID), "chat", None)
 
@@ -725,6 +797,12 @@ def test_a_record_without_its_key_is_named(memory):
 @pytest.mark.parametrize(
     ("layout", "record", "problem"),
     [
+        ("items", {"text": 7}, 'an item has a "text"'),
+        ("items", {"value": {"a": 1}}, 'an item has a "text"'),
+        ("items", {"text": "x", "a": 1, "metadata": {"a": 2}}, "'a' is also in the metadata"),
+        ("items", {"text": "x", "expire_at": "soon"}, "field 'expire_at': the"),
+        ("items", {"text": "x", "importance": 2}, "importance must be"),
+        ("items", {"text": "x", "id": ""}, "an item's id"),
         ("chat", {"role": "user", "content": [7]}, "a part of the content is 7"),
         ("chat", {"role": "user", "content": "x", "speaker": 7}, '"speaker" must be a text'),
         ("chat", {"messages": [{"role": "user"}]}, "message 1: a message has"),

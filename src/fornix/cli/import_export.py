@@ -19,7 +19,9 @@ from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
 from fornix.store.items import Item, text_of
 from fornix.transfer import (
+    KEY_OF_RECORD,
     LAYOUTS,
+    PLAIN,
     ItemLine,
     Layout,
     Load,
@@ -94,18 +96,32 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
 
     FILE "-" is stdin. The whole file is checked before anything is written, and a memory that does
     not exist is made. If the command is interrupted, repeat it: it continues where it was and adds
-    nothing twice. All formats but that of export need --key, --key-from or --knowledge. A FIELD is
-    a dotted path: user_id, metadata.customer, namespace.1. See docs/import-export.md.
+    nothing twice.
+
+    The formats, each a record per line or in a list of one document:
+
+    \b
+      fornix        what fornix export wrote
+      items         {"text": "Prefers window seats.", "key": "ada", "id": "n-1"}
+      chat          {"role": "user", "content": "…"}, conversations.json of ChatGPT
+      conversation  {"id": "…", "sessions": [{"session_id": "…", "turns": […]}]}
+      locomo        {"sample_id": "…", "conversation": {"session_1": […]}}
+      mem0          {"id": "…", "memory": "…", "user_id": "ada"}, as of get_all()
+      langgraph     {"namespace": […], "key": "…", "value": {…}}, a store's SQLite file
+      mcp-memory    {"type": "entity", "name": "…", "observations": […]}
+
+    All but the first need --key, --key-from or --knowledge, unless each item has a "key". A FIELD
+    is a dotted path: user_id, metadata.customer, namespace.1.
     With --json: the counts of what was added, kept, updated, skipped.
 
     Example: fornix import chat.jsonl --key ada --set chat
-    """
+    """  # noqa: D301 - click reads the \\b: do not wrap
     target = Target(set=set_name, **fields)
     with _source(file) as source:
         chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
         if layout == "auto" and chosen != "fornix":
             session.note(f"{source.name} is read as {chosen}")
-        _check_target(chosen, target, knowledge)
+        target = _checked_target(chosen, target, knowledge)
         with session.progress("checking") as advance:
             found = survey(source, chosen, target, progress=advance)
         if dry_run:
@@ -148,17 +164,20 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
         yield load
 
 
-def _check_target(layout: Layout, target: Target, knowledge: str | None) -> None:
+def _checked_target(layout: Layout, target: Target, knowledge: str | None) -> Target:
+    if layout == PLAIN and target.key is target.key_from is knowledge is None:
+        return replace(target, key_from=KEY_OF_RECORD.key_from)
     if layout != "fornix":
         if target.key_from is None:
             Owner(target.key, knowledge)
         elif knowledge is not None:
             raise click.UsageError("--key-from names keys; leave --knowledge out")
-        return
+        return target
     if target != Target(None, target.set):
         raise click.UsageError(
             "an export names its own keys, times and texts; leave --key, --zone and --…-from out"
         )
+    return target
 
 
 def _audit(found: Survey) -> dict[str, output.Json]:

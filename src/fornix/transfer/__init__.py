@@ -14,7 +14,14 @@ from fornix.transfer.export import (
 from fornix.transfer.foreign_formats import Target
 from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.history_export import history_lines
-from fornix.transfer.import_formats import LAYOUTS, Layout, entries, layout_of
+from fornix.transfer.import_formats import (
+    KEY_OF_RECORD,
+    LAYOUTS,
+    PLAIN,
+    Layout,
+    entries,
+    layout_of,
+)
 from fornix.transfer.import_source import Source
 from fornix.transfer.importing import (
     CHUNK,
@@ -31,8 +38,10 @@ from fornix.transfer.migration import migrate
 
 __all__ = [
     "CHUNK",
+    "KEY_OF_RECORD",
     "LAST",
     "LAYOUTS",
+    "PLAIN",
     "Imported",
     "ItemLine",
     "Layout",

@@ -157,7 +157,7 @@ class ChatReader(Reader):
         inner = content.metadata()
         item = Item(
             value="\n".join(content.texts),
-            id=item_id or self._own_id(fields),
+            id=item_id or self.ids.of_record(fields),
             metadata=title | metadata_of(chat) | others | inner | metadata_of(fields),
             importance=cast("float", fields.get("importance", 0.0)),
             speaker=speaker,
@@ -168,12 +168,6 @@ class ChatReader(Reader):
         yield self.item_line(item, fields, chat, keep=has_more or bool(inner))
         for _ in range(content.inline_images):
             yield Skipped(INLINE_IMAGE)
-
-    def _own_id(self, fields: dict[str, Value]) -> str:
-        given = fields.get("id")
-        if given is None:
-            return self.ids.make(fields)
-        return str(given) if type(given) is int else cast("str", given)
 
     # --- the data export of ChatGPT -----------------------------------------------------------
 

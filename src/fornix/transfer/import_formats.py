@@ -16,13 +16,20 @@ from fornix.transfer.import_source import JsonRecord, Source
 from fornix.transfer.langgraph import LangGraphFile, LangGraphReader
 from fornix.transfer.mcp_memory import McpMemoryReader
 from fornix.transfer.mem0 import Mem0Reader
+from fornix.transfer.plain_items import ItemReader
 from fornix.values import wire
 from fornix.values.storable import Value
 
 Layout: TypeAlias = Literal[
-    "fornix", "chat", "conversation", "locomo", "mem0", "langgraph", "mcp-memory"
+    "fornix", "items", "chat", "conversation", "locomo", "mem0", "langgraph", "mcp-memory"
 ]
 """What a file is: see docs/import-export.md."""
+
+PLAIN: Layout = "items"
+"""The format of what has a text, and fits no other."""
+
+KEY_OF_RECORD = Target(key_from="key")
+"""Where items of a plain file go, unless somebody says: to the key that each names."""
 
 Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
 """What an import writes."""
@@ -30,6 +37,7 @@ Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 READERS: Mapping[Layout, type[Reader]] = {
+    "items": ItemReader,
     "chat": ChatReader,
     "conversation": ConversationReader,
     "locomo": LocomoReader,
@@ -61,12 +69,16 @@ def layout_of(source: Source) -> Layout:
     if first.fields.get("type") in KINDS and source.unit == "line":
         return "fornix"
     fitting: list[Layout] = [layout for layout in READERS if _fits(source, layout, first)]
+    fitting = [layout for layout in fitting if layout != PLAIN] or fitting
     if len(fitting) == 1:
         return fitting[0]
     problem = f"no format is recognised by the fields {sorted(first.fields)[:8]}"
     if fitting:
         problem = f"this fits {len(fitting)} formats"
-    remedy = f"name a --format ({', '.join(fitting or LAYOUTS)}), see docs/import-export.md"
+    remedy = (
+        f"name a --format ({', '.join(fitting or LAYOUTS)}); fornix import --help shows a record "
+        'of each, and a plain one is {"text": "Prefers window seats."}'
+    )
     raise source.wrong(first.number, problem, remedy, line=first.line)
 
 
@@ -84,7 +96,8 @@ def entries(
     """Yield the entries of a file, with the numbers of their lines or records.
 
     Args:
-        target: Needed for every format but "fornix", which names its own keys.
+        target: Needed for every format but "fornix", which names its own keys, and "items", each
+            of which may.
 
     Raises:
         InvalidInput: A record cannot be used; the message names it and what to do.
@@ -92,6 +105,8 @@ def entries(
     if layout == "fornix":
         yield from _lines(source)
         return
+    if target is None and layout == PLAIN:
+        target = KEY_OF_RECORD
     if target is None:
         raise InvalidInput(f"{source.name} names no keys of its own; pass a Target with a key")
     reader = READERS[layout](target)

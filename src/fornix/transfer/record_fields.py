@@ -140,6 +140,13 @@ class Ids:
     def __init__(self) -> None:
         self._counts: Counter[bytes] = Counter()
 
+    def of_record(self, fields: dict[str, Value]) -> str:
+        """Return the id that a record has, or one of its contents; whoever stores it checks it."""
+        given = fields.get("id")
+        if given is None:
+            return self.make(fields)
+        return str(given) if type(given) is int else cast("str", given)
+
     def make(self, contents: Value) -> str:
         """Return an id of *contents*, and of how often the same occurred before."""
         line = checked(contents, where="the line", nan=True)
