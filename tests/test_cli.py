@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -19,15 +20,17 @@ import apsw
 import click
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from fornix import Memory
-from fornix.cli import fornix, main
+from fornix.cli import fornix, main, session, tables
 from fornix.cli.commands import BY_NAME
 from fornix.cli.commands import COMMANDS as LISTED
 from fornix.cli.output import bar, plain, size
 from fornix.cli.session import default_file
 from fornix.search.index import set_loader
 from fornix.store.clocks import TIMELINE
+from fornix.transfer import LAYOUTS
 from hardship import DROP_RIGHTS, closed_folder, shut
 from waiting import LIMIT_S, wait_until
 
@@ -312,6 +315,64 @@ def test_quiet_and_verbose(filled):
     assert nothing.output == ""
 
 
+def test_a_key_without_items_is_told_with_those_of_nearly_its_name(filled):
+    """Whoever mistypes a key reads which there are; JSON says as ever that nothing was found."""
+    for typed, said in {
+        "adda": "key 'adda' has no items; did you mean 'ada'?",
+        "Ada": "key 'Ada' has no items; did you mean 'ada'?",
+        "xda": "key 'xda' has no items; did you mean 'ada'?",
+        "bob": "key 'bob' has no items; fornix keys lists the keys",
+    }.items():
+        found = filled("search", "seat", "-k", typed, code=3)
+        assert (found.stdout, said in found.stderr) == ("", True)
+    assert "none; did you mean 'ada'?" in filled("list", "-k", "adda", code=3).stderr
+    assert "no items" in filled("search", "x", "--knowledge", "other", code=3).stderr
+    answer = filled("search", "seat", "-k", "adda", "--json", code=3)
+    assert json.loads(answer.stdout)["hits"] == []
+    assert json.loads(answer.stderr)["error"]["message"] == "nothing of key 'adda' answers that"
+    words = ("search", "x", "-k", "ada", "--where", '{"n": 7}')
+    assert "nothing of key 'ada' answers that" in filled(*words, code=3).stderr
+
+
+def test_a_key_is_looked_for_among_a_bounded_number(filled, monkeypatch):
+    """However many keys there are: the first ones, and the first of those that begin alike."""
+    monkeypatch.setattr(session, "NEAR_KEYS", 2)
+    for key in ("b1", "zoe", "zora"):
+        filled("add", "x", "-k", key)
+    assert "mean 'zoe'?" in filled("search", "x", "-k", "zoee", code=3).stderr
+    assert "did you mean" not in filled("search", "x", "-k", "yzoe", code=3).stderr
+
+
+def test_an_item_that_nobody_would_see_is_refused(filled):
+    """A time that is over is named; but what was added under a name is answered when it is over."""
+    words = ("add", "The offer is 10 %.", "-k", "ada")
+    over = "2001-01-01T00:00:00Z"
+    error = filled(*words, "--expire-at", over, code=2).stderr
+    assert "--expire-at 2001-01-01T00:00:00Z is over" in error
+    assert len(filled.json("list", "-k", "ada")) == 2
+    filled(*words, "--expire-at", "2100-01-01T00:00:00Z", "--valid-to", over)
+    assert len(filled.json("list", "-k", "ada")) == 3
+    again = (*words, "--idempotency-key", "offer", "--expire-at", over)
+    assert filled(*again).stdout == filled(*again).stdout
+
+
+def test_scores_are_explained_in_a_narrow_terminal(filled):
+    """Where no room is left for the texts beside the numbers, each hit has lines of its own."""
+    with Memory.open(filled.db) as memory:
+        hits = memory.key("ada").search("Is Ada allergic to sesame?")
+    shown = {}
+    for width in (40, 60, 120):
+        screen = io.StringIO()
+        table = tables.explained(hits, width=width)
+        Console(file=screen, width=width, color_system=None).print(table)
+        shown[width] = screen.getvalue()
+        assert "…" not in shown[width]
+        assert "Ada: Allergic to sesame." in shown[width]
+    assert "words " in shown[40].splitlines()[1]
+    assert max(map(len, shown[40].splitlines())) <= 40
+    assert shown[120].startswith("score ")
+
+
 def test_text_from_stdin(shell):
     """`-` reads the text of an item from stdin."""
     shell("add", "-", "-k", "ada", "--embedder", "words", stdin="from a pipe\n")
@@ -387,6 +448,21 @@ def test_a_chat_is_imported(shell, tmp_path):
     shell("import", file, "-k", "ada", "-s", "chat", "--embedder", "words", "--no-wait")
     assert [i["value"] for i in shell.json("list", "-k", "ada", "-s", "chat")][-1] == "message 2"
     assert "3 were there" in shell("import", file, "-k", "ada", "-s", "chat").stdout
+
+
+def test_texts_are_imported(shell):
+    """A line with a text is enough, and each may name its key; another file is told what fits."""
+    words = ("import", "-", "--embedder", "words")
+    shell(*words, "-k", "ada", stdin='{"text": "tea"}\n')
+    shell(*words, stdin='{"text": "milk", "key": "ada"}\n{"text": "wine", "key": "bob"}\n')
+    assert [i["value"] for i in shell.json("list", "-k", "ada")] == ["tea", "milk"]
+    assert [i["value"] for i in shell.json("list", "-k", "bob")] == ["wine"]
+    assert "no 'key'" in shell(*words, stdin='{"text": "rum"}\n', code=1).stderr
+    shell(*words, "-k", "ada", "--knowledge", "default", stdin='{"text": "rum"}\n', code=2)
+    error = shell(*words, "-k", "ada", stdin='{"body": "rum"}\n', code=1).stderr
+    assert "fornix import --help shows a record of each" in error
+    told = shell("import", "--help").stdout
+    assert all(f"\n    {layout} " in told for layout in LAYOUTS)
 
 
 def test_a_dry_run_says_what_would_be_imported(shell, tmp_path):

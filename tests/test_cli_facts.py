@@ -106,8 +106,9 @@ def test_check_tells_of_messages_that_changed(shell: Shell) -> None:
     assert json.dumps(problem)
 
 
-def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell) -> None:
-    """It learns what others add meanwhile, and ends at a signal."""
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell, how: int, code: int) -> None:
+    """It learns what others add meanwhile; SIGTERM ends it well, Ctrl-C with 130."""
     with process("learn", "--watch", db=shell.db) as watching:
         try:
             for key in ("ada", "bob"):
@@ -116,11 +117,11 @@ def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell) -> None:
                         {"role": "user", "name": key.title(), "content": "I love green tea."}
                     )
                     wait_until(lambda: f"{key.title()} loves green tea." in all_facts(memory, key))  # noqa: B023 - called at once
-            watching.send_signal(signal.SIGTERM)
+            watching.send_signal(how)
             told = watching.communicate(timeout=LIMIT_S)[0]
         finally:
             watching.kill()
-    assert watching.returncode == 0
+    assert watching.returncode == code
     assert b"+ Bob loves green tea." in told
     shell("learn", code=2)
     shell("learn", "I like tea.", "--watch", code=2)

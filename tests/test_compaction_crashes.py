@@ -168,8 +168,12 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
         assert notes.compactions(limit=1)
 
 
-def test_a_watching_compactor_of_another_process(tmp_path: Path) -> None:
-    """L7: no compaction in the agent, `fornix compact --watch` beside it: 20 to 119 are left."""
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_watching_compactor_of_another_process(tmp_path: Path, how: int, code: int) -> None:
+    """L7: no compaction in the agent, `fornix compact --watch` beside it: 20 to 119 are left.
+
+    SIGTERM ends it well, Ctrl-C with 130, and both after the step under way.
+    """
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words") as memory:
         notes = memory.key("ada").set(
@@ -185,8 +189,8 @@ def test_a_watching_compactor_of_another_process(tmp_path: Path) -> None:
                     notes.add(f"note {number}")
                 wait_until(lambda: len(notes) <= 100)
             finally:
-                watcher.send_signal(signal.SIGTERM)
+                watcher.send_signal(how)
                 said, _ = watcher.communicate(timeout=LIMIT_S)
-        assert watcher.returncode == 0
+        assert watcher.returncode == code
         assert said.splitlines()[-1] == b'{"compactions": 2}'
         assert [item.text for item in notes.list()] == [f"note {n}" for n in range(20, 120)]

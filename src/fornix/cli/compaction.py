@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
-from types import FrameType
 
 import click
 
 from fornix.cli import options, output
-from fornix.cli.session import Owner, Session
+from fornix.cli.session import Owner, Session, stopped_by_signals
 from fornix.compaction.lineage import CompactionInfo, Lineage
 from fornix.errors import InvalidInput, NotFound
 from fornix.llm import OpenAIChat
@@ -74,7 +73,8 @@ def compact_command(  # noqa: PLR0913 - a command's options
 
     Compacts sets whose execution is "external"; with --all, all sets. Without --model, summaries
     are made of chosen sentences. The command may be killed at any time and run several times side
-    by side: each step of each set is one commit.
+    by side: each step of each set is one commit. With --watch it ends after the step under way:
+    by SIGTERM with exit code 0, by Ctrl-C with 130.
     With --json: {"compactions": …}; with --dry-run a line for each set that is due.
 
     Example: fornix compact --watch --every 5m
@@ -87,21 +87,10 @@ def compact_command(  # noqa: PLR0913 - a command's options
         if dry_run:
             _show_due(session, compactor)
             return
-        if watch:
-            _stop_on_signals(compactor)
         tell = _Teller(session) if progress else None
-        done = compactor.run(watch=watch, every=every, progress=tell)
-    session.done(f"{done:,} compactions done", {"compactions": done})
-
-
-def _stop_on_signals(compactor: Compactor) -> None:
-    """End after the step under way when somebody asks for it."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        compactor.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+        with stopped_by_signals(compactor.stop) if watch else nullcontext():
+            done = compactor.run(watch=watch, every=every, progress=tell)
+            session.done(f"{done:,} compactions done", {"compactions": done})
 
 
 class _Teller:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.import_export import checked_messages
-from fornix.cli.session import Session
+from fornix.cli.session import Session, stopped_by_signals
 from fornix.errors import ModelFailed, NotFound
 from fornix.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
 from fornix.llm import ChatModel, OpenAIChat
@@ -120,8 +119,8 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
     "Ada", "time": "2026-03-01T10:00:00Z", "id": "1"}, of which role and content are needed. If the
     command is interrupted, repeat it: no message is added twice.
 
-    With --watch the command follows the conversations of all keys until it is interrupted or
-    terminated; it may be killed at any time, and run several times side by side. All share the
+    With --watch the command follows the conversations of all keys until SIGTERM (exit code 0) or
+    Ctrl-C (130); it may be killed at any time, and run several times side by side. All share the
     calls of --calls-per-hour.
 
     With --json: one object, with the facts that are new, the ids of those that were confirmed,
@@ -195,9 +194,11 @@ class _Watch:
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:
         """Learn from each key whose conversation was added to, or waits to be read again."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: self._stop.set())
-        self._session.note("fornix: watching; Ctrl-C ends")
+        with stopped_by_signals(self._stop.set):
+            self._session.note("fornix: watching; Ctrl-C ends")
+            self._follow(model, how)
+
+    def _follow(self, model: ChatModel | None, how: LearnOptions) -> None:
         quiet_s = how.idle.total_seconds() + POLL_S * bool(how.idle)
         seen = self._memory.store.commit_at(LAST)
         for key in self._keys():

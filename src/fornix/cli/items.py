@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypedDict, Unpack
 
 import click
@@ -17,7 +17,7 @@ from fornix.sets.set_options import ItemFields
 from fornix.store.as_of import ValidAt
 from fornix.store.items import Hit, Hits, Item
 from fornix.values.storable import Value
-from fornix.values.times import parse_time, read_span
+from fornix.values.times import format_time, parse_time, read_span
 
 
 class AddOptions(ItemFields, total=False):
@@ -38,7 +38,7 @@ class AddOptions(ItemFields, total=False):
 @options.option("--role NAME", "Such as user or assistant.")
 @options.option("--session NAME", "The conversation it belongs to.")
 @options.option("--time TIME", "When it happened.  [default: now]", read=parse_time)
-@options.option("--expire-at TIME", "Remove it at this time.", read=parse_time)
+@options.option("--expire-at TIME", "Remove it at this time, which is to come.", read=parse_time)
 @options.option(
     "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
 )
@@ -67,6 +67,7 @@ def add_command(
     what, text = ("what stdin says", sys.stdin.read()) if words == "-" else ("TEXT", words)
     if not text.strip():
         raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
+    _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
 
     def change(memory: Memory) -> str:
         return owner.of(memory).set(set_name).add(text, **fields)
@@ -79,6 +80,19 @@ def add_command(
             session.note(f"fornix: a rule holds it in quarantine: fornix quarantine show {made}")
         if not no_wait:
             session.settle(memory)
+
+
+def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:
+    """Refuse an item that nobody would see; with a key, it may have been added when it was to come.
+
+    Raises:
+        UsageError: The time is over.
+    """
+    if expire_at is not None and idempotency_key is None and expire_at <= datetime.now(UTC):
+        problem = "is over: nobody would see the item; name a time to come, or --valid-to for a "
+        raise click.UsageError(
+            f"--expire-at {format_time(expire_at)} {problem}fact that held until then"
+        )
 
 
 class SearchFilters(TypedDict):
@@ -126,7 +140,10 @@ def search_command(  # noqa: PLR0913 - an option each, as click passes them
 
     def question(memory: Memory) -> Hits:
         owner.require(session, memory, set_names)
-        return owner.of(memory).search(query, sets=set_names or None, reranker=chosen, **filters)
+        found = owner.of(memory).search(query, sets=set_names or None, reranker=chosen, **filters)
+        if not found:
+            owner.require_any(session, memory)
+        return found
 
     hits = session.ask(question, lambda hits: hits.partial, owner.knowledge)
     if hits.partial:
@@ -138,7 +155,8 @@ def search_command(  # noqa: PLR0913 - an option each, as click passes them
     elif explain and hits:
         from fornix.cli import tables
 
-        tables.console().print(tables.explained(hits))
+        screen = tables.console()
+        screen.print(tables.explained(hits, width=screen.width))
     elif hits:
         output.table(
             ("score", "set", *output.ITEM_COLUMNS), map(_hit_row, hits), header=not session.quiet

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import click
@@ -28,6 +31,9 @@ NOTHING_FOUND = 3
 """Exit code: what was asked for is not there."""
 
 LOCAL_DB = "fornix.db"
+
+NEAR_KEYS = 1000
+"""Keys that are looked at for one of nearly the same name: of the first, and of those alike."""
 
 _OPTION = "fornix."
 _FILE_NAMED = "file named"
@@ -255,6 +261,30 @@ class Session:
         click.get_current_context().exit(NOTHING_FOUND)
 
 
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Generator[None]:
+    """Have SIGTERM and Ctrl-C call *stop*, on which the block ends by itself.
+
+    Raises:
+        click.Abort: It was Ctrl-C, and the block has ended.
+    """
+    came: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        stop()
+
+    signals = signal.SIGTERM, signal.SIGINT
+    before = [(number, signal.signal(number, on_signal)) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    if signal.SIGINT in came:
+        raise click.Abort
+
+
 def remember_option(ctx: click.Context, param: click.Parameter, value: object) -> None:
     """Keep an option of `Session` that was given, before or after the name of the command."""
     if value is not None:
@@ -301,7 +331,29 @@ class Owner:
         missing = [name for name in sets if name not in there]
         if missing:
             known = ", ".join(there[:20]) or "none"
-            session.nothing(f"{self.name} has no set {missing[0]!r}; its sets: {known}")
+            near = "" if there or session.json else self._near_keys(memory)
+            session.nothing(f"{self.name} has no set {missing[0]!r}; its sets: {known}{near}")
+
+    def require_any(self, session: Session, memory: Memory) -> None:
+        """End the command if it has no set at all; not with --json, which says so by a list."""
+        if not session.json and not self.of(memory).sets():
+            session.nothing(f"{self.name} has no items{self._near_keys(memory)}")
+
+    def _near_keys(self, memory: Memory) -> str:
+        """Return which keys of the space are named nearly so, of as many as are looked at."""
+        if self.key is None:
+            return ""
+        from difflib import get_close_matches  # only where a key is missing
+
+        first = self.key[0]
+        begins = dict.fromkeys((first, first.swapcase(), ""))
+        looked_at = (islice(memory.keys(prefix=begin), NEAR_KEYS) for begin in begins)
+        known = dict.fromkeys(chain.from_iterable(looked_at))
+        known.pop(self.key, None)
+        near = get_close_matches(self.key, known)
+        if not near:
+            return "; fornix keys lists the keys"
+        return f"; did you mean {' or '.join(map(repr, near))}?"
 
     def find(
         self, session: Session, memory: Memory, item_id: str, set_name: str | None

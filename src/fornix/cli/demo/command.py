@@ -161,7 +161,8 @@ class _Demo:
         for number in ASKED:
             hits = key.search(asked[number].text, limit=SHOWN)
             self._say(f"\n? {asked[number].text}", style="bold yellow")
-            self.out.print(tables.explained(hits, marked=asked[number].gold))
+            table = tables.explained(hits, width=self.out.width, marked=asked[number].gold)
+            self.out.print(table)
         self._say(
             "\nwords: BM25. meaning: 2 x cosine. previous, next: its neighbours in the talk. "
             "✓: the answer.",
