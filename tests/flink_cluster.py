@@ -104,6 +104,22 @@ class Cluster:
         """Return how many checkpoints of a job were completed."""
         return self.ask(f"jobs/{job}/checkpoints")["counts"]["completed"]
 
+    def state(self, job: str) -> str:
+        """Say how a job stands: what its parts do, and why it was restarted the last time."""
+        parts = {part["name"]: part["status"] for part in self.ask(f"jobs/{job}")["vertices"]}
+        causes = self.ask(f"jobs/{job}/exceptions?maxExceptions=1")["exceptionHistory"]["entries"]
+        tails = [
+            f"{path.name}:\n{''.join(path.read_text().splitlines(keepends=True)[-30:])}"
+            for path in sorted((self.folder / "log").glob("*task*.log"))
+        ]
+        return "\n".join([str(parts), *[each["stacktrace"][:3000] for each in causes], *tails])
+
+    def keep_up(self) -> None:
+        """Start another task manager for each that ended by itself, as a cluster does."""
+        for number, process in enumerate(self.workers):
+            if process.poll() is not None:
+                self.kill_worker(number)
+
     def kill_worker(self, number: int) -> None:
         """Kill a task manager with all its processes, and start another one."""
         _kill_group(self.workers[number])

@@ -39,7 +39,7 @@ class Counts:
         hostile_chars: Characters of a text that is made to keep patterns busy.
         embedded: Texts that a model embeds, to be compared with its reference.
         flink_kills: Times that a Flink, or a part of its cluster, is killed in one scenario.
-        flink_worker_kills: Times that the Python workers of a cluster are.
+        flink_worker_kills: Python workers of a cluster that are killed in one.
         server_tries: Calls with tokens of other scopes.
         server_writes: Requests of clients whose server is killed.
     """

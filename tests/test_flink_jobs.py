@@ -33,8 +33,16 @@ KEYS = 12
 AT_ONCE = (
     "-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=50 ms",
     "-D", "restart-strategy.fixed-delay.attempts=1000000",
+    "-D", "execution.checkpointing.timeout=2 min",
 )  # fmt: skip
-"""A job that is killed so often is not to wait longer each time."""
+"""A job that is killed so often is not to wait longer each time, nor for a part that hangs."""
+
+FLINK_S = 900
+"""How long a test waits for Flink at most.
+
+It may wait itself: 3 minutes for the data of a Python worker that was killed as it started (Beam's
+`GrpcDataService`), and as long again until a task manager ends whose task cannot be cancelled.
+"""
 
 
 class Feed:
@@ -147,9 +155,14 @@ def _missing(feed: Feed, out: Path) -> str:
 
 def complete(cluster, job: str, feed: Feed, out: Path) -> None:
     """Wait until the outputs of all inputs are there, then end the job."""
-    wait_until(lambda: len(outputs(out)) >= feed.count, lambda: _missing(feed, out))
+
+    def is_complete() -> bool:
+        cluster.keep_up()
+        return len(outputs(out)) >= feed.count
+
+    wait_until(is_complete, lambda: _missing(feed, out), limit_s=FLINK_S)
     before = cluster.checkpoints(job)
-    wait_until(lambda: cluster.checkpoints(job) > before + 1, "no checkpoint")
+    wait_until(lambda: cluster.checkpoints(job) > before + 1, "no checkpoint", limit_s=FLINK_S)
     cluster.cancel(job)
 
 
@@ -163,7 +176,7 @@ PROCESSES = ("--mode", "synchronous", "-D", "python.execution-mode=process", "--
 
 
 def test_python_workers_are_killed(tmp_path, new_cluster, dice, opened):
-    """The synchronous operator, in process mode, on PostgreSQL."""
+    """The synchronous operator, in process mode, on PostgreSQL; both parts' workers at once."""
     cluster = new_cluster()
     store, feed, out = url_for(tmp_path), Feed(tmp_path / "in", dice), tmp_path / "out"
     memory = opened(store)
@@ -172,9 +185,8 @@ def test_python_workers_are_killed(tmp_path, new_cluster, dice, opened):
     kills = 0
     while kills < COUNTS.flink_worker_kills:
         feed.add(12)
-        wait_until(lambda: cluster.is_running(job), "the job did not get up")
-        wait_until(lambda n=feed.count: begun(memory) > n - dice.randrange(12), "it stands still")
-        kills += cluster.kill_python() > 0
+        wait_until_begun(memory, feed, dice.randrange(12), cluster, job)
+        kills += cluster.kill_python()
     complete(cluster, job, feed, out)
     check(feed, outputs(out), store)
     assert problems(out) == []
@@ -183,6 +195,21 @@ def test_python_workers_are_killed(tmp_path, new_cluster, dice, opened):
 def begun(memory: Memory) -> int:
     """Return how many runs have done their first action."""
     return sum(memory.key(key).short_term.get("count", 0) for key in list(memory.keys()))
+
+
+def wait_until_begun(memory: Memory, feed: Feed, behind: int, cluster, job: str) -> None:
+    """Wait until a job is up, and all inputs but so many have begun; say what hinders them."""
+
+    def problem() -> str:
+        logs = [memory.key(key).short_term.get("log", []) for key in feed.keys]
+        missing = sorted({*range(feed.count)} - {number for log in logs for number, _ in log})
+        return f"of {feed.count} inputs are not begun: {missing}; {cluster.state(job)}"
+
+    def is_begun() -> bool:
+        cluster.keep_up()
+        return cluster.is_running(job) and begun(memory) >= feed.count - behind
+
+    wait_until(is_begun, problem, limit_s=FLINK_S)
 
 
 def test_task_managers_are_killed(tmp_path, new_cluster, dice, opened, monkeypatch):
@@ -195,8 +222,7 @@ def test_task_managers_are_killed(tmp_path, new_cluster, dice, opened, monkeypat
     job = submit(cluster, feed, out, "--parallelism", 2, store=store)
     for kill in range(COUNTS.flink_kills):
         feed.add(30)
-        wait_until(lambda: cluster.is_running(job), "the job did not get up")
-        wait_until(lambda n=feed.count: begun(memory) > n - dice.randrange(30), "it stands still")
+        wait_until_begun(memory, feed, dice.randrange(30), cluster, job)
         cluster.kill_worker(kill % 2)
     complete(cluster, job, feed, out)
     check(feed, outputs(out), store)

@@ -17,10 +17,13 @@ SHORT_S = 0.05  # for what cannot happen
 
 
 def wait_until(
-    what: Callable[[], object], problem: str | Callable[[], str] = "it did not come to be"
+    what: Callable[[], object],
+    problem: str | Callable[[], str] = "it did not come to be",
+    *,
+    limit_s: float = LIMIT_S,
 ) -> None:
     """Wait, bounded, until *what* is so; *problem* says what is wrong if it never is."""
-    deadline = time.monotonic() + LIMIT_S  # noqa: TID251 - a guard against hanging
+    deadline = time.monotonic() + limit_s  # noqa: TID251 - a guard against hanging
     while not what():
         late = time.monotonic() >= deadline  # noqa: TID251 - the same
         assert not late, problem if isinstance(problem, str) else problem()
