@@ -103,14 +103,14 @@ class Client:
         given = {"Content-Type": "application/json", **(headers or {})}
         if self._token is not None:
             given["Authorization"] = f"Bearer {self._token}"
-        place = f"{path}?{urlencode(query)}" if query else path
+        place = f"{path}?{urlencode(query, doseq=True)}" if query else path
         text = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         self._connection.request(method, place, text, given)
         answer = self._connection.getresponse()
         self.headers = answer.headers
         content = answer.read()
         is_json = answer.headers["Content-Type"] == "application/json"
-        return answer.status, json.loads(content) if is_json else content.decode()
+        return answer.status, json.loads(content) if is_json and content else content.decode()
 
     def close(self):
         self._connection.close()
@@ -270,6 +270,65 @@ def test_a_write_that_comes_too_late_changes_nothing(served):
         assert answers[0] == answers[1]
 
 
+def test_a_write_of_what_is_there_changes_nothing_that_is_not(served):
+    """`If-Match: *` is for whatever is there; what is gone is no longer what was read either."""
+    client = served.client()
+    ever = {"If-Match": "*"}
+    one, place = {"key": "ada", "id": "one"}, {"key": "ada", "path": "city"}
+    assert client.ask("PUT", "/v1/exact", {"value": "Faro"}, ever, **place)[0] == 412
+    assert client.ask("GET", "/v1/exact", **place)[0] == 404
+    client.ask("PUT", "/v1/exact", {"value": "Faro"}, **place)
+    read = {"If-Match": client.headers["ETag"]}
+    assert client.ask("PUT", "/v1/exact", {"value": "Porto"}, ever, **place)[0] == 200
+    assert client.ask("PUT", "/v1/exact", {"value": "Faro"}, ever, **place)[0] == 200
+    assert client.ask("DELETE", "/v1/exact", None, ever, **place) == (200, {"removed": True})
+    for late in (ever, read):
+        status, told = client.ask("DELETE", "/v1/exact", None, late, **place)
+        assert (status, told["error"]["type"]) == (412, "CompareFailed")
+    new = {"items": [{"value": "Prefers tea.", "id": "one"}]}
+    client.ask("POST", "/v1/items", new, key="ada")
+    changed = client.ask("PATCH", "/v1/item", {"value": "Prefers coffee."}, ever, **one)
+    assert (changed[0], changed[1]["version"]) == (200, 2)
+    assert client.ask("PATCH", "/v1/item", {"value": "x"}, {"If-Match": "x"}, **one)[0] == 400
+    done = ever | {"Idempotency-Key": "retire"}
+    for _ in range(2):
+        assert client.ask("DELETE", "/v1/item", None, done, **one) == (200, {"deleted": 1})
+    assert client.ask("PATCH", "/v1/item", {"value": "x"}, ever, **one)[0] == 404
+    for late, kind in ((ever, "CompareFailed"), ({"If-Match": '"2"'}, "StaleItem")):
+        status, told = client.ask("DELETE", "/v1/item", None, late, **one)
+        assert (status, told["error"]["type"]) == (412, kind)
+    assert client.ask("DELETE", "/v1/item", **one) == (200, {"deleted": 0})
+
+
+def test_head_is_answered_as_get_without_the_body(served):
+    """With its status and headers; a stream ends at once, and what is only written has no HEAD."""
+    client = served.client()
+    client.ask("PUT", "/v1/exact", {"value": "Lisbon"}, key="ada", path="city")
+    for path in ("/v1/exact?key=ada&path=city", "/v1/keys", "/health", "/openapi.json", "/ui/"):
+        told = []
+        for method in ("GET", "HEAD"):
+            status, content = client.ask(method, path)
+            kept = {n: v for n, v in client.headers.items() if n.lower() != "date"}
+            told.append((status, kept, bool(content)))
+        (*got, has_body), (*headed, has_none) = told
+        assert (headed, has_body, has_none) == (got, True, False), path
+    for path, status in {
+        "/v1/events": 200,
+        "/v1/commits": 200,
+        "/v1/export": 200,
+        "/v1/exact?key=ada&path=none": 404,
+        "/v1/keys?nme=1": 400,
+        "/v1/search": 405,
+    }.items():
+        assert client.ask("HEAD", path) == (status, ""), path
+    assert client.headers["Allow"] == "POST"
+    assert client.ask("PATCH", "/v1/items")[0] == 405
+    assert client.headers["Allow"] == "GET, HEAD, POST"
+    counted = client.ask("GET", "/metrics")[1]
+    assert 'method="HEAD"' in counted
+    assert 'method="HEAD",route="/v1/exact"' in counted.replace(", ", ",")
+
+
 def test_lists_go_on_where_a_page_ends(served):
     client = served.client()
     for number in range(5):
@@ -384,6 +443,8 @@ def test_an_export_is_streamed_and_the_rest_is_counted(served):
         ("GET", "/v1/about", None, {"key": "ada", "name": "Nobody"}, 404),
         ("GET", "/v1/receipts", None, {"space": ""}, 400),
         ("BREW", "/v1/items", None, {}, 405),
+        ("GET", "/v1/items?key=ada&key=bob", None, {}, 400),
+        ("POST", "/v1/items?key=ada&key=ada", {"items": [{"value": "a"}]}, {}, 400),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_clear_error(shared, method, path, body, query, status):
@@ -401,6 +462,7 @@ def test_bad_input_is_one_clear_error(shared, method, path, body, query, status)
         (b"{bad", {}, {}, "not JSON (Expecting property name"),
         (b'"\xe9"', {}, {}, "body: is not UTF-8"),
         (b"{}", {"Content-Type": "text/plain"}, {}, "header Content-Type: application/json"),
+        (b"{}", {}, {"key": ["ada", "bob"]}, "/v1/items takes one 'key'; it is there twice"),
         (b"{}", {}, {"kye": "ada"}, "/v1/items has no parameter 'kye'; did you mean 'key'?"),
         (b'{"items": [{"time": 2025}]}', {}, {}, "items.0.time: the time 2025 is not understood"),
         (b'{"items": [{"time": "2025-01-31"}]}', {}, {}, "no zone; add Z for UTC"),

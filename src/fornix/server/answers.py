@@ -66,16 +66,23 @@ class PlainRoute(APIRoute):
 
 
 class StrictRoute(PlainRoute):
-    """Refuses a parameter that it does not know: without its ``key``, a request means knowledge."""
+    """Refuses a parameter that it does not know: without its ``key``, a request means knowledge.
+
+    One that is there twice is refused too: each takes one value, and the other would be lost.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
         answer, known = super().get_route_handler(), [*_parameters(self.dependant)]
 
         async def handler(request: Request) -> Response:
-            unknown = next((name for name in request.query_params if name not in known), None)
+            given = [name for name, _ in request.query_params.multi_items()]
+            unknown = next((name for name in given if name not in known), None)
             if unknown is not None:
                 raise InvalidInput(_no_parameter(unknown, request.url.path, known))
+            twice = next((name for name in known if given.count(name) > 1), None)
+            if twice is not None:
+                raise InvalidInput(f"{request.url.path} takes one {twice!r}; it is there twice")
             return await answer(request)
 
         return handler

@@ -25,7 +25,7 @@ from fornix.server import (
 )
 from fornix.server.answers import error_answer, problem
 from fornix.server.callers import Memories, caller_of, memories_for
-from fornix.server.limits import BodyLimit, RateLimit
+from fornix.server.limits import BodyLimit, HeadAnswers, RateLimit
 from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
 from fornix.server.routes import RESPONSES, router, sends
 from fornix.server.tokens import TokenFile
@@ -91,6 +91,7 @@ def create_app(
     app.include_router(mem0_protocol.router)
     app.include_router(memory_stores.router)
     _answer_errors(app)
+    app.add_middleware(HeadAnswers)
     _watch(app, memories, limits)
     _add_health(app, memories)
     too_large: dict[str, dict[str, object]] = {
@@ -145,7 +146,8 @@ def _unreadable(error: RequestValidationError) -> str:
 def _methods_at(app: FastAPI, path: str) -> list[str]:
     """Return what an address can be asked."""
     described = app.openapi()["paths"].get(path, {})
-    return sorted(method.upper() for method in described)
+    methods = [method.upper() for method in described]
+    return sorted([*methods, *(["HEAD"] if "GET" in methods else [])])
 
 
 def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:

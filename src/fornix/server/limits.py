@@ -1,4 +1,4 @@
-"""What a client may ask of a server: how much at once, and how often."""
+"""What a client may ask of a server: how much at once, how often, and without the body."""
 
 from __future__ import annotations
 
@@ -16,6 +16,28 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_CLIENTS = 10_000
 """Clients whose rate is remembered; the one that was seen least recently is forgotten."""
+
+
+class HeadAnswers:
+    """Answers HEAD as GET is answered, without the body: no route knows of it."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                scope["method"] = "HEAD"  # as whoever sends and counts the answer has to see it
+                await send(message)
+                await send({"type": "http.response.body"})  # the end, which a stream takes for one
+
+        scope["method"] = "GET"
+        await self._app(scope, receive, answer)
 
 
 class BodyLimit:

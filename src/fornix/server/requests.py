@@ -43,7 +43,10 @@ Repeatable: TypeAlias = Annotated[
 ]
 IfMatch: TypeAlias = Annotated[
     str | None,
-    Header(description="The ETag that was read: if it is another one by now, nothing is changed."),
+    Header(
+        description="The ETag that was read: if it is another one by now, nothing is changed. "
+        "With * nothing is changed if nothing is there."
+    ),
 ]
 AsOfText: TypeAlias = Annotated[
     str | None, Query(description="As it was then: a commit number, or a time.")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, cast
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleRun
+from fornix.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StaleRun
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
@@ -254,6 +254,9 @@ def remove_value(
 
 _NOTHING = object()
 
+ANY = "*"
+"""The If-Match of whatever is there."""
+
 
 def _found_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
     names = asked.path_of(path)
@@ -271,7 +274,10 @@ def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
 
 
 class _Matching(NamedTuple):
-    """A change of exact memory that is made only if a value is the one that was read."""
+    """A change of exact memory that is made only if a value is the one that was read.
+
+    The etag ``*`` is that of any value: the change is made only if there is one.
+    """
 
     path: str
     etag: str
@@ -281,17 +287,26 @@ class _Matching(NamedTuple):
         """Make it, in one step with the comparison; repeated, it compares what was there then.
 
         Raises:
-            CompareFailed: The value is another one by now.
+            CompareFailed: The value is another one by now, or gone.
         """
         matching = {part.strip() for part in self.etag.split(",")}
         while True:
             try:
                 with at.open("write").batch(idempotency_key=self.idempotency_key) as batch:
-                    if _etag(_plain(_found_at(batch.short_term, self.path))) not in matching:
+                    if not _fits(batch.short_term, self.path, matching):
                         raise CompareFailed(self.path)
                     return change(batch.short_term)
             except StaleRun:
                 continue  # somebody changed the tree meanwhile, which may be another place of it
+
+
+def _fits(tree: MemoryObject, path: str, etags: set[str]) -> bool:
+    """Return whether there is a value that has one of *etags*."""
+    try:
+        found = _found_at(tree, path)
+    except NotFound:
+        return False
+    return etags == {ANY} or _etag(_plain(found)) in etags
 
 
 def _etag(value: Any) -> str:  # noqa: ANN401 - any value
@@ -365,7 +380,7 @@ def change_item(
     item = of.update(
         id,
         value,
-        if_version=None if if_match is None else _version(if_match),
+        if_version=_version(if_match),
         idempotency_key=idempotency_key,
         **cast("Any", body.fields()),
     )
@@ -380,8 +395,10 @@ def delete_item(
     if_match: asked.IfMatch = None,
 ) -> Document:
     """Retire an item; its history stays. `POST /v1/forget` erases."""
-    version = None if if_match is None else _version(if_match)
+    version = _version(if_match)
     deleted = at.open("write").delete(id, if_version=version, idempotency_key=idempotency_key)
+    if if_match is not None and not deleted:
+        raise CompareFailed(id) if version is None else StaleItem(id, expected=version, found=None)
     return {"deleted": deleted}
 
 
@@ -400,10 +417,14 @@ def _item_answer(item: Item, response: Response) -> Document:
     return forms.item_fields(item)
 
 
-def _version(etag: str) -> int:
+def _version(etag: str | None) -> int | None:
+    """Return the version that an item is to have; None: any."""
+    if etag is None or etag.strip() == ANY:
+        return None
     number = etag.strip().removeprefix("W/").strip('"')
     if not (number.isascii() and number.isdigit()):
-        raise InvalidInput(f'If-Match must be the ETag of an item, such as "3", not {etag!r}')
+        problem = f'If-Match must be the ETag of an item, such as "3", or {ANY}, not {etag!r}'
+        raise InvalidInput(problem)
     return int(number)
 
 
