@@ -41,7 +41,8 @@ from fornix.memory.aio import (
     AsyncMemoryObject,
     AsyncMemorySet,
 )
-from fornix.memory.async_calls import THREADS
+from fornix.memory.async_calls import THREADS, CallExecutor
+from fornix.store import Batch, Commit
 from waiting import LIMIT_S
 
 T = TypeVar("T")
@@ -327,6 +328,150 @@ def test_a_call_that_no_thread_has_begun_is_never_made() -> None:
             may_end.set()
             await asyncio.gather(*waiting)
             assert await ada.list() == []
+
+    run(work())
+
+
+async def all_threads_at_work(memory: AsyncMemory, until: Event) -> list[asyncio.Task[bool]]:
+    """Return calls that take every thread of a memory."""
+    begun = threading.Barrier(THREADS + 1)
+
+    def wait() -> bool:
+        begun.wait(LIMIT_S)
+        return until.wait()
+
+    calls = [asyncio.create_task(memory.loop.run(wait)) for _ in range(THREADS)]
+    await asyncio.to_thread(begun.wait, LIMIT_S)
+    return calls
+
+
+def test_a_block_whose_end_is_cancelled_has_ended() -> None:
+    """Without a commit, if no thread had begun it: what comes later would be lost in silence."""
+    may_end = Event()
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            ada, at_end = await memory.key("ada"), asyncio.Event()
+            batch = ada.batch()
+
+            async def block() -> None:
+                async with batch:
+                    await batch.add("x")
+                    calls.extend(await all_threads_at_work(memory, may_end))
+                    at_end.set()
+
+            calls: list[asyncio.Task[bool]] = []
+            task = asyncio.create_task(block())
+            await at_end.wait()
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            may_end.set()
+            await asyncio.gather(*calls)
+            with pytest.raises(Unusable, match="inside its with block"):
+                await batch.add("late")
+            assert batch.committed is None
+            assert await ada.list() == []
+
+    run(work())
+
+
+def test_a_block_whose_commit_is_cancelled_has_committed() -> None:
+    """The thread that commits has begun: all of the block is there, and it has ended."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            ada, begun, may_end = await memory.key("ada"), Event(), Event()
+            batch, commit = ada.batch(), memory.store.commit
+
+            def slowly(changes: Batch) -> Commit:
+                begun.set()
+                may_end.wait(LIMIT_S)
+                return commit(changes)
+
+            async def block() -> None:
+                async with batch:
+                    await batch.add("x")
+                    await batch.short_term.set("a", 1)
+
+            vars(memory.store)["commit"] = slowly
+            task = asyncio.create_task(block())
+            await asyncio.to_thread(begun.wait, LIMIT_S)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert batch.committed is not None
+            assert len(await ada.list()) == await ada.short_term.get("a") == 1
+            with pytest.raises(Unusable, match="inside its with block"):
+                await batch.add("late")
+
+    run(work())
+
+
+def test_a_batch_that_was_not_entered_says_so() -> None:
+    """As the sync one does."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            batch = (await memory.key("ada")).batch()
+            with pytest.raises(Unusable, match="async with"):
+                await batch.add("x")
+
+    run(work())
+
+
+def test_a_memory_is_closed_by_who_is_cancelled() -> None:
+    """Also while every thread is at work; nobody else would close it."""
+    may_end = Event()
+
+    async def work() -> None:
+        memory = await AsyncMemory.open(embedder="words")
+        calls = await all_threads_at_work(memory, may_end)
+        closing = asyncio.create_task(memory.close())
+        for _ in range(3):
+            await asyncio.sleep(0)
+            closing.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await asyncio.gather(*calls)
+        with pytest.raises(StoreClosed):
+            memory.sync.stats()
+        with pytest.raises(StoreClosed):
+            await memory.stats()
+        await memory.close()
+
+    run(work())
+
+
+class ClosesMeanwhile(CallExecutor):
+    """Another thread closes it after a call has found it open."""
+
+    looked = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed: not yet, when it is asked first."""
+        if not self.looked:
+            self.looked = True
+            self._threads.shutdown()
+            return False
+        return True
+
+    @closed.setter
+    def closed(self, _closed: bool) -> None: ...
+
+
+def test_a_memory_that_is_closed_meanwhile_says_so() -> None:
+    """By another event loop, at whatever moment: it is not the executor that says so."""
+
+    async def work() -> None:
+        with pytest.raises(StoreClosed):
+            await ClosesMeanwhile().run(list[int])
 
     run(work())
 

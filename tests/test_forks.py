@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import ctypes
 import http.client
+import inspect
 import json
 import os
 import re
@@ -18,6 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,10 +29,11 @@ import numpy as np
 import pytest
 
 from forks_tried import TRIED
-from fornix import Item, Memory
+from fornix import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, action, errors
+from fornix.client.connection import ServerAddress, ServerConnection
 from fornix.compaction import CompactionPlan
 from fornix.embed import Vectors, open_embedder
-from fornix.errors import ForkedStore, Unusable
+from fornix.errors import ForkedStore, FornixError, NotPicklable, StoreClosed, Unusable
 from fornix.sets.admission import Candidate, Verdict, admission_rule
 from fornix.store.commit_queue import CommitTicket
 from fornix.store.sqlite import SqliteStore
@@ -484,6 +489,113 @@ def test_an_embedder_of_both_serves_in_the_child(path: Path) -> None:
     finally:
         done.set()
         thread.join(LIMIT_S)
+
+
+@pytest.mark.parametrize("python_sees", [True, False])
+def test_calls_of_asyncio_are_answered_in_the_child(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, python_sees: bool
+) -> None:
+    """The threads that make them are its parent's; an inherited memory is told as that."""
+    if not python_sees:
+        monkeypatch.setattr(forks.ForkGate, "after_in_child", lambda _self: None)
+
+    async def use() -> None:
+        memory = await AsyncMemory.open(path, embedder="words", durability="normal")
+        ada = await memory.key("ada")
+        await ada.add("of the parent")  # a thread is there by now
+        inherited.extend([memory, ada])
+
+    async def use_in_child() -> None:
+        memory, ada = inherited
+        with pytest.raises(ForkedStore):
+            await ada.add("of the child")
+        await memory.close()
+        with pytest.raises(StoreClosed):
+            await ada.add("of the child")
+
+    async def use_again() -> None:
+        memory, ada = inherited
+        await ada.add("of the parent again")
+        await memory.close()
+
+    inherited: list[Any] = []
+    asyncio.run(use())
+    assert in_child(lambda: asyncio.run(asyncio.wait_for(use_in_child(), LIMIT_S))) == 0
+    asyncio.run(use_again())
+    assert texts(path) == ["of the parent", "of the parent again"]
+
+
+# --- what is sent to other processes -------------------------------------------------------------
+
+
+def sent(thing: object) -> Any:
+    """Return what another process gets."""
+    return cast("Any", ForkingPickler).loads(ForkingPickler.dumps(thing))
+
+
+SAMPLES: dict[str, object] = {
+    "str": "x", "int": 3, "float": 0.5, "bool": True, "object": "x", "Path": Path("x"),
+    "None": None, "Sequence[str]": ["x"], "Sequence[int]": [3],
+}  # fmt: skip
+"""Arguments of errors, by what they are annotated as."""
+
+
+def example(kind: type[FornixError]) -> FornixError:
+    """Return an error of this kind."""
+    if not any(inspect.isfunction(vars(base).get("__init__")) for base in kind.__mro__):
+        return kind("a message")
+    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    given = {p.name: SAMPLES[p.annotation.partition(" | ")[0]] for p in parameters}
+    return kind(**given)
+
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, FornixError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_an_error_reaches_another_process_as_it_was(kind: type[FornixError]) -> None:
+    """With its message and its attributes: what a worker raises breaks no pool."""
+    error = example(kind)
+    error.add_note("a note")
+    for got in (sent(error), copy.copy(error), copy.deepcopy(error)):
+        assert type(got) is kind
+        assert (str(got), got.args, vars(got)) == (str(error), error.args, vars(error))
+
+
+class Listener(Agent):
+    """Does nothing."""
+
+    @action(InputEvent)
+    def listen(self, event: object, ctx: object) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("url", ["app.db", ":memory:"])
+def test_an_open_memory_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """Nor what belongs to it, nor what connects to a server: one error says what to do."""
+    monkeypatch.chdir(tmp_path)
+
+    async def opened_and_closed() -> list[Any]:
+        async with await AsyncMemory.open(url, embedder="words") as memory:
+            return [memory, memory.knowledge]
+
+    mine: list[Any] = [ServerConnection(ServerAddress("http://localhost:1", None, 1))]
+    with Memory.open(url, embedder="words") as memory, LocalRunner(Listener(), memory) as runner:
+        ada = memory.key("ada")
+        mine += [memory, ada, memory.knowledge, ada.set("notes"), ada.short_term, ada.blocks]
+        mine += [ada.batch(), ada.conversation("talk"), ada.facts, ada.quarantine]
+        mine += [memory.store, runner, runner.submit("ada", 1)]
+        mine += asyncio.run(opened_and_closed())
+        for one in mine:
+            for way in (sent, copy.deepcopy):
+                with pytest.raises(NotPicklable, match="open it there"):
+                    way(one)
 
 
 # --- pools and servers ---------------------------------------------------------------------------

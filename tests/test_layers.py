@@ -624,6 +624,25 @@ def test_turns_are_fair_and_outlive_a_cancelled_one():
     assert asyncio.run(main()) == [0, 2, 4, 9]
 
 
+def test_turns_outlive_a_loop_that_is_closed():
+    """What waited in it keeps nobody waiting."""
+
+    def abandon(turns):
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(turns.__aenter__())
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        cast("Any", task)._log_destroy_pending = False
+
+    async def main():
+        turns = FairLock()
+        async with turns:
+            await asyncio.to_thread(abandon, turns)
+        return await asyncio.wait_for(turns.__aenter__(), LIMIT_S)
+
+    asyncio.run(main())
+
+
 # --- killed -----------------------------------------------------------------------------------
 
 

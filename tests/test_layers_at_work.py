@@ -36,6 +36,7 @@ from fornix.agents.layers.gpts_memory import DONE, Channel
 from fornix.errors import InvalidInput, RunParked
 from fornix.sets.admission import Injection, Secrets, Size
 from layers_worker import alike
+from waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -459,6 +460,28 @@ def test_who_stops_watching_takes_no_view_along():
             channel.get_nowait()
         await channel.put(DONE)
         assert [await channel.get(), channel.get_nowait()] == [DONE, DONE]
+
+    asyncio.run(main())
+
+
+def test_a_watcher_whose_loop_was_closed_takes_no_view_along():
+    """Another one gets what comes."""
+
+    async def main():
+        channel = Channel()
+
+        def abandon():
+            loop = asyncio.new_event_loop()
+            task = loop.create_task(channel.get())
+            loop.run_until_complete(asyncio.sleep(0))
+            loop.close()
+            cast("Any", task)._log_destroy_pending = False
+
+        await asyncio.to_thread(abandon)
+        watcher = asyncio.create_task(channel.get())
+        await asyncio.sleep(0)
+        channel.put_nowait("view")
+        assert await asyncio.wait_for(watcher, LIMIT_S) == "view"
 
     asyncio.run(main())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import subprocess
@@ -295,6 +296,36 @@ def test_a_closed_runner_leaves_no_thread():
     for thread in left:
         thread.join(LIMIT_S)
     assert not any(thread.is_alive() for thread in left)
+
+
+def test_a_runner_is_closed_by_who_is_cancelled():
+    """At the end of its block too: it stops waiting for what was submitted, and closes."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    @action(InputEvent)
+    def wait(event, ctx):
+        begun.set()
+        may_end.wait(LIMIT_S)
+
+    async def block(runner):
+        async with runner:
+            await runner.asubmit("ada", 1)
+
+    async def use(memory):
+        runner = LocalRunner(Agent("waiting", actions=[wait]), memory)
+        task = asyncio.create_task(block(runner))
+        await asyncio.to_thread(begun.wait, LIMIT_S)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(StoreClosed):
+            await runner.asubmit("ada", 2)
+
+    with Memory.open(embedder="words") as memory:
+        asyncio.run(use(memory))
 
 
 class Noted(Event):

@@ -47,7 +47,7 @@ class FairLock:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._locked = False
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
 
     async def __aenter__(self) -> None:
         with self._mutex:
@@ -55,7 +55,7 @@ class FairLock:
                 self._locked = True
                 return
             mine: Future[None] = Future()
-            self._waiting.append(mine)
+            self._waiting.append((asyncio.get_running_loop(), mine))
         try:
             await asyncio.wrap_future(mine)
         except asyncio.CancelledError:
@@ -74,7 +74,8 @@ class FairLock:
     def _next(self) -> None:
         with self._mutex:
             while self._waiting:
-                if (first := self._waiting.popleft()).set_running_or_notify_cancel():
+                loop, first = self._waiting.popleft()
+                if not loop.is_closed() and first.set_running_or_notify_cancel():
                     first.set_result(None)
                     return
             self._locked = False

@@ -30,7 +30,7 @@ from fornix.errors import (
 )
 from fornix.errors.short_repr import short_repr
 from fornix.values import wire
-from fornix.values.forks import FORKS
+from fornix.values.forks import FORKS, ProcessBound
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name
 
@@ -113,7 +113,7 @@ class _Answer(NamedTuple):
     content: bytes
 
 
-class ServerConnection:
+class ServerConnection(ProcessBound):
     """The way to a server, for any number of threads: each keeps a connection of its own.
 
     A request that gets no answer is repeated until the timeout, a writing one under one

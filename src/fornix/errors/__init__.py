@@ -58,6 +58,7 @@
     ├── Unusable                       this handle or file cannot be used
     │   ├── StoreClosed                    used after close
     │   ├── ForkedStore                    used in a child process after fork
+    │   ├── NotPicklable (TypeError)       an open memory was pickled, or copied deeply
     │   ├── ModelMissing                   a language model lacks its package or its key
     │   ├── ModelClosed                    a language model was called after it was closed
     │   ├── TemplatesMissing               the package that renders prompts is not installed
@@ -84,11 +85,8 @@ from collections.abc import Sequence
 from json import JSONDecodeError
 from pathlib import Path
 
+from fornix.errors.root import FornixError
 from fornix.errors.short_repr import short_repr
-
-
-class FornixError(Exception):
-    """Root of every error that fornix raises on purpose."""
 
 
 class InvalidInput(FornixError, ValueError):
@@ -633,6 +631,10 @@ class StoreClosed(Unusable):
 
 class ForkedStore(Unusable):
     """A memory or store was used in a child process after a fork; open it again there."""
+
+
+class NotPicklable(Unusable, TypeError):
+    """An open memory, or what belongs to one, was pickled, or copied deeply."""
 
 
 class ModelMissing(Unusable):

@@ -8,6 +8,8 @@ loop of the process. Who is cancelled is told so when the call that it waited fo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from asyncio import CancelledError, ensure_future
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial, wraps
@@ -26,6 +28,7 @@ from fornix.memory.async_calls import (
     OneByOne,
     awaited,
     direct,
+    ended,
     in_thread,
 )
 from fornix.memory.blocks import Blocks
@@ -296,11 +299,16 @@ class AsyncKnowledge:
         return AsyncQuarantine(self.loop, self.sync.quarantine)
 
 
-class _AsyncSets:
+class _AsyncSets(ABC):
     """The sets of a key, or of a batch."""
 
-    def __init__(self, loop: CallLane, sync: KeyMemory | KeyBatch) -> None:
-        self.loop, self.sync = loop, sync
+    def __init__(self, loop: CallLane) -> None:
+        self.loop = loop
+
+    @property
+    @abstractmethod
+    def sync(self) -> KeyMemory | KeyBatch:
+        """What its calls go to."""
 
     context = awaited(Prompts.context)
     search = awaited(KeySets.search)
@@ -356,7 +364,14 @@ class _AsyncSets:
 class AsyncKey(_AsyncSets):
     """A `KeyMemory` whose calls are awaited."""
 
-    sync: KeyMemory
+    def __init__(self, loop: CallLane, sync: KeyMemory) -> None:
+        super().__init__(loop)
+        self._sync = sync
+
+    @property
+    def sync(self) -> KeyMemory:
+        """What its calls go to."""
+        return self._sync
 
     forget = awaited(KeyMemory.forget)
 
@@ -424,15 +439,22 @@ class AsyncKey(_AsyncSets):
 class AsyncBatch(_AsyncSets):
     """A `KeyBatch` whose calls are awaited."""
 
-    sync: KeyBatch
+    def __init__(self, loop: OneByOne, make: Callable[[], KeyBatch]) -> None:
+        super().__init__(loop)
+        self._calls, self._make = loop, make
+        self._entered: KeyBatch | None = None
 
-    def __init__(self, loop: CallLane, make: Callable[[], KeyBatch]) -> None:
-        self.loop, self._make = loop, make
+    @property
+    def sync(self) -> KeyBatch:
+        """What its calls go to."""
+        if self._entered is None:
+            raise Unusable("a batch is used inside its async with block")
+        return self._entered
 
     async def __aenter__(self) -> Self:
-        if "sync" in vars(self):
+        if self._entered is not None:
             raise Unusable("a batch serves one block; ask for another one")
-        self.sync = await self.loop.run(lambda: self._make().__enter__())
+        self._entered = await self.loop.run(lambda: self._make().__enter__())
         return self
 
     async def __aexit__(
@@ -441,7 +463,13 @@ class AsyncBatch(_AsyncSets):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.loop.run(lambda: self.sync.__exit__(kind, error, trace))
+        leave = self.sync.__exit__
+        try:
+            await self.loop.run(partial(leave, kind, error, trace))
+        except CancelledError as cancelled:  # if it has not ended yet, it ends without a commit
+            drop = partial(leave, type(cancelled), cancelled, None)
+            await ended(ensure_future(self._calls.run_here(drop)))
+            raise
 
     @property
     def base(self) -> int:
@@ -566,7 +594,5 @@ class AsyncMemory:
         return AsyncKnowledge(self.loop, self.sync.knowledge)
 
     async def close(self) -> None:
-        """Close the memory; twice is fine."""
-        if not self.loop.closed:
-            await self.loop.run(self.sync.close)
-            self.loop.close()
+        """Close the memory, also if this is cancelled; twice is fine."""
+        await self.loop.end(self.sync.close)

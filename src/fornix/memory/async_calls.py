@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from fornix.conversation import ConversationMemory
 from fornix.errors import StoreClosed
 from fornix.store import SetRef
+from fornix.values.forks import FORKS, FreshLock, ProcessBound
 from fornix.values.keywords import UnknownKeyword
 
 THREADS = 16
@@ -23,12 +24,15 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class CallExecutor:
+class CallExecutor(ProcessBound):
     """Runs calls in threads, for whatever event loop awaits them."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fornix-aio")
+        self._threads = _new_threads()
+        self._ending = FreshLock()
+        self._last: Future[None] | None = None
         self.closed = False
+        FORKS.register(self)
 
     async def run(self, call: Callable[[], R]) -> R:
         """Return what *call* returns, in a thread.
@@ -36,24 +40,56 @@ class CallExecutor:
         Who is cancelled meanwhile waits until the call has ended: what it did, it did before
         `asyncio.CancelledError` is raised. A call that no thread has begun is never made.
         """
-        if self.closed:
-            raise StoreClosed("this memory was closed; open it again")
-        made = self._threads.submit(copy_context().run, call)
+        FORKS.check_process()
+        made = self._submitted(call)
         answer = asyncio.wrap_future(made)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
             if not made.cancel():
-                await _ended(answer)
+                await ended(answer)
             raise
+
+    async def end(self, call: Callable[[], None]) -> None:
+        """Make *call* the last one, also if who waits for it is cancelled; twice is fine."""
+        FORKS.check_process()
+        with self._ending:
+            if self._last is None and not self.closed:
+                self._last = self._submitted(call)
+                self.close()
+        if self._last is not None:
+            answer = asyncio.wrap_future(self._last)
+            try:
+                await asyncio.shield(answer)
+            except asyncio.CancelledError:
+                await ended(answer)
+                raise
 
     def close(self) -> None:
         """Take no more calls."""
         self.closed = True
         self._threads.shutdown(wait=False)
 
+    def forked(self, *, quiet: bool) -> None:
+        """See `Inherited`: the threads of its parent are not there, and would never answer."""
+        del quiet
+        self._threads, self._last = _new_threads(), None
 
-async def _ended(answer: asyncio.Future[R]) -> None:
+    def _submitted(self, call: Callable[[], R]) -> Future[R]:
+        try:
+            if not self.closed:
+                return self._threads.submit(copy_context().run, call)
+        except RuntimeError:
+            if not self.closed:  # else it was closed by another thread just now
+                raise
+        raise StoreClosed("this memory was closed; open it again")
+
+
+def _new_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="fornix-aio")
+
+
+async def ended(answer: asyncio.Future[R]) -> None:
     """Wait until a call has ended, however often the task that waits is cancelled."""
     while not answer.done():
         with suppress(asyncio.CancelledError):
@@ -80,6 +116,11 @@ class OneByOne:
         """Return what *call* returns, after the calls before it."""
         async with self._turn:
             return await self._loop.run(call)
+
+    async def run_here(self, call: Callable[[], None]) -> None:
+        """Make *call*, which does not wait, in this thread, after the calls before it."""
+        async with self._turn:
+            call()
 
 
 class Async(Protocol):

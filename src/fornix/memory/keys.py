@@ -600,9 +600,9 @@ class KeyBatch(KeySets, Prompts):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._draft.open = False
-        if self._tree is None:
+        if self._tree is None or not self._draft.open:  # it has not begun, or has ended
             return
+        self._draft.open = False
         state, values = self._tree.end("a batch is used inside its with block; ask for another one")
         self.has_changes = bool(state or self._draft.items or self._draft.define)
         if kind is not None:

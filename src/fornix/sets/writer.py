@@ -51,7 +51,7 @@ from fornix.store.items import Hits, Item
 from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
-from fornix.values.forks import HandleLock
+from fornix.values.forks import HandleLock, ProcessBound
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, counted, moment
 
@@ -123,7 +123,7 @@ class PlannerCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class Engine(ProcessBound):
     """What an open memory works with; made once by `Memory.open`, shared by all its handles.
 
     Attributes:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
 from operator import methodcaller
 from types import TracebackType
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NoReturn, Protocol, TypeAlias, TypeVar
 
-from fornix.errors import ForkedStore
+from fornix.errors import ForkedStore, NotPicklable
 
 FORK_WAIT_S = 30.0
 """How long a fork waits for threads that are inside SQLite; past that its child opens no store."""
@@ -301,6 +301,23 @@ class HandleLock:
     def is_mine(self) -> bool:
         """Return whether this thread holds it, which only a reentrant lock can tell."""
         return is_owned(self._lock)
+
+
+class ProcessBound:
+    """What belongs to its process: pickled, or copied deeply, it says so."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse it.
+
+        Raises:
+            NotPicklable: Always.
+        """
+        raise NotPicklable(
+            "an open memory, and what belongs to it, can be neither pickled nor copied deeply; "
+            "pass its path or URL, and open it there again"
+        )
 
 
 def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:

@@ -297,7 +297,7 @@ class Channel:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._views: deque[Any] = deque(maxlen=VIEWS)
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
         self._done = False
 
     def put_nowait(self, view: object) -> None:
@@ -349,7 +349,7 @@ class Channel:
         with self._mutex:
             if self._views or self._done:
                 return
-            self._waiting.append(mine)
+            self._waiting.append((asyncio.get_running_loop(), mine))
         try:
             await asyncio.wrap_future(mine)
         except asyncio.CancelledError:
@@ -361,8 +361,8 @@ class Channel:
     def _wake(self) -> None:
         """Have one who waits look again, or, when it is done, all."""
         while self._waiting:
-            first = self._waiting.popleft()
-            if first.set_running_or_notify_cancel():
+            loop, first = self._waiting.popleft()
+            if not loop.is_closed() and first.set_running_or_notify_cancel():
                 first.set_result(None)
                 if not self._done:
                     return

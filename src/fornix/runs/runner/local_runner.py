@@ -32,6 +32,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
+from fornix.memory.async_calls import ended
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.runs.agent import Agent, DispatchTable
@@ -52,7 +53,7 @@ from fornix.runs.runner.watcher import Watcher, forget, prune
 from fornix.store import Accepted, QueuedInput, Retain, Run
 from fornix.store.running_keys import refuse_own_run, refuse_own_runner
 from fornix.store.scope import Scope
-from fornix.values.forks import FORKS, HandleLock
+from fornix.values.forks import FORKS, HandleLock, ProcessBound
 from fornix.values.storable import counted
 
 CONCURRENCY = 16
@@ -68,7 +69,7 @@ OnParked: TypeAlias = Literal["raise", "retry"]
 """What comes of an input whose run is parked: its error, or another try."""
 
 
-class LocalRunner:
+class LocalRunner(ProcessBound):
     """Runs an agent on a memory, in threads of this process.
 
     Use it in a `with` block: leaving it, everything that was submitted here is waited for (after
@@ -511,12 +512,16 @@ class LocalRunner:
 
     def _finish(self) -> None:
         """Wait for everything that was submitted here, but for what a parked run blocks."""
+        for ticket in self._unfinished():
+            with contextlib.suppress(FornixError):
+                ticket.result()
+
+    def _unfinished(self) -> Iterator[Ticket]:
         waited: set[int] = set()
         while tickets := [t for t in self._registry.waiting() if t.run not in waited]:
             for ticket in tickets:
                 waited.add(ticket.run)
-                with contextlib.suppress(FornixError):
-                    ticket.result()
+                yield ticket
 
     # --- the same, awaited --------------------------------------------------------------------
 
@@ -552,8 +557,13 @@ class LocalRunner:
         await asyncio.to_thread(self.run_until_idle)
 
     async def aclose(self, wait_s: float | None = 10) -> None:
-        """Close; see `close`."""
-        await asyncio.to_thread(self.close, wait_s)
+        """Close, also if this is cancelled; see `close`."""
+        closing = asyncio.ensure_future(asyncio.to_thread(self.close, wait_s))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await ended(closing)
+            raise
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.start)
@@ -565,7 +575,13 @@ class LocalRunner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+        try:
+            if kind is None:
+                for ticket in self._unfinished():
+                    with contextlib.suppress(FornixError):
+                        await ticket.aresult()
+        finally:
+            await self.aclose()
 
 
 def _check_on_parked(on_parked: object, event_id: str | None) -> None:

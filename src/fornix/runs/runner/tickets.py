@@ -15,7 +15,7 @@ from fornix.runs.run import LiveRun, RunnerSetup
 from fornix.runs.runner.consumers import OutputReader, checked_wait
 from fornix.store import Run
 from fornix.values import wire
-from fornix.values.forks import HandleLock
+from fornix.values.forks import HandleLock, ProcessBound
 
 LOOK_S = 0.05
 """How often whoever waits looks whether it waits in vain."""
@@ -58,7 +58,7 @@ class Waiter(Protocol):
         ...
 
 
-class Ticket:
+class Ticket(ProcessBound):
     """Stands for a run that was accepted: its input is durable, and will be run.
 
     Attributes:

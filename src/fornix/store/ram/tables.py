@@ -18,6 +18,7 @@ from fornix.store.ram.progress import RunTable
 from fornix.store.ram.row_versions import ItemRow, Journal, VectorQueue
 from fornix.store.ram.sets import SetTable
 from fornix.store.ram.tree import TreeRows
+from fornix.values.forks import ProcessBound
 
 T = TypeVar("T", bound="RamTables")
 P = ParamSpec("P")
@@ -39,7 +40,7 @@ def _everyone(owner: str) -> bool:
     return bool(owner)
 
 
-class RamTables:
+class RamTables(ProcessBound):
     """The tables of a store, and what every part of it does with them.
 
     Args:

@@ -24,6 +24,7 @@ from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.group_commit import StoreQueue, StoreTicket
 from fornix.store.sql.scope_rows import WriterCache
+from fornix.values.forks import ProcessBound
 
 TRIES = 4
 """How often a call is made whose connection broke: all of a pool may break, one after the other."""
@@ -57,7 +58,7 @@ class KnownRows:
         self.salt: bytes | None = None
 
 
-class SqlDatabase(ABC):
+class SqlDatabase(ProcessBound, ABC):
     """An open database: what every engine does in the same way, and what each does in its own."""
 
     touch_sql = _TOUCH
