@@ -156,6 +156,16 @@ class ItemLaws(Laws):
         refused(store, DuplicateItem, add("j"), add("j"))
         assert store.get(NOTES, ["j"]) == [None]
 
+    @pytest.mark.parametrize("fresh", [False, True])
+    def test_a_live_id_is_told_before_a_limit(self, store: Store, *, fresh: bool) -> None:
+        """Of the key or of the set, also where the id is said to be new."""
+        write(store, Define(NOTES, REJECT), add("i"), add("j"))
+        again = Add(NOTES, record("i"), fresh=fresh)
+        for limits in (None, Limits(items=2), Limits(bytes=2)):
+            refused(store, DuplicateItem, again, limits=limits)
+        refused(store, SetFull, Add(NOTES, record("k"), fresh=fresh))
+        refused(store, KeyFull, Add(NEVER, record("k"), fresh=fresh), limits=Limits(items=2))
+
     def test_many_fresh_items_go_in_at_once(self, store: Store) -> None:
         """Their ids were just made, so that nobody needs to look for them."""
         write(store, *(Add(NOTES, record(f"{i:04}"), fresh=True) for i in range(1_500)))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fornix.errors import (
     DuplicateItem,
     InvalidInput,
+    LimitReached,
 )
 from fornix.store import (
     Add,
@@ -20,7 +21,7 @@ from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
 from fornix.store.sql import retention
 from fornix.store.sql.batched_inserts import PendingRows, RunRow
-from fornix.store.sql.connection import Connection, OwnerRegistry, Query, first
+from fornix.store.sql.connection import Connection, OwnerRegistry, Query, first, query
 from fornix.store.sql.items import Changes
 from fornix.store.sql.journal import adopted
 from fornix.store.sql.runs import RunWriter
@@ -30,6 +31,11 @@ from fornix.store.sql.tree import apply_tree, lookups
 from fornix.values import wire
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
+
+_LIVE_IDS = """
+    SELECT id FROM item WHERE set_id = ?1 AND ended IS NULL AND begun <= ?2
+        AND id IN (SELECT value FROM carray(?3) AS names)
+"""
 
 _HEAD = "SELECT head FROM scope WHERE id = ?"
 
@@ -100,7 +106,8 @@ class Transaction:
             self.cache.trim(scope)
         if batch.items or batch.define:
             changes = self.changes_of(batch, number=number, time=time)
-            ended_rows["items"], sets_to_compact = changes.run(), tuple(changes.sets_to_compact)
+            ended_rows["items"] = self._run(changes, batch, number)
+            sets_to_compact = tuple(changes.sets_to_compact)
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
         if batch.history_start != (0, 0):
@@ -177,6 +184,29 @@ class Transaction:
         if batch.state:
             self.cache.heads[scope] = self.pending_rows.heads[scope] = number
         return run
+
+    def _run(self, changes: Changes, batch: Batch, number: int) -> list[int]:
+        """Make the item changes of a batch; return the rows that ended."""
+        try:
+            return changes.run()
+        except LimitReached:  # after all changes, of which fresh ids were not looked for
+            self._refuse_live(batch, number - 1)
+            raise
+
+    def _refuse_live(self, batch: Batch, before: int) -> None:
+        """Raise `DuplicateItem` if a fresh id was live at commit *before*, and still is."""
+        fresh: dict[SetRef, list[str]] = {}
+        for change in batch.items:
+            if isinstance(change, Add) and change.fresh:
+                fresh.setdefault(change.set, []).append(change.record.id)
+        for ref, ids in fresh.items():
+            set_row = self.rows.set_row(ref)
+            if set_row is None:
+                continue
+            live = query(self._db, _LIVE_IDS, set_row[0], before, self._db.texts(ids))
+            taken = [item_id for item_id in ids if (item_id,) in live]
+            if taken:
+                raise DuplicateItem(taken[0], set_name=ref.name)
 
     def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
         """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
