@@ -64,10 +64,10 @@ test-integrations: .venv/.dev .venv-integrations/.peers .venv-integrations-older
 	$(OLDER_BIN)/python $(TEST_INTEGRATIONS) tests/integrations_older
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
-	$(BIN)/python -m pytest -q -m browser
+	$(BIN)/python -m pytest -q -m browser tests/test_*_pages.py
 
 pictures: .venv/.browser .chromium  ## Take the pictures of the inspector for the documentation again
-	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k "pictures or looks"
+	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k "pictures or looks" tests/test_inspector_pages.py
 
 typescript: .typescript  ## The types of the TypeScript client, by TypeScript's own compiler
 	build/typescript/node_modules/.bin/tsc --noEmit --strict --noUncheckedIndexedAccess --target es2022 --module nodenext --lib es2023,dom,dom.iterable tests/typescript_types.mts

@@ -127,6 +127,16 @@ def test_no_test_leaves_itself_out():
     )
 
 
+def test_the_files_of_the_browser_are_those_that_make_names():
+    """`make browser` looks through no others: that takes longer than its tests."""
+    expect_none(
+        f"{path.name} has tests of the browser; name it test_…_pages.py"
+        for path in sources("tests")
+        if any(getattr(node, "attr", None) == "browser" for node in nodes(path))
+        if not path.match("test_*_pages.py")
+    )
+
+
 LEAST_WAIT_S = 30
 WAITING = {"timeout", "timeout_s", "wait_s"}
 WAITS = {"acquire", "aresult", "join", "result", "settle", "timeout", "wait", "wait_for"}
