@@ -27,7 +27,7 @@ from fornix.errors import InvalidInput
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.inspector import add_inspector
 from fornix.server.tokens import TokenFile
-from postgres_server import url_for
+from postgres_server import OwnServer, url_for
 from scale import COUNTS, SCALE
 from waiting import LIMIT_S, wait_until
 
@@ -769,6 +769,24 @@ def test_bytes_stay_bytes(served, tmp_path):
         found = memory.key("ada").get("i")
         assert found is not None
         assert found.value["raw"] == found.metadata["raw"] == bytes(range(256))
+
+
+@pytest.mark.server
+def test_a_server_whose_store_is_away_lives_and_is_not_ready(tmp_path):
+    """And serves again as soon as the store is back."""
+    store = OwnServer()
+    served = Served(tmp_path, "--db", store.url())
+    try:
+        assert served.ask("GET", "/ready") == (200, {"status": "ready"})
+        store.kill()
+        status, answer = served.ask("GET", "/ready")
+        assert (status, answer["error"]["type"]) == (503, "Unavailable")
+        assert served.ask("GET", "/health")[0] == 200
+        store.start()
+        assert served.ask("GET", "/ready") == (200, {"status": "ready"})
+    finally:
+        served.stop()
+        store.remove()
 
 
 def test_two_servers_of_one_postgres_answer_as_one_memory(tmp_path):
