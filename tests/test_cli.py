@@ -330,8 +330,18 @@ def test_a_key_without_items_is_told_with_those_of_nearly_its_name(filled):
     answer = filled("search", "seat", "-k", "adda", "--json", code=3)
     assert json.loads(answer.stdout)["hits"] == []
     assert json.loads(answer.stderr)["error"]["message"] == "nothing of key 'adda' answers that"
+    assert "at 'x'; did you mean 'ada'?" in filled("get", "x", "-k", "adda", code=3).stderr
+    assert "makes it; did you mean 'ada'?" in filled("tree", "-k", "adda", code=3).stderr
+    assert "'x'; fornix tree --key ada shows" in filled("get", "x", "-k", "ada", code=3).stderr
     words = ("search", "x", "-k", "ada", "--where", '{"n": 7}')
     assert "nothing of key 'ada' answers that" in filled(*words, code=3).stderr
+
+
+def test_a_mistyped_command_is_told_the_nearest(shell):
+    """One that is like none is told where they are listed."""
+    assert "'serch'; did you mean 'search'?" in shell("serch", "x", code=2).stderr
+    error = shell("frobnicate", code=2).stderr
+    assert "No such command 'frobnicate'\nTry 'fornix --help'" in error
 
 
 def test_a_key_is_looked_for_among_a_bounded_number(filled, monkeypatch):
@@ -461,6 +471,9 @@ def test_texts_are_imported(shell):
     shell(*words, "-k", "ada", "--knowledge", "default", stdin='{"text": "rum"}\n', code=2)
     error = shell(*words, "-k", "ada", stdin='{"body": "rum"}\n', code=1).stderr
     assert "fornix import --help shows a record of each" in error
+    for text in ("rum\n", '["rum"]'):
+        error = shell(*words, "-k", "ada", stdin=text, code=1).stderr
+        assert '{"text": "Prefers window seats."}' in error
     told = shell("import", "--help").stdout
     assert all(f"\n    {layout} " in told for layout in LAYOUTS)
 

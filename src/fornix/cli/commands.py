@@ -121,6 +121,20 @@ class LazyGroup(click.Group):
         listed = BY_NAME.get(cmd_name)
         return None if listed is None else listed.load()
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* begin with; the error of a wrong one names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches  # only where a command is none
+
+            near = get_close_matches(args[0], BY_NAME, n=1)
+            if not near:
+                raise
+            ctx.fail(f"{error.format_message().rstrip('.')}; did you mean {near[0]!r}?")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, importing none."""
         _ = ctx

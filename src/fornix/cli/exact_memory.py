@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from fornix.cli import options, output, tables
-from fornix.cli.session import Session
+from fornix.cli.session import Owner, Session
 from fornix.errors import InvalidInput
 from fornix.memory.memory import Memory
 from fornix.state import MISSING, MemoryKind, MemoryObject, MemoryRef
@@ -48,21 +48,22 @@ def tree_command(session: Session, *, path: DottedPath, key: str) -> None:
     with session.open(mode="ro") as memory:
         found = cast("object", memory.key(key).short_term.get(path, MISSING))
         if found is MISSING:
-            _nothing(session, key, path)
+            _nothing(session, memory, key, path)
         if not isinstance(found, MemoryObject):
             _print_value(session, cast("Value", found))
         elif not path and not len(found):
             says = f"key {key!r} has no exact memory; fornix set PATH VALUE --key {key} makes it"
-            session.nothing(says, {})
+            session.nothing(says + Owner(key).near_keys(session, memory), {})
         elif session.json:
             output.document(output.wired(found.to_dict()))
         else:
             tables.console().print(drawn(memory, key, path), soft_wrap=True)
 
 
-def _nothing(session: Session, key: str, path: DottedPath) -> NoReturn:
-    known = f"fornix tree --key {key} shows what is there"
-    session.nothing(f"key {key!r} has nothing at {_shown(path)!r}; {known}")
+def _nothing(session: Session, memory: Memory, key: str, path: DottedPath) -> NoReturn:
+    near = Owner(key).near_keys(session, memory)
+    known = near or f"; fornix tree --key {key} shows what is there"
+    session.nothing(f"key {key!r} has nothing at {_shown(path)!r}{known}")
 
 
 @options.command("get")
@@ -84,8 +85,8 @@ def get_command(
     with session.open(mode="ro") as memory:
         exact = memory.key(key).short_term
         found = cast("object", (exact if as_of is None else exact.at(as_of)).get(path, MISSING))
-    if found is MISSING:
-        _nothing(session, key, path)
+        if found is MISSING:
+            _nothing(session, memory, key, path)
     if isinstance(found, MemoryObject):
         where = f"{_shown(path)!r} of key {key!r}" if path else f"the exact memory of key {key!r}"
         raise InvalidInput(f"{where} is an object, not a value; fornix tree shows its fields")

@@ -331,17 +331,22 @@ class Owner:
         missing = [name for name in sets if name not in there]
         if missing:
             known = ", ".join(there[:20]) or "none"
-            near = "" if there or session.json else self._near_keys(memory)
+            near = "" if there else self.near_keys(session, memory)
             session.nothing(f"{self.name} has no set {missing[0]!r}; its sets: {known}{near}")
 
     def require_any(self, session: Session, memory: Memory) -> None:
         """End the command if it has no set at all; not with --json, which says so by a list."""
         if not session.json and not self.of(memory).sets():
-            session.nothing(f"{self.name} has no items{self._near_keys(memory)}")
+            session.nothing(f"{self.name} has no items{self.near_keys(session, memory)}")
 
-    def _near_keys(self, memory: Memory) -> str:
-        """Return which keys of the space are named nearly so, of as many as are looked at."""
-        if self.key is None:
+    def near_keys(self, session: Session, memory: Memory) -> str:
+        """Return which keys of the space are named nearly so, of as many as are looked at.
+
+        Empty for knowledge, a key that is there, and with --json.
+        """
+        if self.key is None or session.json:
+            return ""
+        if next(memory.keys(prefix=self.key), None) == self.key:
             return ""
         from difflib import get_close_matches  # only where a key is missing
 
@@ -349,7 +354,6 @@ class Owner:
         begins = dict.fromkeys((first, first.swapcase(), ""))
         looked_at = (islice(memory.keys(prefix=begin), NEAR_KEYS) for begin in begins)
         known = dict.fromkeys(chain.from_iterable(looked_at))
-        known.pop(self.key, None)
         near = get_close_matches(self.key, known)
         if not near:
             return "; fornix keys lists the keys"

@@ -24,6 +24,9 @@ BLOCK = 1 << 16
 LONGEST = 64 << 20
 """Characters that one record may have."""
 
+AN_OBJECT = '{"text": "Prefers window seats."}'
+"""The plainest record, which an error shows where there is none."""
+
 UNREADABLE = {
     b"\x1f\x8b": "is compressed; unpack it (zcat FILE | fornix import -)",
     b"PK\x03\x04": "is a zip archive; unpack it and import the .json or .jsonl file in it",
@@ -239,7 +242,8 @@ class Document:
             elif char == "{":
                 yield from self._object(lists)
             else:
-                raise self._wrong("this is neither a list nor an object", self._position)
+                problem = f"this is neither a list nor an object, such as {AN_OBJECT}"
+                raise self._wrong(problem, self._position)
 
     def _object(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         line, fields, has_list = self._line_at(self._position), dict[str, Value](), False
@@ -300,7 +304,7 @@ class Document:
         self._records += 1
         if not isinstance(fields, dict):
             problem = f"record {self._records} is no object: {json.dumps(fields)[:40]}"
-            raise line_error(self._name, line, problem, "correct it and import again")
+            raise line_error(self._name, line, problem, f"write {AN_OBJECT}")
         return JsonRecord(self._records, line, fields, list_name, document)
 
     # --- the text -----------------------------------------------------------------------------
