@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from copy import copy
@@ -437,6 +438,16 @@ def test_a_class_that_is_opened_says_so(
         kind(*passed, **named)
     assert str(told.value).startswith(said)
     assert str(told.value).endswith(f'{kind.__name__}.open("app.db")')
+
+
+@pytest.mark.parametrize("given", ["I live in Lisbon.", ["I live in Lisbon."], 7])
+def test_what_is_no_message_is_told_what_one_is(given: Any) -> None:
+    """A text alone does not say who said it: the error shows a message."""
+    said = 'such as {"role": "user", "content": "I live in Lisbon."}, not '
+    with Memory.open(embedder="words") as memory:
+        with pytest.raises(InvalidInput, match=re.escape(said)):
+            memory.key("ada").conversation("chat").add(given)
+        assert memory.key("ada").sets() == []
 
 
 def test_what_a_key_has_is_told_of_a_memory() -> None:

@@ -50,15 +50,20 @@ def listed(messages: object) -> list[dict[str, Any]]:
     if isinstance(messages, Mapping | Message):
         return [_plain(cast("Said", messages))]
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
-        raise InvalidInput(f"a message is a dict, not {type(messages).__name__}")
+        raise _no_message(messages)
     return [_plain(one) for one in cast("Iterable[object]", messages)]
+
+
+def _no_message(given: object) -> InvalidInput:
+    shown = '{"role": "user", "content": "I live in Lisbon."}'
+    return InvalidInput(f"a message is a dict, such as {shown}, not {type(given).__name__}")
 
 
 def _plain(message: object) -> dict[str, Any]:
     if isinstance(message, Message):
         return dict(message.to_dict())
     if not isinstance(message, Mapping):
-        raise InvalidInput(f"a message is a dict, not {type(message).__name__}")
+        raise _no_message(message)
     made = dict(cast("Mapping[str, Any]", message))
     if not ("content" in made or made.get("tool_calls")):
         raise InvalidInput(f"a message has content, or tool_calls; this one has {sorted(made)}")
