@@ -105,6 +105,8 @@ CALLS: dict[str, Callable[[Memory, Any], object]] = {
     "speaker": lambda m, x: m.key("a").add("x", speaker=x),
     "time": lambda m, x: m.key("a").add("x", time=x),
     "idempotency key": lambda m, x: m.key("a").add("x", idempotency_key=x),
+    "items to add back": lambda m, x: m.key("a").set("s").add_back(x),
+    "an item to add back": lambda m, x: m.key("a").set("s").add_back([x]),
     "update": lambda m, x: m.key("a").update("one", x),
     "get": lambda m, x: m.key("a").get(x),
     "limit": lambda m, x: m.key("a").list(limit=x),

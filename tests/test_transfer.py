@@ -135,6 +135,7 @@ def test_a_line_that_passed_is_read_as_it_was(memory):
         *({"text": 5}, {"sources": [""]}, {"time": "noon"}, {"metadata": {"a": "\ud800"}}),
         {"valid_from": "2026-01-02T00:00:00Z", "valid_to": "2026-01-01T00:00:00Z"},
         {"time": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
+        {"until": "2026-01-01T00:00:00Z"},
     ],
 )
 def test_nothing_is_written_where_a_part_of_an_item_cannot_be(memory, fields):

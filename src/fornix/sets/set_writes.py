@@ -112,6 +112,8 @@ class SetWrites(SetReads):
 
         As `add_many`, but no rule of admission is asked: they were, when the items came first.
         """
+        if type(items) not in (list, tuple) or not all(isinstance(item, Item) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput("add_back takes a list of Items, as a set or an export has them")
         return self._add(list(items), on_existing, None, checked=False)
 
     def _add(

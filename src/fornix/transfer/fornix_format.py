@@ -293,6 +293,8 @@ def checked_item(item: Item) -> Item:
         for name in ("time", *TIMES)
         if (time := getattr(item, name)) is not None
     }
+    if item.until is not None and item.time is None:  # the time of the import is no beginning
+        raise InvalidInput("until needs a time: it ends the span that time begins")
     if len(times) > 1:
         check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
     for name in LABELS:
