@@ -18,9 +18,6 @@ NATIVE := hatch_build.py src/fornix/values/_native.c
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(PIP) -c constraints.txt
 
-# What runs side by side tells its lines in one piece, where make can do that (from 4.0 on).
-IN_ONE_PIECE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-
 # Hundreds of tests start a process: it should find what was compiled before.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -53,9 +50,10 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 3 --dist worksteal
-	@$(MAKE) --no-print-directory .java .chromium
-	@echo "Apache Flink, and beside it frameworks, a browser and TypeScript; each tells when it is done (10 to 20 minutes) …"
-	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) flink test-integrations browser typescript
+	@$(MAKE) --no-print-directory test-integrations
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory typescript
+	@$(MAKE) --no-print-directory flink
 
 test-integrations: .venv/.dev .venv-integrations/.peers .venv-integrations-older/.peers  ## Frameworks and clients of others that need environments of their own
 	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python $(INTEGRATIONS:%=src/fornix/integrations/%.py)

@@ -11,11 +11,12 @@ export class Refused extends Error {
 // Of this tab alone, until it is closed.
 export const setSpace = (name) => sessionStorage.setItem(SPACE, name);
 export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
-export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+export const hasToken = () => token() !== null;
+
+const token = () => sessionStorage.getItem(TOKEN);
 
 function headers(more = {}) {
-  const token = sessionStorage.getItem(TOKEN);
-  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+  return token() ? { ...more, Authorization: `Bearer ${token()}` } : more;
 }
 
 function place(path, query = {}) {
@@ -33,7 +34,7 @@ const kept = (_name, value, { source }) => (Number.isInteger(value) && !Number.i
 const parsed = (text) => (JSON.rawJSON && LONG_NUMBER.test(text) ? JSON.parse(text, kept) : JSON.parse(text));
 
 async function ask(method, path, query, body, signal, more = {}) {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body), headers: headers({ "Content-Type": "application/json", ...more }) };
+  const by = token(), sent = body === undefined ? {} : { body: JSON.stringify(body), headers: headers({ "Content-Type": "application/json", ...more }) };
   let answer;
   try {
     answer = await fetch(place(path, query), { method, headers: headers(), signal, ...sent });
@@ -42,7 +43,7 @@ async function ask(method, path, query, body, signal, more = {}) {
     throw new Refused(0, "The server does not answer. Is it still running?");
   }
   const told = parsed(await answer.text());
-  if (answer.status === 401) dispatchEvent(new Event("token-refused"));
+  if (answer.status === 401 && by === token()) dispatchEvent(new Event("token-refused"));  // not one of before
   if (!answer.ok) throw new Refused(answer.status, told.error?.message ?? `status ${answer.status}`);
   return told;
 }

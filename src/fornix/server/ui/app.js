@@ -67,10 +67,13 @@ const fault = (says) => el("div", { class: "fault", role: "alert" }, says);
 
 const NO_TOKEN = "This server has no such token.";
 
+let asking = null;  // the form that waits for a token
+
 function askForToken() {
-  // Whichever part of a page was refused: none of it is shown.
+  // Whichever part of a page was refused: none of it is shown. Several may be: what is typed stays.
   shown.leave?.abort();
-  main.replaceChildren(tokenForm(hasToken() && NO_TOKEN));
+  if (asking?.isConnected) return;
+  main.replaceChildren(asking = tokenForm(hasToken() && NO_TOKEN));
   main.querySelector("[data-focus]").focus();
 }
 
@@ -81,8 +84,11 @@ function tokenForm(refusal) {
     event.preventDefault();
     const token = input.value.trim();
     if (!/^[!-~]+$/.test(token)) { says.replaceChildren(fault(NO_TOKEN)); return; }  // no header can carry it
+    says.replaceChildren();
+    asking = null;
     setToken(token);
-    const { spaces } = await get("spaces").catch(() => ({ spaces: [] }));
+    const { spaces, status } = await get("spaces").catch(({ status }) => ({ spaces: [], status }));
+    if (status === 401) return;  // it is asked for again
     if (!spaces.length || spaces.includes(config.space)) { show(); return; }
     setSpace(spaces[0]);  // the only one that the token is for
     location.reload();
