@@ -571,5 +571,8 @@ def test_what_a_key_has_is_told_of_a_memory() -> None:
             assert str(told.value).endswith('; a key has it: (await memory.key("…")).add(…)')
             with pytest.raises(AttributeError, match=r"no attribute 'ad'$"):
                 _ = cast("Any", memory).ad
+            with pytest.raises(AttributeError) as told:
+                _ = cast("Any", memory.knowledge).add
+            assert str(told.value).endswith('; a set has it: (await knowledge.set("…")).add(…)')
 
     run(ask())

@@ -467,3 +467,12 @@ def test_what_a_key_has_is_told_of_a_memory() -> None:
                 getattr(memory, name)
         assert not hasattr(memory, "add")
         assert copy(memory).space == memory.space
+
+
+def test_what_a_set_has_is_told_of_a_knowledge() -> None:
+    """A name that a set of a knowledge has is answered with how the set is asked."""
+    with Memory.open(embedder="words") as memory:
+        said = r"""; a set has it: knowledge\.set\("…"\)\.add\(…\)$"""
+        for name, problem in {"add": said, "ad": "no attribute 'ad'$"}.items():
+            with pytest.raises(AttributeError, match=problem):
+                getattr(memory.knowledge, name)

@@ -43,7 +43,7 @@ from fornix.memory.keys import (
 )
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
-from fornix.sets import MemorySet
+from fornix.sets import KnowledgeSet, MemorySet
 from fornix.sets.admission import Quarantine
 from fornix.sets.writer import Engine
 from fornix.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
@@ -282,6 +282,12 @@ class AsyncKnowledge:
     def __init__(self, loop: CallLane, sync: KnowledgeMemory) -> None:
         self.loop, self.sync = loop, sync
 
+    if not TYPE_CHECKING:  # as in `KnowledgeMemory`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a knowledge, but perhaps of its sets."""
+            raise no_attribute(self, name, KnowledgeSet, 'a set has it: (await knowledge.set("…"))')
+
     search = awaited(KnowledgeMemory.search)
     points = awaited(KnowledgeMemory.points)
     map = awaited(KnowledgeMemory.map)
@@ -503,7 +509,7 @@ class AsyncMemory:
 
         def __getattr__(self, name: str) -> NoReturn:
             """Raise the error of a name that is none of a memory, but perhaps of a key's."""
-            raise no_attribute(self, name, '(await memory.key("…"))')
+            raise no_attribute(self, name, KeyMemory, 'a key has it: (await memory.key("…"))')
 
     @classmethod
     async def open(cls, *args: object, **kwargs: object) -> Self:

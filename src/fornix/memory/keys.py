@@ -8,7 +8,17 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from fornix import conversation as conversations
 from fornix import facts as fact_rooms
@@ -283,6 +293,12 @@ class KnowledgeMemory(OwnerSets):
     def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
         super().__init__(engine, writer or CommitWriter(engine, scope), scope)
 
+    if not TYPE_CHECKING:  # a type checker would take every name for one of a knowledge
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a knowledge, but perhaps of its sets."""
+            raise no_attribute(self, name, KnowledgeSet, 'a set has it: knowledge.set("…")')
+
     def __repr__(self) -> str:
         return f"<knowledge {self._scope.space!r}>"
 
@@ -514,15 +530,18 @@ class KeyMemory(KeySets, Prompts):
                 return result
 
 
-def no_attribute(owner: object, name: str, key: str) -> AttributeError:
-    """Return the error of a name that *owner*, a memory, has not; *key* is how one of its keys is.
+def no_attribute(owner: object, name: str, part: type, said: str) -> AttributeError:
+    """Return the error of a name that *owner* has not, but perhaps a *part* of it.
 
     Reads nothing of *owner*, which may be half made, as by `copy`.
+
+    Args:
+        said: The part as a user names it and as he gets it: ``a key has it: memory.key("…")``.
     """
     problem = f"{type(owner).__name__!r} object has no attribute {name!r}"
-    if not name.startswith("_") and hasattr(KeyMemory, name):
-        call = "(…)" if callable(getattr(KeyMemory, name)) else ""
-        problem = f"{problem}; a key has it: {key}.{name}{call}"
+    if not name.startswith("_") and hasattr(part, name):
+        call = "(…)" if callable(getattr(part, name)) else ""
+        problem = f"{problem}; {said}.{name}{call}"
     return AttributeError(problem, name=name, obj=owner)
 
 

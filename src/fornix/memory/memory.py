@@ -350,7 +350,7 @@ class Memory(Maintenance):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Raise the error of a name that is none of a memory, but perhaps of a key's."""
-            raise no_attribute(self, name, 'memory.key("…")')
+            raise no_attribute(self, name, KeyMemory, 'a key has it: memory.key("…")')
 
     def __repr__(self) -> str:
         return f"<Memory {self._engine.store.location!r} space {self._space!r}>"
