@@ -155,9 +155,15 @@ def test_a_search_answers_while_nobody_can_write(path: Path) -> None:
         assert not memory.key("ada").search("tea").partial
 
 
-def test_a_limit_of_a_file_is_no_loss_either(path: Path, start) -> None:
-    """A process that may write no larger files: StoreFull says so, and what was told is there."""
-    child = start("""
+@pytest.mark.parametrize("log_pages", [4_000, 60], ids=["in the log", "as the log is moved"])
+def test_a_limit_of_a_file_is_no_loss_either(path: Path, start, log_pages: int) -> None:
+    """StoreFull says that no larger file may be written: what was told is there, and no more.
+
+    A commit that stands is not refused because the log cannot be moved into the file after it.
+    """
+    child = start(
+        f"from fornix.store.sqlite import database_file as f; f.CHECKPOINT_PAGES = {log_pages}"
+        """
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Memory.open(path, embedder="words") as memory:
     resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, resource.RLIM_INFINITY))
@@ -171,7 +177,8 @@ with Memory.open(path, embedder="words") as memory:
     say(len(memory.key("ada").list()))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     memory.key("ada").add("more")
-""")
+"""
+    )
     done, *told = line(child).split()
     assert int(done) > 3
     assert told == ["StoreFull", "True"]

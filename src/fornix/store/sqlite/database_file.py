@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import weakref
 from collections.abc import Callable, Generator, Sequence
@@ -56,6 +57,8 @@ from fornix.store.sqlite.lock_files import (
 )
 from fornix.values.forks import FORKS, call_within
 
+logger = logging.getLogger(__name__)
+
 Durability: TypeAlias = Literal["full", "normal"]
 
 CHECKPOINT_PAGES = 4_000
@@ -66,6 +69,9 @@ VERSION = "PRAGMA data_version"
 
 SWEEPS = 8
 """Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
+
+_HINDRANCES = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.BusyError)
+"""What may hinder that: the disk is full, for one."""
 
 _SYNCED = """
     INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
@@ -403,7 +409,7 @@ class SqliteFile(SqlDatabase):
                 writer.execute("ROLLBACK")
             raise
         if self._connections.log_pages > CHECKPOINT_PAGES:
-            self._care(writer)
+            self._care_unless_hindered(writer)
         self._cache.version = writer.data_version()
 
     @explaining
@@ -470,6 +476,21 @@ class SqliteFile(SqlDatabase):
         """Give a file that nobody else has open checksums; return whether it had none."""
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
+
+    def _care_unless_hindered(self, writer: SqliteConnection) -> None:
+        """Do what `_care` does; what hinders it is no error of the commit before, which stands.
+
+        The log stays as long as it is, so the next commit tries again.
+        """
+        try:
+            self._care(writer)
+        except _HINDRANCES as error:
+            self._cache = WriterCache()  # some of it may have been done
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            if checksums.is_mismatch(error):
+                raise
+            logger.warning("the write-ahead log of a store could not be moved: %s", error)
 
     def _care(self, writer: SqliteConnection) -> None:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
