@@ -43,7 +43,7 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 
 .tests:
 	$(BIN)/coverage erase
-	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
+	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 3 --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ from fornix.embed import Embedder
 from scale import COUNTS, SCALE
 from scaled import is_scaled
 from waiting import LIMIT_S
+from watching import watching
 
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").split())
 """What takes long, as `tools/slow_tests.py` has found."""
@@ -47,6 +49,17 @@ settings.load_profile(SCALE)
 # A shell ignores Ctrl-C for what it starts with `&`, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+RAM = Path("/dev/shm")  # noqa: S108 - pytest makes folders there that only their owner may enter
+"""Where files lie in RAM."""
+
+ROOM = 1 << 30
+"""Bytes that are to be free there: what an everyday run has there at once takes a tenth of it."""
+
+# Half of an everyday run would be spent waiting for a disk. A process that is killed loses as
+# little in RAM; at full scale, the files of all that is killed lie on a disk.
+if SCALE == "quick" and RAM.is_dir() and shutil.disk_usage(RAM).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(RAM))
+
 # What tests start is not measured: it runs what is tested here as well, starts a third slower for
 # it, and a Ctrl-C that comes while coverage holds its lock would stop it for good.
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers themselves were started with these
@@ -65,6 +78,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             or is_hypothesis_test(item.obj)
         ):
             item.add_marker(pytest.mark.scaled)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Have coverage watch a test, unless others reach the same."""
+    with watching(item.nodeid):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -135,6 +135,7 @@ class OwnServer:
         """Start it, and wait until it answers."""
         settings = [
             *self._settings,
+            "dynamic_shared_memory_type=mmap",  # in its folder: elsewhere it outlasts a kill
             f"port={self.port}",
             f"listen_addresses={'' if self._only_socket else '127.0.0.1'}",
             f"unix_socket_directories={self.folder}",

@@ -17,6 +17,7 @@ import warm
 from fornix import testing
 from scaled import is_scaled
 from waiting import LIMIT_S
+from watching import UNWATCHED, is_coverage, watching
 
 PRINTS = """
 import os, random, sys
@@ -77,10 +78,11 @@ def test_two_have_randomness_of_their_own():
     assert one != two
 
 
-def test_what_the_list_of_slow_tests_names_is_there():
-    """Once, in order: `tools/slow_tests.py` writes it again."""
+@pytest.mark.parametrize("which", ["slow", "unwatched"])
+def test_what_a_list_of_tests_names_is_there(which: str):
+    """Once, in order: `tools/slow_tests.py` or `tools/unwatched_tests.py` writes it again."""
     here, laws = Path(__file__).parent, Path(testing.__file__).parent
-    names = (here / "slow.txt").read_text(encoding="utf-8").splitlines()
+    names = (here / f"{which}.txt").read_text(encoding="utf-8").splitlines()
     assert names == sorted(set(names))
     files = [*here.glob("*.py"), *laws.rglob("*.py")]
     code = "".join(path.read_text(encoding="utf-8") for path in files)
@@ -95,3 +97,15 @@ def test_what_does_more_at_full_scale_is_found():
     assert is_scaled(test_crashes, test_crashes.test_two_processes_are_killed_at_once, None)
     assert is_scaled(test_server, test_server.test_no_token_reaches_beyond_its_scope, None)
     assert not is_scaled(test_server, test_server.test_bytes_stay_bytes, None)
+
+
+def test_what_a_list_says_is_not_watched():
+    """While it runs, and by coverage alone: a debugger is left as it is."""
+    name = min(UNWATCHED)
+    before = sys.gettrace()
+    with watching(f"tests/{name}[1]"):
+        inside = sys.gettrace()
+    with watching("tests/test_new.py::test_new"):
+        new = sys.gettrace()
+    assert sys.gettrace() is new is before
+    assert inside is (None if is_coverage(before) else before)

@@ -1,0 +1,69 @@
+"""Which tests coverage watches: those that reach what no other reaches, and those that are new.
+
+To watch a test doubles what it takes. `tests/unwatched.txt` names those that take a tenth of a
+second and reach nothing by themselves: `tools/unwatched_tests.py` writes it, by what is noted here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+UNWATCHED = frozenset((Path(__file__).parent / "unwatched.txt").read_text(encoding="utf-8").split())
+
+GROWTH = os.environ.get("FORNIX_TEST_GROWTH")
+"""A folder: each process notes there what its tests reach; then all are watched."""
+
+
+def name_of(nodeid: str) -> str:
+    """Return how the list names the test of *nodeid*, whatever its parameters."""
+    return nodeid.partition("[")[0].removeprefix("tests/")
+
+
+def is_coverage(trace: object) -> bool:
+    """Return whether what watches is coverage, and no debugger."""
+    return type(trace).__module__.partition(".")[0] == "coverage"
+
+
+@contextmanager
+def watching(nodeid: str) -> Iterator[None]:
+    """Have coverage watch a test or not, for the length of the block."""
+    if GROWTH is not None:
+        with _noted(nodeid, Path(GROWTH)):
+            yield
+    elif is_coverage(here := sys.gettrace()) and name_of(nodeid) in UNWATCHED:
+        in_new_threads = threading.gettrace()
+        sys.settrace(None)
+        threading.settrace(None)  # pyright: ignore[reportArgumentType] - as `gettrace` returns it
+        try:
+            yield
+        finally:
+            sys.settrace(here)
+            threading.settrace(in_new_threads)  # pyright: ignore[reportArgumentType] - the same
+    else:
+        yield
+
+
+@contextmanager
+def _noted(nodeid: str, folder: Path) -> Iterator[None]:
+    """Write down how many steps of fornix a test is the first to take, and its seconds of CPU."""
+    before, cpu = _reached(), time.process_time()  # noqa: TID251 - it is written down, not judged
+    yield
+    cpu = time.process_time() - cpu  # noqa: TID251 - the same
+    with (folder / f"{os.getpid()}.tsv").open("a", encoding="utf-8") as lines:
+        lines.write(f"{_reached() - before}\t{cpu:.4f}\t{nodeid}\n")
+
+
+def _reached() -> int:
+    from coverage import Coverage  # not every environment of the tests has it
+
+    coverage = Coverage.current()
+    assert coverage is not None, "run this under coverage"
+    collected: Any = coverage._collector  # pyright: ignore[reportPrivateUsage] - to read data is slow
+    return sum(map(len, collected.data.values()))
