@@ -36,7 +36,7 @@ from fornix.store.sql.group_commit import (
     is_alone,
 )
 from fornix.store.sql.scope_rows import WriterCache
-from fornix.store.sqlite import checking, checksums, connection, free_pages, guards
+from fornix.store.sqlite import checking, checksums, connection, free_pages, guards, log_owner
 from fornix.store.sqlite.connection import (
     BUSY_MS,
     SCHEMA,
@@ -55,6 +55,7 @@ from fornix.store.sqlite.lock_files import (
     private_folder,
     refuse_unsupported,
 )
+from fornix.store.sqlite.log_owner import identity
 from fornix.values.forks import FORKS, call_within
 
 logger = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ class SqliteFile(SqlDatabase):
                 self._lock = WriteLock(folder, wait_s=wait_s)
                 self._owners = Owners(folder)
                 self._open_writer(durability)
-            self._identity = _identity(str(path))
+            self._identity = identity(str(path))
         except BaseException:  # no traceback may keep files open until it is collected
             if self._lock is not None:
                 self._lock.close()
@@ -174,6 +175,7 @@ class SqliteFile(SqlDatabase):
         path = Path(os.path.realpath(path))
         FORKS.check_sound(path)
         refuse_unsupported(path)
+        log_owner.refuse_other(folder_of(path), path)
         if path.exists() and not path.is_file():
             raise NotAStore(path, "is not a file; choose another path")
         immutable = False
@@ -226,7 +228,7 @@ class SqliteFile(SqlDatabase):
     @property
     def folder(self) -> Path:
         """The folder beside the database: locks, and side files that can be dropped."""
-        return Path(f"{self._path}.fornix")
+        return folder_of(self._path)
 
     @property
     def _state(self) -> State:
@@ -279,9 +281,10 @@ class SqliteFile(SqlDatabase):
     def _guard_log(self) -> None:
         """Have nobody take the log away, now that the writer has it open."""
         self._guard.lock()
-        self._connections.log_identity = _identity(self._log_location)
+        self._connections.log_identity = identity(self._log_location)
         if self._connections.log_identity is None:
             raise StoreBusy(f"{self._path} is being closed by another program; try again")
+        log_owner.note(self.folder, self._path)
 
     def reader(self) -> _Borrowed:
         """Lend a connection that only reads, for a ``with`` block."""
@@ -311,18 +314,18 @@ class SqliteFile(SqlDatabase):
 
     def is_in_place(self) -> bool:
         """Return whether it is open, and its file and log are still what is at the path."""
-        if self._state != "open" or _identity(self._location) != self._identity:
+        if self._state != "open" or identity(self._location) != self._identity:
             return False
-        return self._read_only or _identity(self._log_location) == self._connections.log_identity
+        return self._read_only or identity(self._log_location) == self._connections.log_identity
 
     def _check_files(self) -> None:
         """Refuse to write into a file that is no longer where it was opened."""
-        if _identity(self._location) != self._identity:
+        if identity(self._location) != self._identity:
             raise Unusable(
                 f"{self._path} was moved, deleted or replaced while it was open; "
                 "close this memory and open it again"
             )
-        if _identity(self._log_location) != self._connections.log_identity:
+        if identity(self._log_location) != self._connections.log_identity:
             raise Unusable(
                 f"{self._log_location}, the write-ahead log, was deleted or replaced while it was "
                 "open, and what it held may be lost; close this memory everywhere and open it again"
@@ -526,11 +529,23 @@ class SqliteFile(SqlDatabase):
                 with suppress(FornixError), self._lock, FORKS.inside():
                     checksums.head(self._writer)
                     if self._guard.unlock():
-                        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+                        self._leave_log(self._writer)
                     self._connections.close()
+                    log_owner.forget(self.folder, self._path)
                 self._lock.close()
         finally:
             self._collected()
+
+    def _leave_log(self, writer: SqliteConnection) -> None:
+        """Have SQLite move the log into the file, if no other process has it open.
+
+        Nor does it do so as it closes a file that was moved away: its log would lack there.
+        """
+        if identity(self._location) == self._identity:
+            writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        elif identity(self._log_location) == self._connections.log_identity:
+            with suppress(apsw.BusyError):
+                writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def dismiss(self, owners: set[str]) -> None:
         """Make *owners* count as dead, and take them out of the set: without waiting."""
@@ -607,6 +622,11 @@ class SqliteFile(SqlDatabase):
             db.execute("ROLLBACK")
 
 
+def folder_of(path: Path) -> Path:
+    """Return the folder beside a database."""
+    return Path(f"{path}.fornix")
+
+
 class _GroupRefused(Exception):
     """One of several pieces of work that were done together is refused."""
 
@@ -638,15 +658,6 @@ class _Borrowed:
             self._file.take_back(self._db)
         finally:
             FORKS.leave(self)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells the file at *path* from any other; None: there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - at every commit, and twice as quick
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _refuse_other(path: Path) -> None:
