@@ -50,7 +50,8 @@ def note(folder: Path, path: Path) -> None:
 def forget(folder: Path, path: Path) -> None:
     """Remove the note, if the log is gone."""
     if identity(f"{path}-wal") is None:
-        (folder / NAME).unlink(missing_ok=True)
+        with suppress(OSError):
+            (folder / NAME).unlink()
 
 
 def refuse_other(folder: Path, path: Path) -> None:
