@@ -23,7 +23,7 @@ from fornix.embed import Embedder
 from scale import COUNTS, SCALE
 from scaled import is_scaled
 from waiting import LIMIT_S
-from watching import watching
+from watching import watching, write_down
 
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").split())
 """What takes long, as `tools/slow_tests.py` has found."""
@@ -85,6 +85,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Have coverage watch a test, unless others reach the same."""
     with watching(item.nodeid):
         return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have a worker of pytest-xdist say what it covered, while it is waited for."""
+    if hasattr(session.config, "workerinput"):
+        write_down()
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coverage import Coverage
 
 UNWATCHED = frozenset((Path(__file__).parent / "unwatched.txt").read_text(encoding="utf-8").split())
 
@@ -50,6 +53,18 @@ def watching(nodeid: str) -> Iterator[None]:
         yield
 
 
+def write_down() -> None:
+    """Have coverage write what it saw, and watch no more.
+
+    It does so as a process ends; but a worker of pytest-xdist is killed if that takes ten seconds,
+    as it does on a busy machine.
+    """
+    if is_coverage(sys.gettrace()):
+        coverage = _current()
+        coverage.stop()
+        coverage.save()
+
+
 @contextmanager
 def _noted(nodeid: str, folder: Path) -> Iterator[None]:
     """Write down how many steps of fornix a test is the first to take, and its seconds of CPU."""
@@ -61,9 +76,13 @@ def _noted(nodeid: str, folder: Path) -> Iterator[None]:
 
 
 def _reached() -> int:
+    collected: Any = _current()._collector  # pyright: ignore[reportPrivateUsage] - to read data is slow
+    return sum(map(len, collected.data.values()))
+
+
+def _current() -> Coverage:
     from coverage import Coverage  # not every environment of the tests has it
 
     coverage = Coverage.current()
     assert coverage is not None, "run this under coverage"
-    collected: Any = coverage._collector  # pyright: ignore[reportPrivateUsage] - to read data is slow
-    return sum(map(len, collected.data.values()))
+    return coverage
