@@ -14,6 +14,7 @@ from fornix import Memory
 from fornix.cli.app import fornix
 from fornix.errors import StoreBusy, Unavailable
 from fornix.store.sqlite import SqliteStore
+from test_interrupts import Interrupter, points
 from waiting import LIMIT_S
 
 
@@ -49,6 +50,23 @@ def test_a_backup_does_not_disturb_another_to_the_same_path(path: Path) -> None:
         with pytest.raises(StoreBusy, match=r"another backup to .*copy\.db is under way"):
             memory.backup(copy)
         assert part.read_bytes() == b"what another process has written so far"
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_keeps_no_later_backup_away(path: Path) -> None:
+    """Wherever one is interrupted: it holds no lock after that, and the next one is made."""
+    copy = path.with_name("copy.db")
+    with Memory.open(path, embedder="words") as memory:
+
+        def back_up() -> None:
+            copy.unlink(missing_ok=True)
+            memory.backup(copy)
+
+        for point in points(back_up, number=1_000):
+            interrupter = Interrupter(point)
+            interrupter.call(back_up)
+            back_up()
+            assert copy.exists(), interrupter.where
 
 
 KILLED_BACKUP = """

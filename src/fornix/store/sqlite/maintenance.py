@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import apsw
 
@@ -73,34 +74,42 @@ def _part_of(target: Path) -> Generator[Path]:
     Whoever writes it holds a lock on it, so that what a kill left is told from what is under way.
     """
     part = target.with_name(f"{target.name}.part")
-    descriptor = _locked(part, target)
-    try:
-        _journal_of(part).unlink(missing_ok=True)
-        os.ftruncate(descriptor, 0)
-        os.fchmod(descriptor, 0o600)
-        yield part
-    except BaseException:
-        _journal_of(part).unlink(missing_ok=True)
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def _locked(part: Path, target: Path) -> int:
-    """Return a descriptor of *part*, on which it holds a lock; the file is made if need be."""
-    while True:
-        descriptor = os.open(part, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    with _locked(part, target) as file:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
-                return descriptor
+            _journal_of(part).unlink(missing_ok=True)
+            file.truncate(0)
+            os.fchmod(file.fileno(), 0o600)
+            yield part
+        except BaseException:
+            _journal_of(part).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
+            raise
+
+
+def _locked(part: Path, target: Path) -> IO[bytes]:
+    """Return *part*, open, with a lock on it; the file is made if need be.
+
+    It is a file of Python, which closes itself: no interrupt on the way back leaves the lock.
+    """
+    while True:
+        file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat()):
+                return file
         except BlockingIOError:
-            os.close(descriptor)
+            file.close()
             raise StoreBusy(
                 f"another backup to {target} is under way; wait for it, or choose another path"
             ) from None
-        os.close(descriptor)  # it became a whole backup meanwhile, or went
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it became a whole backup meanwhile, or went
+
+
+def _opened(path: str, _flags: int) -> int:
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
 
 
 def _journal_of(part: Path) -> Path:
