@@ -259,6 +259,28 @@ def test_a_space_that_got_another_embedder_meanwhile_is_refused(path: Path) -> N
     check_vectors(path, Letters())
 
 
+class CutOff(SqliteStore):
+    """A store that gets a new set just before vectors are swapped, and ends just after."""
+
+    def use_staged_vectors(self, set_numbers, *, notes, scopes=()):
+        with Memory.open(self.location, embedder=Letters()) as memory:
+            memory.key("late").add("abc")
+        super().use_staged_vectors(set_numbers, notes=notes, scopes=scopes)
+        raise Stop
+
+
+def test_a_set_that_is_made_last_keeps_no_vectors_of_the_old_embedder(path: Path) -> None:
+    """It waits for those of the new one, also where the process dies at the swap."""
+    filled(path, Letters())
+    store = CutOff.open(path)
+    with pytest.raises(Stop):
+        reindex(store, space="default", knowledge="default", embedder=Backwards())
+    store.close()
+    with Memory.open(path, embedder=Backwards()) as memory:
+        assert memory.settle()
+    check_vectors(path, Backwards())
+
+
 def test_two_at_once_are_one_after_the_other(path: Path) -> None:
     """The second waits, bounded; then it is told who is at it. Vectors never get mixed."""
     filled(path, Letters())

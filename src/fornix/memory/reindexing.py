@@ -108,11 +108,9 @@ def reindex(
     for name in map(query_prefix_note, notes):
         old, new = store.note(name), query_prefix_of(embedder)
         changes += [] if new == (old or "") else [(name, old, new)]
-    if not store.use_staged_vectors(numbers, notes=changes):
+    owners = (Scope(space, "a key"), Scope(knowledge, None))  # also of sets that came meanwhile
+    if not store.use_staged_vectors(numbers, notes=changes, scopes=owners):
         raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
-    late = set(_set_numbers(store, space, knowledge)) - set(numbers)
-    if late:  # made before the notes changed: what is in them waits for the new embedder
-        store.use_staged_vectors([*late], notes=())
     store.put_note(STAGING, None, expected=store.note(STAGING))
     return done
 

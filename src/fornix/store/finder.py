@@ -286,12 +286,20 @@ class Finder(Protocol):
         ...
 
     def use_staged_vectors(
-        self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
+        self,
+        set_numbers: Sequence[int],
+        *,
+        notes: Sequence[tuple[str, str | None, str]],
+        scopes: Sequence[Scope] = (),
     ) -> bool:
         """Put the staged vectors of sets in place, and change notes, as (name, expected, text).
 
         Atomic. A version of these sets without staged vectors waits for the embedder from then on.
         Returns False, and does nothing, if a note is not as expected. Staged vectors are dropped.
+
+        Args:
+            scopes: Knowledge, and spaces, each by any key: all their sets are meant too, with
+                those that were made since the numbers were read.
         """
         ...
 

@@ -18,6 +18,7 @@ from fornix.store import (
     Put,
     Replace,
     Retire,
+    Scope,
     SearchCache,
     SetRef,
     Store,
@@ -481,6 +482,26 @@ class StagingLaws(Laws):
         follower.catch_up(store)
         assert follower.agrees_with(store)
         assert len(store.versions_to_stage([number], limit=9)) == len(["i", "j"])
+
+    def test_a_swap_reaches_sets_that_were_made_since(self, store: Store) -> None:
+        """All of a space, or of a knowledge: none keeps what the old embedder made."""
+        places = {
+            "of a key": NOTES,
+            "of another key": SetRef(BOB, "n"),
+            "known": SetRef(Scope(ADA.space, None), "n"),
+            "elsewhere": SetRef(Scope("elsewhere", "ada"), "n"),
+        }
+        for ref in places.values():
+            add = Add(ref, replace(record("i"), vectors=b"old"))
+            store.commit(replace(batch(add), scope=ref.scope))
+        kept: dict[str, bytes | None] = dict.fromkeys(places, b"old")
+        assert {n: vectors(store, ref)["i"] for n, ref in places.items()} == kept
+        assert store.use_staged_vectors([], notes=[], scopes=[Scope(ADA.space, "a key")])
+        kept |= {"of a key": None, "of another key": None}
+        assert {n: vectors(store, ref)["i"] for n, ref in places.items()} == kept
+        assert store.use_staged_vectors([], notes=[], scopes=[Scope(ADA.space, None)])
+        kept |= {"known": None}
+        assert {n: vectors(store, ref)["i"] for n, ref in places.items()} == kept
 
     def test_a_swap_with_an_unexpected_note_does_nothing(self, store: Store) -> None:
         """Not a vector, not a note, not a line."""

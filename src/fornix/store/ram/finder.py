@@ -134,12 +134,23 @@ class RamFinder(WholeSets, RamTables):
 
     @locked
     def use_staged_vectors(
-        self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
+        self,
+        set_numbers: Sequence[int],
+        *,
+        notes: Sequence[tuple[str, str | None, str]],
+        scopes: Sequence[Scope] = (),
     ) -> bool:
         if any(self._notes.get(name) != expected for name, expected, _ in notes):
             return False
         self._notes.update({name: text for name, _, text in notes})
-        for row in self._vectors.use_staged(self._numbered(set_numbers)):
+        owners = {(scope.space, scope.key is None) for scope in scopes}
+        meant = [
+            rows
+            for rows in self._sets.all_sets()
+            if rows.number in set_numbers
+            or (rows.ref.scope.space, rows.ref.scope.key is None) in owners
+        ]
+        for row in self._vectors.use_staged(meant):
             self._line(row, "embedded")
         return True
 

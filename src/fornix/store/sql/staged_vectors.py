@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from fornix.errors import NotFound
-from fornix.store import Compaction, Past, PendingVectors
+from fornix.store import Compaction, Past, PendingVectors, Scope
 from fornix.store.checks import check_next, check_note, check_past
 from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, first, query
@@ -92,7 +92,10 @@ def put_note(db: Connection, name: str, text: str | None, expected: str | None) 
 
 
 def swap(
-    db: Connection, set_numbers: Sequence[int], notes: Sequence[tuple[str, str | None, str]]
+    db: Connection,
+    set_numbers: Sequence[int],
+    notes: Sequence[tuple[str, str | None, str]],
+    scopes: Sequence[Scope],
 ) -> bool:
     """Put staged vectors in place and change notes; False: a note was not as expected."""
     for name, expected, _ in notes:
@@ -100,9 +103,22 @@ def swap(
             return False
     for name, expected, text in notes:
         put_note(db, name, text, expected)
-    query(db, _SWAP, db.numbers(set_numbers))
+    of_scopes = {number for scope in scopes for number in _sets_beside(db, scope)}
+    query(db, _SWAP, db.numbers(sorted(of_scopes.union(set_numbers))))
     db.execute("DELETE FROM staged")
     return True
+
+
+_SETS_OF_SPACE = """
+    SELECT memory_set.id, scope.key FROM scope JOIN memory_set ON memory_set.scope = scope.id
+    WHERE scope.space IS ?
+"""
+
+
+def _sets_beside(db: Connection, scope: Scope) -> list[int]:
+    """Return the sets of a knowledge; of a key, those of all keys of its space."""
+    found = query(db, _SETS_OF_SPACE, scope.space)
+    return [number for number, key in found if bool(key) == (scope.key is not None)]
 
 
 _LAST = """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fornix.errors import FornixError
-from fornix.store import OPS_KEPT, Batch, Commit
+from fornix.store import OPS_KEPT, Batch, Commit, Scope
 from fornix.store.erasures import Erased, Erasure
 from fornix.store.sql import retention, staged_vectors, sweeping
 from fornix.store.sql.connection import Connection, query
@@ -76,9 +76,10 @@ class SqlWrites(SqlDatabase):
         set_numbers: Sequence[int],
         *,
         notes: Sequence[tuple[str, str | None, str]],
+        scopes: Sequence[Scope] = (),
     ) -> bool:
         self._cache = WriterCache()
-        return staged_vectors.swap(db, set_numbers, notes)
+        return staged_vectors.swap(db, set_numbers, notes, scopes)
 
     @writes
     def put_note(
