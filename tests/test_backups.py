@@ -14,6 +14,7 @@ from fornix import Memory
 from fornix.cli.app import fornix
 from fornix.errors import StoreBusy, Unavailable
 from fornix.store.sqlite import SqliteStore
+from old_stores import as_schema_1
 from test_interrupts import Interrupter, points
 from waiting import LIMIT_S
 
@@ -50,6 +51,37 @@ def test_a_backup_does_not_disturb_another_to_the_same_path(path: Path) -> None:
         with pytest.raises(StoreBusy, match=r"another backup to .*copy\.db is under way"):
             memory.backup(copy)
         assert part.read_bytes() == b"what another process has written so far"
+
+
+def test_a_backup_holds_nothing_that_was_forgotten_before(path: Path) -> None:
+    """Also where the scrub is still to come; all else is there, and can be scrubbed too."""
+    copy = path.with_name("copy.db")
+    with Memory.open(path, embedder="words") as memory:
+        for number in range(100):
+            memory.key("ada").add(f"canary {number} " * 50, id=f"canary {number}")
+        memory.key("bob").add("what stays", id="stays")
+        assert memory.forget("ada", scrub="later").state == "pending"
+        memory.backup(copy)
+        assert b"canary" in path.with_name("app.db-wal").read_bytes()
+    assert b"canary" not in copy.read_bytes()
+    assert {each.name for each in path.parent.glob("copy.db*")} == {"copy.db"}
+    with Memory.open(copy) as memory:
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
+        assert [item.id for item in memory.key("bob").list()] == ["stays"]
+        assert [done.state for done in memory.scrub()] == ["scrubbed"]
+
+
+def test_a_store_of_the_first_schema_is_backed_up_as_it_is(path: Path) -> None:
+    """Before an upgrade, that is: nothing is asked of it that came with a later schema."""
+    old, copy = path.with_name("old.db"), path.with_name("copy.db")
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x", id="i")
+    as_schema_1(path, old)
+    with Memory.open(old, mode="ro") as memory:
+        memory.backup(copy)
+    with Memory.open(copy) as memory:
+        assert [item.id for item in memory.key("ada").list()] == ["i"]
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")

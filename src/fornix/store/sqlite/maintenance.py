@@ -18,11 +18,16 @@ from fornix.store import (
 )
 from fornix.store.fsync import sync_folder
 from fornix.store.sql import figures, retention
-from fornix.store.sqlite import checksums, free_pages
+from fornix.store.sqlite import checksums, free_pages, scrubbing
 from fornix.store.sqlite.connection import APPLICATION_ID, SqliteConnection, check, connect
 from fornix.store.sqlite.lock_files import file_system
 
 BACKUP_PAGES = 2_000
+
+_ERASED = "SELECT EXISTS (SELECT 1 FROM receipt WHERE state = 0)"
+
+_SINCE_RECEIPTS = 2
+"""The first schema that has receipts; a file is upgraded only where it may be written."""
 
 
 def stats(db: SqliteConnection, path: Path) -> StoreStats:
@@ -46,11 +51,14 @@ def _size(path: Path) -> int:
 
 
 def backup(db: SqliteConnection, target: Path) -> None:
-    """Copy the store as it is now; the copy appears whole, or not at all."""
+    """Copy the store as it is now; the copy appears whole, or not at all.
+
+    What was forgotten, and waits for a scrub, is not in it.
+    """
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
     with _part_of(target) as part:
-        copy = apsw.Connection(str(part), vfs=checksums.vfs())
+        copy = SqliteConnection(str(part), vfs=checksums.vfs())
         try:
             if checksums.are_kept(db):
                 checksums.reserve(copy)
@@ -61,10 +69,18 @@ def backup(db: SqliteConnection, target: Path) -> None:
                     while not work.done:
                         work.step(BACKUP_PAGES)
             copy.execute("PRAGMA journal_mode = DELETE")
+            if _holds_erased(copy):  # pages that are free were copied too
+                scrubbing.vacuum(copy)
         finally:
             copy.close()
         part.replace(target)
     sync_folder(target.parent)
+
+
+def _holds_erased(db: SqliteConnection) -> bool:
+    """Return whether something was erased since the database was last written anew."""
+    schema = db.pragma("user_version")
+    return schema >= _SINCE_RECEIPTS and bool(db.execute(_ERASED).get)
 
 
 @contextmanager
