@@ -139,6 +139,24 @@ def test_a_full_disk_loses_nothing(disk: Path) -> None:
         assert memory.store.problems() == []
 
 
+def test_a_full_disk_puts_a_scrub_off(disk: Path) -> None:
+    """What is forgotten is gone from every read; the receipt says what the scrub waits for."""
+    ballast = disk / "ballast"
+    ballast.write_bytes(b"x" * 1_000_000)
+    with Memory.open(disk / "app.db", embedder="words") as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add_many(["word " * 2_000 for _ in range(25)])
+        notes.add("a secret", id="secret")
+        receipt = notes.forget("secret", scrub="now")
+        assert (receipt.changed, receipt.state) == (True, "pending")
+        assert "free some room" in " ".join(receipt.blocked_by)
+        assert notes.get("secret") is None
+        with pytest.raises(StoreFull):
+            memory.scrub()
+        ballast.unlink()
+        assert [done.state for done in memory.scrub()] == ["scrubbed"]
+
+
 def test_a_search_answers_while_nobody_can_write(path: Path) -> None:
     """What cannot be embedded now stays pending: the answer is partial, and says so."""
     with (

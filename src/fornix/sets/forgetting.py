@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
-from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
+from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound, Unavailable
 from fornix.sets.admission.quarantine import held_as, quarantine_of
 from fornix.sets.writer import Engine, Where
 from fornix.state.committed_tree import Backoff
@@ -331,14 +331,14 @@ def _forget(
         dry_run=how.dry_run,
         named=named,
     )
-    erased = _erased(engine, erasure)
+    erased, hindrances = _erased(engine, erasure), ()
     if not how.dry_run:
         engine.recall.forget(erased.sets)
         _tell(engine, erased)
-        _scrub(engine, how)
+        hindrances = _scrub(engine, how)
     stored = engine.store.receipt(erasure.receipt)
     if stored is not None:
-        return receipt_of(engine.store, stored)
+        return receipt_of(engine.store, stored, hindrances)
     if named is not None:
         # Not a commit of the key: where nothing is to be erased, its name should not come in.
         answer: list[Value] = [erasure.request, erased.time]
@@ -351,9 +351,14 @@ def _receipt_id(named: NamedRequest) -> str:
     return derived_ids(named.op)()
 
 
-def _scrub(engine: Engine, how: HowForgotten) -> None:
+def _scrub(engine: Engine, how: HowForgotten) -> tuple[str, ...]:
+    """Scrub, if that is due now; return what made it impossible: what was erased stays so."""
     if how.scrub == "now" or (how.scrub is None and _is_small(engine.store)):
-        engine.store.scrub(now=engine.clock())
+        try:
+            engine.store.scrub(now=engine.clock())
+        except Unavailable as error:
+            return (str(error),)
+    return ()
 
 
 def _repeated(
@@ -363,10 +368,10 @@ def _repeated(
     done = None if named is None else engine.done(named)
     if named is None or done is None:
         return None
-    _scrub(engine, how)
+    hindrances = _scrub(engine, how)
     stored = engine.store.receipt(_receipt_id(named))
     if stored is not None:
-        return receipt_of(engine.store, stored)
+        return receipt_of(engine.store, stored, hindrances)
     request, time = cast("tuple[str, int]", done.result)
     return _empty_receipt(engine, scope, _receipt_id(named), request, Erased(None, time))
 
@@ -446,8 +451,12 @@ def _is_small(store: Store) -> bool:
 # --- receipts ---------------------------------------------------------------------------------
 
 
-def receipt_of(store: Store, stored: StoredReceipt) -> Receipt:
-    """Return a receipt as users see it."""
+def receipt_of(store: Store, stored: StoredReceipt, hindrances: Sequence[str] = ()) -> Receipt:
+    """Return a receipt as users see it.
+
+    Args:
+        hindrances: What made a scrub impossible just now.
+    """
     erased = stored.erased
     return Receipt(
         id=stored.id,
@@ -460,7 +469,7 @@ def receipt_of(store: Store, stored: StoredReceipt) -> Receipt:
         lost=erased.lost,
         unread=erased.unread,
         state="pending" if stored.scrubbed is None else "scrubbed",
-        blocked_by=tuple(stored.blocked_by),
+        blocked_by=(*stored.blocked_by, *(() if stored.scrubbed is not None else hindrances)),
         open=tuple(stored.open_runs),
         out_of_reach=tuple(_out_of_reach(store, stored)),
     )
