@@ -18,10 +18,10 @@ ROOT = Path(__file__).parent.parent
 LIST = ROOT / "tests" / "slow.txt"
 REPORT = ROOT / "build" / "tests.xml"
 
-SLOW_S = 0.5
+SLOW_S = 0.25
 """A test is slow that takes longer for one of its parameters."""
 
-SLOW_TOGETHER_S = 5.0
+SLOW_TOGETHER_S = 1.5
 """Or for all of them together."""
 
 ALONE = frozenset(
@@ -35,6 +35,11 @@ ALONE = frozenset(
 
 ALONE_S = 6.5
 """A test of those is slow that takes longer, whatever its parameters take together."""
+
+UNWATCHED = frozenset((ROOT / "tests" / "unwatched.txt").read_text(encoding="utf-8").split())
+
+UNWATCHED_S = 2.0
+"""Or longer than this, if coverage does not watch it: others show what it runs."""
 
 RUN = (
     *("-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-o", "junit_duration_report=call"),
@@ -55,7 +60,7 @@ def slow_tests(report: Path) -> set[str]:
 
 def _is_slow(name: str, took: list[float]) -> bool:
     if name.partition("::")[0] in ALONE:
-        return sum(took) > ALONE_S
+        return sum(took) > (UNWATCHED_S if name in UNWATCHED else ALONE_S)
     return max(took) > SLOW_S or sum(took) > SLOW_TOGETHER_S
 
 
