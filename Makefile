@@ -37,9 +37,10 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory --jobs=2 .types .tests
 
-# Side by side: the types take one core for most of two minutes, less where Node collects seldom.
+# Side by side: the types take one core for two minutes, less where Node seldom collects, and fill
+# what the tests leave idle.
 .types:
-	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright
+	NODE_OPTIONS=--max-semi-space-size=128 nice $(BIN)/pyright
 
 .tests:
 	$(BIN)/coverage erase
@@ -49,7 +50,7 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 
 test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 3 --dist worksteal
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
 	@$(MAKE) --no-print-directory test-integrations
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory typescript
