@@ -332,6 +332,8 @@ def test_a_key_without_items_is_told_with_those_of_nearly_its_name(filled):
     assert json.loads(answer.stderr)["error"]["message"] == "nothing of key 'adda' answers that"
     assert "at 'x'; did you mean 'ada'?" in filled("get", "x", "-k", "adda", code=3).stderr
     assert "makes it; did you mean 'ada'?" in filled("tree", "-k", "adda", code=3).stderr
+    assert "holds nothing; did you mean 'ada'?" in filled("context", "x", "-k", "adda").stderr
+    assert "holds nothing" not in filled("context", "x", "-k", "ada").stderr
     assert "'x'; fornix tree --key ada shows" in filled("get", "x", "-k", "ada", code=3).stderr
     words = ("search", "x", "-k", "ada", "--where", '{"n": 7}')
     assert "nothing of key 'ada' answers that" in filled(*words, code=3).stderr

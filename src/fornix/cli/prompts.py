@@ -95,7 +95,10 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
     chosen = options.http_reranker(reranker, reranker_model)
 
     def made(memory: Memory) -> Context:
-        Owner(key).require(session, memory, set_names)
+        owner = Owner(key)
+        owner.require(session, memory, set_names)
+        if near := owner.near_keys(session, memory):
+            session.note(f"fornix: {owner.name} holds nothing{near}")
         return memory.context(
             query,
             key=key,
