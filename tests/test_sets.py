@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -601,6 +601,9 @@ def test_a_wrong_keyword_is_answered_with_the_nearest_one(memory: Memory) -> Non
     for message, call in wrong.items():
         with pytest.raises(TypeError, match=re.escape(message)):
             call()
+    for incomplete, name in {ada.add: "add", ada.set("n").get: "get", ada.search: "search"}.items():
+        with pytest.raises(TypeError, match=rf"^{name}\(\) missing 1 required"):
+            cast("Any", incomplete)()
     assert texts(ada.list()) == ["x"]
 
 

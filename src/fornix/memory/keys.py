@@ -64,7 +64,13 @@ from fornix.store.items import Hits
 from fornix.store.records import id_of
 from fornix.store.scope import set_name
 from fornix.values import wire
-from fornix.values.keywords import check_keywords, delegated, hint_positionals, suggest_names_in
+from fornix.values.keywords import (
+    check_keywords,
+    delegated,
+    hint_positionals,
+    suggest_names_in,
+    suggest_names_in_part,
+)
 from fornix.values.storable import Value, checked_prefix
 
 Result = TypeVar("Result")
@@ -98,7 +104,7 @@ class Inside(NamedTuple):
     scope: Scope
 
 
-@suggest_names_in
+@suggest_names_in_part
 class OwnerSets:
     """Named sets of one owner, and the calls that go to its set "default"."""
 
@@ -236,7 +242,7 @@ def default_set(sets: KeySets) -> MemorySet:
     return sets._default_set  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
-@suggest_names_in
+@suggest_names_in_part
 class KeySets(OwnerSets):
     """The long-term memory of one key."""
 

@@ -31,11 +31,11 @@ from fornix.store import (
     Scope,
 )
 from fornix.store.as_of import AsOf
-from fornix.values.keywords import suggest_names_in
+from fornix.values.keywords import suggest_names_in_part
 from fornix.values.storable import checked_name, counted, microseconds, moment
 
 
-@suggest_names_in
+@suggest_names_in_part
 class Maintenance:
     """The part of a memory that looks after its past."""
 

@@ -17,7 +17,7 @@ from fornix.store import Compaction, ItemChange, Scope, SetRef, StoredItem, Undo
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.values import wire
-from fornix.values.keywords import suggest_names_in
+from fornix.values.keywords import suggest_names_in_part
 from fornix.values.storable import Value, checked_name, counted, moment
 
 LAST_ID = (1 << 63) - 1
@@ -107,7 +107,7 @@ class ItemOrigins(NamedTuple):
         return versions[-1][0]
 
 
-@suggest_names_in
+@suggest_names_in_part
 class SetTidying(SetWrites):
     """A set as it is tidied."""
 

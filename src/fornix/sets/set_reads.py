@@ -27,7 +27,7 @@ from fornix.store.as_of import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, val
 from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item, item_html
 from fornix.store.records import item_of, position_of
-from fornix.values.keywords import suggest_names_in
+from fornix.values.keywords import suggest_names_in_part
 from fornix.values.storable import checked_name, counted
 
 PAGE = 256
@@ -40,7 +40,7 @@ def _is_timed(stored: StoredItem) -> bool:
     return not stored.record.valid_from is stored.record.valid_to is None
 
 
-@suggest_names_in
+@suggest_names_in_part
 class SetReads:
     """A set as it can be read: opening one writes nothing."""
 

@@ -45,12 +45,12 @@ from fornix.store import (
 from fornix.store.filters import Filter
 from fornix.store.items import Item
 from fornix.store.records import item_of, request_json, with_one_text
-from fornix.values.keywords import check_keywords, suggest_names_in
+from fornix.values.keywords import check_keywords, suggest_names_in_part
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, counted
 
 
-@suggest_names_in
+@suggest_names_in_part
 class SetWrites(SetReads):
     """A set as it can be changed."""
 

@@ -16,12 +16,12 @@ from fornix.sets.writer import NewId, PlannedWrite
 from fornix.store import Add, Define, Link, Replace
 from fornix.store.items import Item
 from fornix.store.records import item_of, request_json
-from fornix.values.keywords import check_keywords, suggest_names_in
+from fornix.values.keywords import check_keywords, suggest_names_in_part
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, microseconds, moment
 
 
-@suggest_names_in
+@suggest_names_in_part
 class Superseding(SetWrites):
     """A set whose facts can be superseded."""
 

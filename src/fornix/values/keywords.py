@@ -106,6 +106,17 @@ def suggest_names_in(cls: C) -> C:
     return cls
 
 
+def suggest_names_in_part(cls: C) -> C:
+    """Do so in a class that users know only by the classes made of it.
+
+    What Python says of a wrong call names the method then, and not the class.
+    """
+    for name, member in vars(cls).items():
+        if isinstance(member, FunctionType):
+            member.__qualname__ = name
+    return suggest_names_in(cls)
+
+
 def made_by(call: str, part: type) -> Callable[[C], C]:
     """Return a decorator of a class that *call*, and no user, makes by its constructor.
 

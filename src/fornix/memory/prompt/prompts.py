@@ -24,10 +24,10 @@ from fornix.search.signals import Signals
 from fornix.sets.writer import Where
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.text.budget import Budget
-from fornix.values.keywords import suggest_names_in
+from fornix.values.keywords import suggest_names_in_part
 
 
-@suggest_names_in
+@suggest_names_in_part
 class Prompts:
     """What prompts are made from: the memory of a key, as whoever has it sees it; its blocks."""
 
