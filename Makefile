@@ -37,10 +37,9 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory --jobs=2 .types .tests
 
-# Side by side: the types take one core for two minutes, less where Node seldom collects, and fill
-# what the tests leave idle.
+# Side by side: the types take one core for two minutes, less where Node seldom collects.
 .types:
-	NODE_OPTIONS=--max-semi-space-size=128 nice $(BIN)/pyright
+	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright
 
 .tests:
 	$(BIN)/coverage erase
