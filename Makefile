@@ -70,8 +70,10 @@ pictures: .venv/.browser .chromium  ## Take the pictures of the inspector for th
 typescript: .typescript  ## The types of the TypeScript client, by TypeScript's own compiler
 	build/typescript/node_modules/.bin/tsc --noEmit --strict --noUncheckedIndexedAccess --target es2022 --module nodenext --lib es2023,dom,dom.iterable tests/typescript_types.mts
 
+# Dozens of JVMs live for a minute or less: too short for Java's second compiler to pay off.
 flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose processes are killed, in an environment of its own
-	FORNIX_TEST_SCALE=full $(FLINK_BIN)/python -m pytest -q -m flink tests/test_flink_jobs.py
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" FORNIX_TEST_SCALE=full \
+	  $(FLINK_BIN)/python -m pytest -q -m flink -n 2 --dist load --maxschedchunk 1 tests/test_flink_jobs.py
 
 soak: .venv/.dev  ## The random and kill tests with counts that take their time (an hour)
 	FORNIX_TEST_SCALE=soak $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
