@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -138,6 +139,21 @@ def test_a_history_that_was_pruned_begins_where_it_is_whole(tmp_path):
         assert [one.text for one in ada.blocks.history("human")][-1] == "three"
         with pytest.raises(HistoryPruned):
             ada.blocks.at(first)
+
+
+def test_values_that_were_swept_leave_the_history_of_a_block(tmp_path):
+    clock = Clock()
+    with Memory.open(tmp_path / "clock.db", embedder="words", clock=clock) as memory:
+        ada = memory.key("ada")
+        ada.blocks.set("human", "one")
+        ada.short_term.set("code", 42, ttl=timedelta(hours=1))
+        ada.blocks.set("human", "two")
+        versions = ada.blocks.history("human")
+        clock.elapse(days=2)
+        assert memory.sweep() > 0
+        with pytest.raises(HistoryPruned):
+            ada.blocks.at(versions[1].commit)
+        assert ada.blocks.history("human") == versions
 
 
 def test_blocks_in_a_batch_are_committed_with_it(ada):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +188,37 @@ def test_a_swept_expiry_is_a_floor_too(memory: Memory, ada: KeyMemory, clock) ->
 
 
 # --- items as they were
+
+
+def test_before_1970_there_was_nothing_rather_than_something_pruned(ada: KeyMemory) -> None:
+    """No sweep took it: nothing was there yet."""
+    ada.short_term.set("a", 1)
+    ada.add("an item")
+    then = datetime(1969, 7, 20, tzinfo=UTC)
+    assert ada.short_term.at(then).to_dict() == {}
+    assert ada.list(as_of=then) == []
+
+
+def test_a_clock_before_1970_expires_values_and_prunes_their_past(tmp_path: Path) -> None:
+    """Until they expire they are there; once they were swept, their past is refused."""
+    clock = Clock()
+    clock.now = datetime(1960, 1, 1, tzinfo=UTC)
+    for place in (":memory:", tmp_path / "old.db"):
+        with Memory.open(place, embedder="words", clock=clock) as memory:
+            ada = memory.key("ada")
+            ada.short_term.set("a", 1, ttl=timedelta(hours=1))
+            ada.short_term.set("b", 2)
+            then = clock.now
+            assert ada.short_term.to_dict() == {"a": 1, "b": 2}
+            clock.forward(hours=2)
+            assert ada.short_term.at(then).to_dict() == {"a": 1, "b": 2}
+            ada.short_term.set("a", 3)
+            assert list(ada.short_term) == ["b", "a"]
+            clock.forward(days=2)
+            assert memory.sweep() > 0
+            with pytest.raises(HistoryPruned):
+                ada.short_term.at(then)
+            assert ada.short_term.at(clock.now).to_dict() == {"b": 2, "a": 3}
 
 
 def test_every_read_of_a_set_can_be_of_the_past(memory: Memory, ada: KeyMemory, clock) -> None:

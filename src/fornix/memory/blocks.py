@@ -9,7 +9,7 @@ from datetime import datetime
 from fornix.errors import CompareFailed, InvalidInput, TooLarge, TreeConflict
 from fornix.sets.writer import Engine
 from fornix.state import MISSING, MemoryObject
-from fornix.store import Scope
+from fornix.store import Node, Scope
 from fornix.store.as_of import AsOf
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
@@ -201,20 +201,19 @@ class Blocks:
     def history(self, name: str) -> list[BlockVersion]:
         """Return every version of a block that is kept, the oldest first.
 
+        Some may be from before the past of the whole tree is complete, where `at` refuses to read.
+
         Raises:
             Unusable: Inside a batch or an action.
         """
         store, path = self._engine().store, _path(name)
-        floor, _ = store.history_start(self._scope)
-        return [
-            BlockVersion(
-                _text(self._tree.at(number).get(path, ""), name),
-                number,
-                moment(store.time_of_commit(number)),
-            )
-            for number in store.node_commits(self._scope, path)
-            if number >= floor
-        ]
+        versions: list[BlockVersion] = []
+        for number in store.node_commits(self._scope, path):
+            time = store.time_of_commit(number)
+            node = store.node(self._scope, path, at=number, now=time)
+            found = "" if node is None else node if node.is_object else node.value
+            versions.append(BlockVersion(_text(found, name), number, moment(time)))
+        return versions
 
 
 def _path(name: str) -> Path:
@@ -224,6 +223,6 @@ def _path(name: str) -> Path:
 def _text(found: object, name: str) -> str:
     if isinstance(found, str):
         return found
-    what = "an object" if isinstance(found, MemoryObject) else "another value"
+    what = "an object" if isinstance(found, MemoryObject | Node) else "another value"
     problem = f"a block is a text, but {what} is here; delete it from exact memory first"
     raise TreeConflict(".".join(_path(name)), problem)

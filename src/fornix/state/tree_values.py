@@ -17,7 +17,7 @@ from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import MAX_DEPTH, Path, Value
 from fornix.values.times import LONGEST_TTL
 
-IGNORE_EXPIRY: Final = 0
+IGNORE_EXPIRY: Final = -(1 << 62)
 """As the time of a read, it includes what has expired, which a write has to remove."""
 
 FEW_FIELDS = 24

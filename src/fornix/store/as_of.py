@@ -68,8 +68,9 @@ def check_set(ledger: Ledger, ref: SetRef, moment: Moment) -> None:
 def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
     """Raise `HistoryPruned` where the tree of *scope* is no longer kept as it was at *moment*."""
     commit, since = ledger.history_start(scope)
-    floor = max(commit, ledger.commit_at(since - 1) + 1 if moment.time < since else 0)
-    if moment.commit < commit or moment.time < since:
+    is_early = since != 0 and moment.time < since
+    floor = max(commit, ledger.commit_at(since - 1) + 1 if is_early else 0)
+    if moment.commit < commit or is_early:
         raise HistoryPruned(f"key {scope.key!r}", commit=moment.commit, floor=floor)
 
 

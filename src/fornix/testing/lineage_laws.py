@@ -626,15 +626,16 @@ class RetentionLaws(Laws):
         write(store, add("late"), time=NOW + SWEEP_AFTER_US)
         assert prune(store, before=AGES) == 1
 
-    def test_a_sweep_says_of_which_past_it_took(self, store: Store) -> None:
-        """A value that expired was there until then: earlier moments are not whole."""
-        write(store, Put(("a",), 1, NOW + SECOND), Put(("b",), 1, NOW + 2 * SECOND), Put(("c",), 1))
-        write(store, Put(("c",), 1), scope=BOB)
-        store.sweep(now=NOW + 2 * SECOND + SWEEP_AFTER_US)
-        assert (store.history_start(ADA), store.history_start(BOB)) == (
-            (0, NOW + 2 * SECOND),
-            (0, 0),
-        )
+    @pytest.mark.parametrize("start", [NOW, -NOW])
+    def test_a_sweep_says_of_which_past_it_took(self, store: Store, start: int) -> None:
+        """A value that expired was there until then, before 1970 too: earlier is not whole."""
+        first, second = Put(("a",), 1, start + SECOND), Put(("b",), 1, start + 2 * SECOND)
+        write(store, first, second, Put(("c",), 1), time=start)
+        write(store, Put(("c",), 1), scope=BOB, time=start)
+        for gone in (SECOND, 2 * SECOND):
+            store.sweep(now=start + gone + SWEEP_AFTER_US)
+            assert store.history_start(ADA) == (0, start + gone)
+        assert store.history_start(BOB) == (0, 0)
 
     def test_times_of_commits_are_known(self, store: Store) -> None:
         """Of each, and of the last one before a number that is none."""

@@ -188,12 +188,14 @@ class PastLaws(Laws):
 
     # --- from when on it is whole
 
-    def test_a_past_says_from_when_on_it_is_whole(self, store: Store) -> None:
-        """A set by its commit, a tree by commit and time; neither goes back."""
+    @pytest.mark.parametrize("start", [NOW, -NOW])
+    def test_a_past_says_from_when_on_it_is_whole(self, store: Store, start: int) -> None:
+        """A set by its commit, a tree by commit and time, before 1970 too; neither goes back."""
         for floor in (7, 5):
             write(store, Past(NOTES, history_start=floor))
-            store.commit(batch(history_start=(floor, NOW + floor)))
-        assert (info(store).history_start, store.history_start(ADA)) == (7, (7, NOW + 7))
+            store.commit(batch(history_start=(floor, start + floor)))
+        store.commit(batch(history_start=(5, 0)))
+        assert (info(store).history_start, store.history_start(ADA)) == (7, (7, start + 7))
 
     def test_a_batch_that_is_refused_moves_no_floor(self, store: Store) -> None:
         """Neither of a set nor of a tree."""

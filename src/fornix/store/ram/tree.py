@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
@@ -142,7 +142,7 @@ class TreeRows:
         commit, time = self.history_start
         self.history_start = (
             commit,
-            max([time, *(e for e in expired if PLACEHOLDER_EXPIRY < e <= now)]),
+            _latest([time, *(e for e in expired if e <= now and e != PLACEHOLDER_EXPIRY)]),
         )
         return len(removed)
 
@@ -150,7 +150,7 @@ class TreeRows:
         """Note from which commit and time on the past is whole."""
         before = self.history_start
         draft.undo.append(lambda: setattr(self, "history_start", before))
-        self.history_start = max(before[0], start[0]), max(before[1], start[1])
+        self.history_start = max(before[0], start[0]), _latest([before[1], start[1]])
 
     def prune(self, until: int) -> int:
         """Remove every version that ended by commit *until*, with what is below it."""
@@ -193,6 +193,11 @@ def _row(number: int, value: Value, expires: int | None) -> NodeRow:
     """Return the row of a value, of which it has a copy."""
     copied = value if type(value) in ATOMS else deepcopy(value)
     return NodeRow(number, is_object=False, value=copied, expires=expires)
+
+
+def _latest(times: Sequence[int]) -> int:
+    """Return the latest of *times*, of which 0 stands for none."""
+    return max((time for time in times if time), default=0)
 
 
 def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:

@@ -27,6 +27,12 @@ _NEEDED = """
         WHERE every_run.ended IS NULL)
 """
 
+_RAISE_START = """
+    UPDATE scope SET floor = max(floor, ?2),
+        since = CASE WHEN since = 0 OR ?3 = 0 THEN since + ?3 ELSE max(since, ?3) END
+    WHERE id = ?1
+"""  # 0 stands for no time, and times before 1970 are less
+
 _PURGED = "SELECT value FROM carray(?1)"
 
 _OF_ROW = (("link", "row"), ("link", "source"), ("stub", "row"), ("staged", "row"), ("item", "row"))
@@ -148,7 +154,9 @@ def expire(db: Connection, *, now: int) -> int:
     """Remove nodes that expired by *now*; the past of their trees is whole from then on."""
     query(
         db,
-        "UPDATE scope SET since = max(since, gone.expires) FROM (SELECT scope, max(expires) AS "
+        "UPDATE scope SET since = CASE WHEN since = 0 OR gone.expires = 0 "
+        "THEN since + gone.expires ELSE max(since, gone.expires) END "
+        "FROM (SELECT scope, max(expires) AS "
         "expires FROM node WHERE expires <= ?1 AND expires != ?2 GROUP BY scope) AS gone "
         "WHERE gone.scope = scope.id",
         now,
@@ -182,5 +190,4 @@ def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, 
 
 def raise_history_start(db: Connection, scope: int, start: tuple[int, int]) -> None:
     """Note from which commit and time on the past of a tree is whole."""
-    sql = "UPDATE scope SET floor = max(floor, ?2), since = max(since, ?3) WHERE id = ?1"
-    db.execute(sql, (scope, *start))
+    db.execute(_RAISE_START, (scope, *start))
