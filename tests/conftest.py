@@ -68,14 +68,19 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers themselves were started w
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what takes long, and what does more at full scale; the rest is not run again there."""
+    asks_what_is_scaled = "scaled" in str(config.getoption("markexpr"))  # to find out takes seconds
     for item in items:
         if item.nodeid.partition("[")[0].removeprefix("tests/") in SLOW:
             item.add_marker(pytest.mark.slow)
-        if isinstance(item, pytest.Function) and (
-            is_scaled(cast("ModuleType", item.module), item.obj, item.cls)
-            or is_hypothesis_test(item.obj)
+        if (
+            asks_what_is_scaled
+            and isinstance(item, pytest.Function)
+            and (
+                is_scaled(cast("ModuleType", item.module), item.obj, item.cls)
+                or is_hypothesis_test(item.obj)
+            )
         ):
             item.add_marker(pytest.mark.scaled)
 
