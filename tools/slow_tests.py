@@ -38,7 +38,7 @@ ALONE_S = 6.5
 
 UNWATCHED = frozenset((ROOT / "tests" / "unwatched.txt").read_text(encoding="utf-8").split())
 
-UNWATCHED_S = 2.0
+UNWATCHED_S = 0.1
 """Or longer than this, if coverage does not watch it: others show what it runs."""
 
 RUN = (
@@ -59,8 +59,10 @@ def slow_tests(report: Path) -> set[str]:
 
 
 def _is_slow(name: str, took: list[float]) -> bool:
+    if name in UNWATCHED and max(took) > UNWATCHED_S:
+        return True
     if name.partition("::")[0] in ALONE:
-        return sum(took) > (UNWATCHED_S if name in UNWATCHED else ALONE_S)
+        return sum(took) > ALONE_S
     return max(took) > SLOW_S or sum(took) > SLOW_TOGETHER_S
 
 
