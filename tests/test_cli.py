@@ -592,6 +592,12 @@ def without_time(exported: bytes) -> list[dict[str, object]]:
     return [{name: v for name, v in line.items() if name != "time"} for line in found]
 
 
+def test_a_tree_without_a_stdout_is_dropped(monkeypatch):
+    """`fornix tree >&-`: Python has no stream then, and other commands print to none."""
+    monkeypatch.setattr(sys, "stdout", None)
+    tables.console().print("x")
+
+
 def test_a_reader_that_stops_is_no_error(tmp_path):
     """`fornix list | head` is quiet."""
     db = tmp_path / "app.db"

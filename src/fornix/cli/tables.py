@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Sequence
+from typing import TextIO, cast
 
 from rich.console import Console, ConsoleRenderable
 from rich.progress import (
@@ -32,11 +33,14 @@ RELEVANCE, NO = "relevance", "·"
 
 
 def console(*, err: bool = False) -> Console:
-    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`."""
-    stream = sys.stderr if err else sys.stdout
+    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`.
+
+    What is printed where the program was started without the stream, as by ``>&-``, is dropped.
+    """
+    stream = cast("TextIO | None", sys.stderr if err else sys.stdout)
     return Console(
         file=stream,
-        width=None if stream.isatty() else WIDTH,
+        width=None if stream is not None and stream.isatty() else WIDTH,
         highlight=False,
         markup=False,
         emoji=False,
