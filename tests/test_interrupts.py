@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -15,9 +16,10 @@ import pytest
 
 import fornix
 from fornix import Memory
-from fornix.errors import Unavailable
+from fornix.errors import StoreBusy, Unavailable
 from fornix.store.commit_queue import CommitQueue, CommitTicket
-from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore, database_file, guards
+from fornix.values import forks
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
@@ -39,12 +41,12 @@ class Interrupter:
     does not bear an exception of a profiler there.
     """
 
-    def __init__(self, point: int) -> None:
-        self.point, self.passed, self.where = point, 0, ""
+    def __init__(self, point: int, files: tuple[str, ...] = FILES) -> None:
+        self.point, self.files, self.passed, self.where = point, files, 0, ""
 
     def profile(self, frame: FrameType, event: str, function: object) -> None:
         """See `sys.setprofile`."""
-        if event == "c_return" and frame.f_code.co_filename.startswith(FILES):
+        if event == "c_return" and frame.f_code.co_filename.startswith(self.files):
             self.arrive(frame, getattr(function, "__name__", ""))
 
     def arrive(self, frame: FrameType, after: str) -> None:
@@ -65,9 +67,9 @@ class Interrupter:
             sys.setprofile(None)
 
 
-def points(work: Callable[[], object], number: int) -> range:
+def points(work: Callable[[], object], number: int, files: tuple[str, ...] = FILES) -> range:
     """Return about *number* of the points of *work*, at even distances."""
-    counting = Interrupter(0)
+    counting = Interrupter(0, files)
     counting.call(work)
     return range(1, counting.passed + 1, max(1, counting.passed // number))
 
@@ -182,6 +184,28 @@ class TwoThreads:
         self.leads.set()
         wait_until(lambda: not second.is_alive(), f"the second waits since {interrupter.where}")
         assert answer_of_another(lambda: self.queue.pass_in("third"), interrupter) == "third"
+
+
+def test_an_interrupt_of_an_opening_or_closing_keeps_no_file_in_use(tmp_path: Path) -> None:
+    """A restore, during which nobody may have the file open, follows each of them."""
+    path, saved = tmp_path / "app.db", tmp_path / "saved.db"
+
+    def work() -> None:
+        with Memory.open(path, embedder="words", durability="normal") as memory:
+            memory.key("ada").short_term.set("x", 1)
+
+    work()
+    with Memory.open(path) as memory:
+        memory.backup(saved)
+    files = guards.__file__, database_file.__file__, forks.__file__
+    for point in points(work, 1_000, files):
+        interrupter = Interrupter(point, files)
+        interrupter.call(work)
+        gc.collect()
+        try:
+            Memory.restore(path, saved)
+        except StoreBusy:
+            pytest.fail(f"{path} stays in use after {interrupter.where}")
 
 
 def test_the_next_one_leads_wherever_the_leader_is_interrupted() -> None:

@@ -102,10 +102,12 @@ class Connections:
     def close(self) -> None:
         """Close them, without a checkpoint."""
         with FORKS.inside():
-            while self.readers:
-                self.readers.pop().close()
-            if self.writer is not None:
-                self.writer.close()
+            try:
+                while self.readers:
+                    self.readers.pop().close()
+            finally:
+                if self.writer is not None:
+                    self.writer.close()
 
     def leak(self) -> None:
         """Never close them, not even with the process: in a child that SQLite would hang in."""
@@ -127,12 +129,12 @@ class SqliteFile(SqlDatabase):
         self._durability: Durability = durability
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
-        self._guard = guards.join(path)
         # A memory that is collected without close() leaves nothing open.
-        self._collected = weakref.finalize(self, _collect, self._connections, self._guard)
+        self._collected = weakref.finalize(self, _collect, self._connections)
         self._collected.atexit = False
         FORKS.register(self)
         try:
+            self._guard = guards.join(path, self._connections)
             if not read_only:
                 folder = private_folder(self.folder)
                 self._lock = WriteLock(folder, wait_s=wait_s)
@@ -672,6 +674,8 @@ def _refuse_empty(path: Path, *, schema: int) -> None:
         raise NotAStore(path, "is empty; open it writable once to make it a store")
 
 
-def _collect(connections: Connections, guard: guards.FileGuard) -> None:
-    connections.close()
-    guard.leave()
+def _collect(connections: Connections) -> None:
+    try:
+        connections.close()
+    finally:
+        guards.leave(connections)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -33,11 +34,15 @@ class FileGuard:
     """The locks of this process on one database; shared by all who have it open here.
 
     Its descriptors are closed when the last of them leaves, after all their connections.
+
+    Attributes:
+        users: They themselves, and no count: one that an interrupt kept from leaving is none once
+            it is collected, and the next one that leaves closes for both.
     """
 
     def __init__(self, path: Path, key: tuple[int, int]) -> None:
         self.key = key
-        self.users = 0
+        self.users = weakref.WeakSet[object]()
         self._path = path
         self._database, self._log = -1, -1
         FORKS.register(self)
@@ -66,55 +71,60 @@ class FileGuard:
         with suppress(FileNotFoundError):  # a store that is read where it lies, without a log
             found = os.stat(shm)  # noqa: PTH116 - beside the samestat of a descriptor
             if self._log >= 0 and not os.path.samestat(found, os.fstat(self._log)):
-                os.close(self._log)
-                self._log = -1
+                descriptor, self._log = self._log, -1  # first: nobody closes a number twice
+                os.close(descriptor)
             if self._log < 0:
                 self._log = os.open(shm, os.O_RDONLY | os.O_CLOEXEC)
 
     def unlock(self) -> bool:
         """Let SQLite look whether it is the last, if nobody else here has the file open."""
         with _mutex:
-            if self.users != 1:
+            if len(self.users) != 1:
                 return False
             for descriptor, place in ((self._database, _SHARED), (self._log, _IN_USE)):
                 if descriptor >= 0:
                     _set(descriptor, fcntl.F_UNLCK, place)
         return True
 
-    def leave(self) -> None:
-        """Give up what `join` gave; all connections of that user are closed."""
-        with _mutex:
-            self.users -= 1
-            if self.users == 0 and _guards.get(self.key) is self:
-                del _guards[self.key]
-                self._close()
-
     def forked(self, *, quiet: bool) -> None:
         """See `Inherited`. The locks are the parent's: they stay, as long as it has them."""
         del quiet
         if _guards.get(self.key) is self:
             del _guards[self.key]
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
-        for descriptor in (self._database, self._log):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._database, self._log = -1, -1
+    def close(self) -> None:
+        """Close its descriptors, which gives up the locks; after an interrupt, those left."""
+        if self._database >= 0:
+            descriptor, self._database = self._database, -1
+            os.close(descriptor)
+        if self._log >= 0:
+            descriptor, self._log = self._log, -1
+            os.close(descriptor)
 
 
 _mutex = FreshLock()
 _guards: dict[tuple[int, int], FileGuard] = {}
 
 
-def join(path: Path) -> FileGuard:
-    """Return the guard of an existing database, to be left again by `FileGuard.leave`."""
+def join(path: Path, user: object) -> FileGuard:
+    """Return the guard of an existing database, which *user* is to `leave` again."""
     found = path.stat()
     key = found.st_dev, found.st_ino
     with _mutex:
         guard = _guards.setdefault(key, FileGuard(path, key))
-        guard.users += 1
+        guard.users.add(user)
     return guard
+
+
+def leave(user: object) -> None:
+    """Give up what `join` gave to *user*, if it did; all its connections are closed."""
+    with _mutex:
+        for guard in [one for one in _guards.values() if user in one.users]:
+            guard.users.discard(user)
+            if not guard.users:
+                guard.close()
+                _guards.pop(guard.key, None)
 
 
 def _set(descriptor: int, kind: int, place: tuple[int, int]) -> None:
