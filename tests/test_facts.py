@@ -624,6 +624,18 @@ def test_what_is_learnt_late_does_not_end_what_is_newer(ada: KeyMemory) -> None:
     assert report.added[0].valid_to == datetime(2026, 3, 1, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("known_from", [None, "2024-06-01", "2999-01-01"])
+def test_what_had_ended_when_it_was_said_ends_no_other(
+    ada: KeyMemory, known_from: str | None
+) -> None:
+    """Whatever the model decides: it holds until it ended, and learning goes on."""
+    learnt(ada, "Ada lives in Porto.", "new", **{"from": known_from})
+    report = learnt(ada, "Ada lived in Lisbon.", "replaces", until="2023")
+    assert report.superseded == ()
+    assert report.added[0].valid_to == datetime(2024, 1, 1, tzinfo=UTC)
+    assert [one.valid_to for one in ada.facts.list() if "Porto" in one.text] == [None]
+
+
 def test_facts_that_contradict_are_shown_side_by_side(ada: KeyMemory) -> None:
     """Both are kept, and a prompt marks both, until one is deleted."""
     learnt(ada, "Ada was born in Faro.", "new")
@@ -895,6 +907,12 @@ def test_dates_are_years_months_days_and_times() -> None:
     for wrong in ("9999", "9999-12", "9999-12-31", "0001-01-01T00:00+14:00", "soon"):
         with pytest.raises(ValueError, match=r"."):
             end_of(wrong)
+
+
+@pytest.mark.parametrize("date", ["2026-01-01\ud80010:00", "2026-01-01\x0010:00"])
+def test_a_date_that_is_no_text_refuses_its_fact_alone(ada: KeyMemory, date: str) -> None:
+    """Python takes any character between day and time, also one that cannot be stored."""
+    assert learnt(ada, "Ada lives in Porto.", "new", **{"from": date}).refused == {"no date": 1}
 
 
 def test_events_and_plans_hold_whenever_they_take_place(ada: KeyMemory) -> None:

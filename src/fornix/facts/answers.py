@@ -367,8 +367,8 @@ def _items(given: object, what: str, most: int) -> list[object]:
 def _date(given: object) -> str | None:
     if given in (None, ""):
         return None
-    if not isinstance(given, str):
-        raise _RefusedFact("no date")
+    if not isinstance(given, str) or not given.isascii() or not given.isprintable():
+        raise _RefusedFact("no date")  # before its time Python takes any character for the "T"
     try:
         end_of(given)
     except ValueError as error:

@@ -223,11 +223,14 @@ class FactChanges:
     def _supersede(self, known: _KnownFact, new: _KnownFact, since: datetime) -> None:
         """End a known fact at a time; the new one holds from then on.
 
-        One that began to hold later stays: then the new one ended when that began.
+        One that began to hold later stays: then the new one ended when that began, or before. It
+        stays as well where the new one, as is said of it, had ended by then.
         """
-        begins, ends = known.item.valid_from, known.item.valid_to
+        begins, ends, until = known.item.valid_from, known.item.valid_to, new.item.valid_to
+        if until is not None and until <= since:
+            return
         if begins is not None and since < begins:
-            new.item = replace(new.item, valid_to=begins)
+            new.item = replace(new.item, valid_to=begins if until is None else min(begins, until))
             return
         ended = since if ends is None or since < ends else ends
         known.item = replace(known.item, valid_to=ended)
