@@ -1,6 +1,7 @@
 // What the tests have the TypeScript client do: node typescript_client.mjs URL TASK [WORDS …].
 
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 
 import { etagOf, Fornix, FornixError, ServerUnreachable } from "../clients/typescript/index.js";
 
@@ -87,6 +88,19 @@ const tasks = {
     assert.equal((await new Fornix(url).listItems({ key: "ada" })).items.length, 1);
   },
 
+  // A server that is away, and asks for a pause: a date is none, and a long one is told at once.
+  async pauses() {
+    let count = 0;
+    const away = (asked) => async () => {
+      count += 1;
+      return new Response("", { status: 503, headers: { "Retry-After": asked } });
+    };
+    const late = new Fornix(url, { fetch: away("Wed, 21 Oct 2026 07:28:00 GMT"), retryForMs: 3_000 });
+    await assert.rejects(late.listKeys(), refusedWith(503, "HttpError"));
+    assert.ok(count < 20, `asked ${count} times`);
+    await assert.rejects(new Fornix(url, { fetch: away("3600") }).listKeys(), refusedWith(503, "HttpError"));
+  },
+
   // Follows a server that falls silent after each event.
   async silent() {
     const asked = [];
@@ -103,6 +117,14 @@ const tasks = {
     }
     assert.deepEqual(ids, [1, 2, 3]);
     assert.deepEqual(asked, [undefined, "1", "2"]);
+    const stop = new AbortController();
+    let left = 3;
+    for await (const _ of fornix.followEvents({ key: "ada" }, { signal: stop.signal })) {
+      assert.ok(getEventListeners(stop.signal, "abort").length <= 1);
+      left -= 1;
+      if (left === 0) break;
+    }
+    assert.equal(getEventListeners(stop.signal, "abort").length, 0);
     const ends = fornix.followEvents({ key: "ada" }, { signal: AbortSignal.timeout(200) });
     await assert.rejects(async () => {
       for await (const _ of ends);

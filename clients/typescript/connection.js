@@ -7,6 +7,8 @@ const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
 
 const etags = new WeakMap();
+// What is to be done when a stream has ended, by its response.
+const endings = new WeakMap();
 
 /** The ETag of an answer, for `ifMatch`; null: it came without one. */
 export const etagOf = (answer) => etags.get(answer) ?? null;
@@ -117,22 +119,25 @@ export class Connection {
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
       const [response, failure] = await this.#tried(url, sent, signal, isStream);
       if (response?.ok) return response;
-      const isLate = Date.now() + pauseMs > ends;
+      const wantedMs = 1_000 * (Number(response?.headers.get("Retry-After")) || 0); // 0: it is a date
+      const waitMs = Math.max(wantedMs, pauseMs * (0.5 + Math.random() / 2));
+      const isLate = Date.now() + Math.max(waitMs, pauseMs) > ends;
       if (response !== undefined && (isLate || !isAway(response))) throw await faultOf(response);
       if (isLate) throw new ServerUnreachable(this.#url, failure);
-      const wantedMs = 1_000 * Number(response?.headers.get("Retry-After") ?? 0);
-      await pause(Math.max(wantedMs, pauseMs * (0.5 + Math.random() / 2)), signal);
+      await pause(waitMs, signal);
     }
   }
 
   async #tried(url, sent, signal, isStream) {
     const stop = new AbortController();
     const relay = () => stop.abort(signal.reason);
+    const forget = () => signal?.removeEventListener("abort", relay);
     signal?.throwIfAborted();
     signal?.addEventListener("abort", relay, { once: true });
     const timer = setTimeout(() => stop.abort(new Error("timed out")), this.#timeoutMs);
+    let response;
     try {
-      const response = await this.#fetch(url, { ...sent, signal: stop.signal });
+      response = await this.#fetch(url, { ...sent, signal: stop.signal });
       // The whole of an answer has to come in time, and is asked for again where it does not.
       return [isStream || !response.ok ? response : await whole(response), undefined];
     } catch (error) {
@@ -140,7 +145,8 @@ export class Connection {
       return [undefined, error];
     } finally {
       clearTimeout(timer);
-      if (!isStream) signal?.removeEventListener("abort", relay);
+      if (isStream && response?.ok) endings.set(response, forget);
+      else forget();
     }
   }
 
@@ -192,10 +198,14 @@ async function* textsOf(body, silentMs) {
 
 async function* linesOf(response, silentMs) {
   let rest = "";
-  for await (const text of textsOf(response.body, silentMs)) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop();
-    yield* lines;
+  try {
+    for await (const text of textsOf(response.body, silentMs)) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop();
+      yield* lines;
+    }
+  } finally {
+    endings.get(response)?.();
   }
 }
 
