@@ -370,6 +370,8 @@ LINES = (
     {"jsonrpc": "2.0", "id": 4, "method": "tools/call"},
     {"jsonrpc": "2.0", "id": 5, "method": "burn"},
     '{"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": {"name": "\\ud800"}}',
+    '{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
+    "[" * 100_000,
 )  # fmt: skip
 
 
@@ -394,7 +396,7 @@ def check_piped(answers):
     assert "Field required" in by_id["4"][0]["error"]["message"]
     assert by_id["5"][0]["error"]["code"] == -32601
     assert "nothing was done" in by_id["6"][0]["error"]["message"]
-    assert [answer["error"]["code"] for answer in by_id["None"]] == [-32700, -32600]
+    assert [answer["error"]["code"] for answer in by_id["None"]] == [-32700, -32600, -32600, -32700]
 
 
 def test_all_that_was_piped_is_answered(tmp_path):

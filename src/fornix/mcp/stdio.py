@@ -142,13 +142,19 @@ def _unreadable(error: ValidationError) -> types.JSONRPCError:
     line, request_id = first["input"], None
     try:
         told = json.loads(line) if isinstance(line, str) else line
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if isinstance(told, dict):
-        found = cast("dict[str, Any]", told).get("id")
-        request_id = found if isinstance(found, int | str) else None
+        request_id = _told_id(cast("dict[str, Any]", told).get("id"))
     code = types.PARSE_ERROR if told is None else types.INVALID_REQUEST
     message = f"the line is no message of JSON-RPC ({first['msg']}); nothing was done"
     return types.JSONRPCError(
         jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message)
     )
+
+
+def _told_id(given: object) -> int | str | None:
+    """Return the id of a request, if an answer can hold it: there are no lone surrogates in one."""
+    if isinstance(given, str):
+        return given if given.encode(errors="ignore").decode() == given else None
+    return given if type(given) is int else None
