@@ -246,6 +246,14 @@ def test_a_users_number_does_not_become_infinite(number: str) -> None:
     assert wire.decode_user_json('{"$float": "inf"}') == math.inf
 
 
+@pytest.mark.parametrize("digits", ["ab_-cd-_", "ab\\ncd", "YWI=YWI=", "YW!I=", "\u00e9"])
+def test_bytes_are_of_standard_base64(digits: str) -> None:
+    """Of another alphabet, or of two values, a part would be left out without a word."""
+    for read in (wire.decode_user_json, wire.parse):
+        with pytest.raises((ValueError, InvalidInput)):
+            read(f'{{"$bytes": "{digits}"}}')
+
+
 def test_a_name_that_is_no_wire_form_is_refused() -> None:
     """Rather than read as another name, which may be there too."""
     with pytest.raises(InvalidInput, match="second"):

@@ -74,7 +74,7 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 
 With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `show --history`, `compactions`, `facts list`, `facts check`, `quarantine list`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
 Fields are only ever added.
-Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`; commands read the same forms.
+Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, in the standard alphabet, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`; commands read the same forms.
 Times are ISO 8601 in UTC.
 An item has `id set value text metadata importance speaker role session time created updated accessed sources compacted version retired`.
 An error is one line on stderr, `{"error": {"type": …, "message": …, "facts": {…}}}`: the class of the error, its message, and its attributes.
