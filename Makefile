@@ -18,12 +18,15 @@ NATIVE := hatch_build.py src/fornix/values/_native.c
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(PIP) -c constraints.txt
 
+# What runs side by side tells its lines in one piece, where make can do that (from 4.0 on).
+IN_ONE_PIECE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 # Hundreds of tests start a process: it should find what was compiled before.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations browser pictures typescript .typescript flink .types .tests .java .chromium .axe soak steady bench docs release clean
+.PHONY: help demo test check test-integrations .newer .older browser pictures typescript .typescript flink .types .tests .java .chromium .axe soak steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -50,15 +53,21 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
-	@$(MAKE) --no-print-directory test-integrations
+	@echo "Frameworks that need environments of their own, and beside them that of Flink; each tells when it is done (minutes) …"
+	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older .venv-flink/.flink
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory typescript
 	@$(MAKE) --no-print-directory flink
 
-test-integrations: .venv/.dev .venv-integrations/.peers .venv-integrations-older/.peers  ## Frameworks and clients of others that need environments of their own
+test-integrations:  ## Frameworks and clients of others that need environments of their own
+	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older
+
+.newer: .venv/.dev .venv-integrations/.peers
 	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python $(INTEGRATIONS:%=src/fornix/integrations/%.py)
-	$(BIN)/pyright --pythonpath $(OLDER_BIN)/python $(OLDER:%=src/fornix/integrations/%.py)
 	$(INTEGRATIONS_BIN)/python $(TEST_INTEGRATIONS) tests/integrations
+
+.older: .venv/.dev .venv-integrations-older/.peers
+	$(BIN)/pyright --pythonpath $(OLDER_BIN)/python $(OLDER:%=src/fornix/integrations/%.py)
 	$(OLDER_BIN)/python $(TEST_INTEGRATIONS) tests/integrations_older
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
