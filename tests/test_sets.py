@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -187,6 +188,38 @@ def test_an_update_based_on_an_old_version_is_refused(ada: KeyMemory) -> None:
         ada.update(item_id, "three", if_version=1)
     with pytest.raises(NotFound, match="nobody"):
         ada.update("nobody", "x")
+
+
+def test_a_filter_takes_collections_of_any_kind_in_every_call(ada: KeyMemory) -> None:
+    """Tuples, sets and mappings, as `list` and `search` take them."""
+    ada.add_many([Item(f"n {n}", id=f"{n}", metadata={"n": n}) for n in range(5)])
+    chosen = [{"n": {"in": {0}}}, MappingProxyType({"n": 1}), {"any": ({"n": 2}, {"n": 2})}]
+    assert [item.id for item in ada.list(where={"any": chosen})] == ["0", "1", "2"]
+    assert [ada.delete(where=chosen[0], idempotency_key="once") for _ in range(2)] == [1, 1]
+    with ada.batch() as batch:
+        assert batch.delete(where=chosen[1]) == 1
+    ada.forget(where=chosen[2], idempotency_key="gone")
+    ada.forget(where={"n": {"in": frozenset([3])}}, idempotency_key="gone too")
+    assert [item.id for item in ada.list()] == ["4"]
+
+
+def test_a_filter_by_a_datetime_deletes_and_forgets(ada: KeyMemory) -> None:
+    """In a batch, and under idempotency keys as well, which remember what was asked."""
+    ada.add_many(
+        [
+            Item(f"year {y}", id=f"{y}", time=datetime(y, 1, 1, tzinfo=UTC))
+            for y in range(2020, 2024)
+        ]
+    )
+    until = [{"$time": {"lt": datetime(y, 6, 1, tzinfo=UTC)}} for y in range(2020, 2024)]
+    assert [item.id for item in ada.list(where={"all": [until[0]]})] == ["2020"]
+    assert [hit.item.id for hit in ada.search("year", where=until[0])] == ["2020"]
+    assert [ada.delete(where=until[0], idempotency_key="once") for _ in range(2)] == [1, 1]
+    with ada.batch() as batch:
+        assert batch.delete(where=until[1]) == 1
+    receipts = [ada.forget(where=until[2], idempotency_key="gone") for _ in range(2)]
+    assert receipts[0].id == receipts[1].id
+    assert [item.id for item in ada.list()] == ["2023"]
 
 
 def test_delete_retires(ada: KeyMemory) -> None:

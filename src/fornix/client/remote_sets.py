@@ -53,7 +53,7 @@ from fornix.sets.writer import Where, WriteCall, Writer
 from fornix.state import Ttl, ttl_us
 from fornix.store import Define, Definition, Scope, SetRef
 from fornix.store.as_of import AsOf, ValidAt
-from fornix.store.filters import Filter
+from fornix.store.filters import Filter, plain_filter
 from fornix.store.items import Hits, Item
 from fornix.values.keywords import check_keywords
 from fornix.values.storable import Value, checked_name, counted, moment
@@ -123,7 +123,7 @@ def _sent(call: WriteCall) -> tuple[str, dict[str, Any]]:
             changes = item_json(item, frozenset(call.changes))
             return "update", {"id": call.item_id, "changes": changes, "if_version": call.if_version}
         case DeleteCall():
-            where = None if call.where is None else value_json(call.where)
+            where = where_json(call.where)
             ids = None if call.ids is None else list(call.ids)
             return "delete", {"ids": ids, "where": where, "if_version": call.if_version}
         case PopCall():
@@ -458,7 +458,7 @@ def where_json(where: Where | None) -> Json:
         InvalidFilter: It cannot be understood.
     """
     Filter.parse(where)
-    return None if where is None else value_json(where, "where")
+    return None if where is None else value_json(plain_filter(where), "where")
 
 
 def search_json(  # noqa: PLR0913 - as `SetReads.search`

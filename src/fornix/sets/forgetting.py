@@ -28,7 +28,7 @@ from fornix.store import (
     StoredReceipt,
     UnreachableCopy,
 )
-from fornix.store.filters import Filter
+from fornix.store.filters import Filter, plain_filter
 from fornix.store.records import filter_fields
 from fornix.values import wire
 from fornix.values.ids import derived_ids, new_id
@@ -257,7 +257,8 @@ def forget_items(
         raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
     scope = of if isinstance(of, Scope) else of.scope
     id_list = None if ids is None else _checked_ids(ids)
-    asked = cast("Value", where if id_list is None else id_list)
+    Filter.parse(where)  # first: what is nested too deep is refused there
+    asked = cast("Value", plain_filter(where) if id_list is None else id_list)
     named = how.name(engine, scope, [asked, None if isinstance(of, Scope) else of.name])
     earlier = _repeated(engine, scope, named, how)
     if earlier is not None:

@@ -42,7 +42,7 @@ from fornix.store import (
     Definition,
     Replace,
 )
-from fornix.store.filters import Filter
+from fornix.store.filters import Filter, plain_filter
 from fornix.store.items import Item
 from fornix.store.records import item_of, request_json, with_one_text
 from fornix.values.keywords import check_keywords, suggest_names_in_part
@@ -401,7 +401,7 @@ class DeleteCall:
         return [
             self.editor.ref.name,
             None if self.ids is None else [*self.ids],
-            checked(self.where),
+            checked(plain_filter(self.where)),
             *([] if self.if_version is None else [self.if_version]),
         ]
 

@@ -495,3 +495,18 @@ def _plain(key: Key) -> object:
 def _sortable(key: Key) -> tuple[str, float, str]:
     kind, value = key
     return (kind, 0, value) if isinstance(value, str) else (kind, value or 0, "")
+
+
+def plain_filter(where: object) -> object:
+    """Return a checked filter in the types of JSON: collections are lists, times are ISO text.
+
+    So it is sent, and compared with what was asked before.
+    """
+    if isinstance(where, Mapping):
+        parts = cast("Mapping[object, object]", where)
+        return {name: plain_filter(part) for name, part in parts.items()}
+    if isinstance(where, set | frozenset):
+        return [plain_filter(part) for part in sorted(cast("set[object]", where), key=repr)]
+    if isinstance(where, list | tuple):
+        return [plain_filter(part) for part in cast("list[object]", where)]
+    return where.isoformat() if isinstance(where, datetime) else where
