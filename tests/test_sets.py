@@ -190,6 +190,13 @@ def test_an_update_based_on_an_old_version_is_refused(ada: KeyMemory) -> None:
         ada.update("nobody", "x")
 
 
+def test_a_retention_ends_within_a_thousand_years(ada: KeyMemory) -> None:
+    """As a time to live does: no store counts further."""
+    with pytest.raises(InvalidInput, match="up to 1,000 years"):
+        ada.set("notes", retention=timedelta.max)
+    ada.set("notes", retention=timedelta(days=365_250)).add("kept")
+
+
 def test_a_filter_takes_collections_of_any_kind_in_every_call(ada: KeyMemory) -> None:
     """Tuples, sets and mappings, as `list` and `search` take them."""
     ada.add_many([Item(f"n {n}", id=f"{n}", metadata={"n": n}) for n in range(5)])

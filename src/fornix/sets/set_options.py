@@ -25,6 +25,7 @@ from fornix.store.filters import Filter
 from fornix.store.items import Item, item_of_value
 from fornix.store.records import filter_fields, with_one_text
 from fornix.values.storable import Value, checked_name, counted
+from fornix.values.times import LONGEST_TTL
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
 
@@ -225,10 +226,11 @@ def _execution(value: object, what: str) -> object:
 def _retention(value: object, what: str) -> str | int:
     if value in ("keep", "purge"):
         return str(value)
-    if isinstance(value, timedelta) and value > timedelta(0):
+    if isinstance(value, timedelta) and timedelta(0) < value <= LONGEST_TTL:
         return value // timedelta(microseconds=1)
     raise InvalidInput(
-        f"{what} must be 'keep', 'purge' or a timedelta above 0, not {short_repr(value)}"
+        f"{what} must be 'keep', 'purge' or a timedelta above 0, up to 1,000 years, not "
+        f"{short_repr(value)}"
     )
 
 
