@@ -76,7 +76,7 @@ class RecordMaker:
         if item.texts is not None:
             item = with_one_text(item)
         text = value if item.text is None and type(value) is str else _text(value, item.text)
-        metadata, caption = _metadata(item.metadata) if item.metadata else ("{}", None)
+        metadata, caption = _metadata(item.metadata)
         time = None if item.time is None else microseconds(item.time)
         speaker = None if item.speaker is None else checked_name(item.speaker, "speaker")
         role = role_of_speaker(speaker) if item.role is None else checked_name(item.role, "role")
@@ -108,7 +108,7 @@ class RecordMaker:
         self, item_id: str, text: str, given: object, at: _Contexts
     ) -> tuple[Fields, bytes | None]:
         """Return what `_parse` does, of a text of which only metadata is known."""
-        metadata, caption = _metadata(given) if given else ("{}", None)
+        metadata, caption = _metadata(given)
         terms = words.analyse_with(text, at[None, at.minute], caption)
         needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
         # fmt: off
@@ -194,7 +194,9 @@ def check_spans(time: int | None, until: int | None, since: int | None, to: int 
 
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
-    """Return the wire form of metadata, and the captions in it."""
+    """Return the wire form of metadata, and the captions in it; None: there is none."""
+    if given is None or (type(given) is dict and not given):
+        return "{}", None
     metadata = _plain(given)
     return wire.encode(metadata), caption_of(metadata)
 
