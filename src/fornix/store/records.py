@@ -195,9 +195,9 @@ def check_spans(time: int | None, until: int | None, since: int | None, to: int 
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
     """Return the wire form of metadata, and the captions in it; None: there is none."""
-    if given is None or (type(given) is dict and not given):
+    metadata = {} if given is None else _plain(given)
+    if not metadata:
         return "{}", None
-    metadata = _plain(given)
     return wire.encode(metadata), caption_of(metadata)
 
 
