@@ -461,6 +461,8 @@ def test_bad_input_is_one_clear_error(shared, method, path, body, query, status)
     [
         (b"{bad", {}, {}, "not JSON (Expecting property name"),
         (b'"\xe9"', {}, {}, "body: is not UTF-8"),
+        (b"[" * 100_000, {}, {}, "body: its JSON is nested too deep"),
+        (b"9" * 5_000, {}, {}, "body: has a number of too many digits"),
         (b"{}", {"Content-Type": "text/plain"}, {}, "header Content-Type: application/json"),
         (b"{}", {}, {"key": ["ada", "bob"]}, "/v1/items takes one 'key'; it is there twice"),
         (b"{}", {}, {"kye": "ada"}, "/v1/items has no parameter 'kye'; did you mean 'key'?"),
@@ -475,6 +477,23 @@ def test_an_error_says_what_to_send_instead(shared, body, headers, query, said):
     shared.hang_up()
     assert status == 400
     assert said in told["error"]["message"]
+
+
+@pytest.mark.parametrize("wrong", ["/v1/items?key=andr%E9", "/v1/memories/andr%E9/", "/v1/%ff"])
+def test_a_name_that_is_no_utf_8_is_refused(shared, wrong):
+    """All such bytes would be read as U+FFFD, so different users would share a memory."""
+    status, told = shared.ask("POST", wrong, {"items": [{"value": "a"}]})
+    assert (status, told["error"]["type"]) == (400, "InvalidInput")
+    assert "not UTF-8" in told["error"]["message"]
+    assert shared.ask("GET", "/v1/keys")[1]["keys"] == []
+
+
+def test_a_path_that_is_no_list_is_told_as_a_path(shared):
+    """And not as the filter that other addresses take as JSON."""
+    status, told = shared.ask("GET", "/v1/exact", None, key="ada", path="[")
+    assert (status, told["error"]["message"]) == (
+        400, 'path must be names with dots between, or a list like ["a.b", "c"]',
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

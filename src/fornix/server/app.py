@@ -122,7 +122,7 @@ def _answer_errors(app: FastAPI) -> None:
     def unknown(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists all"
         if error.status_code == 400:  # noqa: PLR2004 - of HTTP; FastAPI raises it for this alone
-            message = "body: is not UTF-8, or its JSON is nested too deep"
+            message = f"body: {_no_body(error.__cause__)}"
         headers = dict(error.headers or {})
         if error.status_code == 405:  # noqa: PLR2004 - of HTTP; each route knows its own method alone
             headers["Allow"] = ", ".join(_methods_at(app, request.url.path))
@@ -130,6 +130,15 @@ def _answer_errors(app: FastAPI) -> None:
 
     for handler in (refused, unreadable, unknown):
         assert callable(handler)  # noqa: S101 - they are used by name
+
+
+def _no_body(cause: BaseException | None) -> str:
+    """Return why a body could not be read, and not for the form of its JSON."""
+    if isinstance(cause, UnicodeDecodeError):
+        return "is not UTF-8"
+    if isinstance(cause, ValueError):
+        return 'has a number of too many digits; write it as in exports: {"$int": "0xff"}'
+    return "its JSON is nested too deep"
 
 
 def _unreadable(error: RequestValidationError) -> str:

@@ -251,7 +251,10 @@ def path_of(text: str) -> str | tuple[str, ...]:
     """Return the path that a text is."""
     if not text.startswith("["):
         return text
-    found: Any = where_of(text)
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):  # pyright: ignore[reportUnknownVariableType] - checked here
         raise InvalidInput('path must be names with dots between, or a list like ["a.b", "c"]')
     return tuple(found)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType] - the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders, State
 from starlette.requests import Request
@@ -76,6 +77,12 @@ class WatchedRequests:
                 "a server without tokens answers its own machine alone, and no page of a browser "
                 "but its own; fornix token new makes a token",
             )
+        if not _is_text(request.scope):
+            return problem(
+                400,
+                "InvalidInput",
+                "the address is not UTF-8 where it is percent-encoded; write é as %C3%A9",
+            )
         if self._rate is None or request.url.path in UNCOUNTED:
             return None
         wait_s = self._rate.wait_s(_client_of(request, tokens))
@@ -98,6 +105,18 @@ def _is_own(request: Request) -> bool:
         return False
     is_link = told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest") == "document"
     return is_link or told.get("sec-fetch-site", "none") in {"none", "same-origin"}
+
+
+def _is_text(scope: Scope) -> bool:
+    """Return whether an address is text once it is decoded.
+
+    Who reads it takes any other bytes for U+FFFD, so two names would be one.
+    """
+    try:
+        unquote_to_bytes((scope.get("raw_path") or b"") + scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _client_of(request: Request, tokens: TokenFile | None) -> str:
