@@ -53,6 +53,26 @@ def test_a_chat_history_comes_back_as_it_was_given(memory: Memory) -> None:
     assert long_term.get_memory_set("chat_history").get_recent(1)[0].value == noted
 
 
+def test_filters_leave_items_of_their_metadata(memory: Memory) -> None:
+    """K5 and K6, and as many as a limit says, oldest first."""
+    notes = LongTermMemory(memory.key("ada")).get_memory_set("notes")
+    work = notes.add(["Ships on Monday.", "Ships on Friday."], metadatas={"category": "work"})
+    notes.add("Ships in a bottle.", metadatas={"category": "home"})
+    assert [item.id for item in notes.get(filters={"category": "work"})] == work
+    assert [item.id for item in notes.get(None, {"category": "work"}, 1)] == work[:1]
+    assert len(notes.get(limit=2)) == 2
+    found = notes.search("ships", 5, {"category": "home"})
+    assert [item.value for item in found] == ["Ships in a bottle."]
+
+
+def test_metadata_in_the_place_of_ids_is_refused(memory: Memory) -> None:
+    """Later versions of Flink Agents take metadata second; its names are no ids."""
+    notes = LongTermMemory(memory.key("ada")).get_memory_set("notes")
+    with pytest.raises(InvalidInput, match="ids must be a list, one for each item, not"):
+        notes.add("Ships on Monday.", {"category": "work"})  # pyright: ignore[reportArgumentType] - wrong on purpose
+    assert notes.size == 0
+
+
 def test_a_search_is_an_access(memory: Memory) -> None:
     """L4: an item that a search returned was last accessed after it was created."""
     history = LongTermMemory(memory.key("ada")).get_or_create_memory_set("h", str)

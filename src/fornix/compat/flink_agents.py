@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from fornix import sets
 from fornix.compaction import Given, Summarize, Trim
 from fornix.errors import InvalidInput, InvalidValue
+from fornix.errors.short_repr import short_repr
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.events.memory_events import (
     Detail,
@@ -200,10 +201,18 @@ class _FlinkSet(ABC, Generic[S]):
         default = "system" if item.compacted else "user"
         return ChatMessage(str(role or default), str(content or ""))
 
-    def get(self, ids: str | Sequence[str] | None = None) -> list[S]:
-        """Return the items with these ids that exist; without ids, all, oldest first."""
+    def get(
+        self,
+        ids: str | Sequence[str] | None = None,
+        filters: Metadata | None = None,
+        limit: int | None = None,
+    ) -> list[S]:
+        """Return the items with these ids that exist; without ids, all, oldest first.
+
+        Without ids, *filters* leaves those whose metadata match, and *limit* the first so many.
+        """
         if ids is None:
-            return [self._shown(item) for item in self._inner.list()]
+            return [self._shown(item) for item in self._inner.list(where=filters, limit=limit)]
         items = self._inner.get([ids] if isinstance(ids, str) else list(ids))
         return [self._shown(item) for item in items if item is not None]
 
@@ -211,9 +220,10 @@ class _FlinkSet(ABC, Generic[S]):
         """Return the last *n* items, oldest first."""
         return [self._shown(item) for item in self._inner.recent(n)]
 
-    def search(self, query: str, limit: int = 10) -> list[S]:
-        """Return the items that answer *query* best, best first."""
-        return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
+    def search(self, query: str, limit: int = 10, filters: Metadata | None = None) -> list[S]:
+        """Return the items that answer *query* best, best first; of those that *filters* leaves."""
+        hits = self._inner.search(query, limit=limit, where=filters)
+        return [self._shown(hit.item) for hit in hits]
 
     @abstractmethod
     def _shown(self, item: Item) -> S: ...
@@ -336,6 +346,8 @@ def _type_name(item_type: type | None) -> str | None:
 def _one_each(given: Sequence[Any] | None, number: int, what: str) -> list[Any]:
     if given is None:
         return [None] * number
+    if not isinstance(given, (list, tuple)):
+        raise InvalidInput(f"{what} must be a list, one for each item, not {short_repr(given)}")
     if len(given) != number:
         raise InvalidInput(f"{number} items, but {len(given)} {what}; give one each")
     return list(given)
