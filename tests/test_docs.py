@@ -6,18 +6,23 @@ import ast
 import doctest
 import inspect
 import re
+import shlex
 import sys
 import traceback
+from itertools import takewhile
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 import fornix
 import fornix.agents.layers
 import fornix.agents.windows
 import fornix.compat.dbgpt
 import fornix.sets.admission
+from fornix import cli
 from pages import ROOT, Block, blocks, pages
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PYTHON = {"python", "py", "python3", "pycon"}
+SHELL = {"sh", "bash", "console"}
 REASON_WORDS = 2
 
 
@@ -48,6 +54,23 @@ def test_block_that_does_not_run_says_why(page: Path):
             assert len(block.no_run.split()) >= REASON_WORDS, (
                 f"{block.place}: no-run needs a reason"
             )
+
+
+_COMMAND = re.compile(r"^(?:\$ )?(?:\S*/)?fornix (?P<words>.*)$", re.MULTILINE)
+_OPERATORS = {"|", "&", "&&", ";", ">", "<"}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_command_of_a_page_can_be_typed(page: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each `fornix …` line of a page has options and arguments that its command takes."""
+    monkeypatch.setattr(click.Command, "invoke", lambda *_: None)  # read, and not run
+    for block in blocks(page):
+        code = block.code.replace("\\\n", " ")
+        for typed in _COMMAND.finditer(code if block.language in SHELL else ""):
+            read = shlex.split(typed["words"], comments=True)
+            words = list(takewhile(lambda word: word not in _OPERATORS, read))
+            done = CliRunner().invoke(cli.fornix, words)
+            assert done.exit_code == 0, f"{block.place}: fornix {typed['words']}: {done.output}"
 
 
 PUBLIC = (

@@ -65,7 +65,7 @@ class ContextFilters(TypedDict):
 @options.as_of_option
 @options.valid_at_option
 @options.min_score_option(
-    "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5]", MIN_SCORE
+    "Leave out all items if the best has a lower relevance, 0 to 1.", MIN_SCORE
 )
 @options.reranker_options
 def context_command(  # noqa: PLR0913 - an option each, as click passes them
