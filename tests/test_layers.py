@@ -711,6 +711,23 @@ async def test_the_log_is_kept_and_shown(memory):
 
 
 @run
+async def test_the_log_refuses_what_it_would_keep_elsewhere(memory):
+    """A message of another conversation would be found there alone; no state is a typing error."""
+    log = GptsMemory(memory=memory)
+    with pytest.raises(InvalidInput, match="of conversation 'b', not 'a'"):
+        await log.append_message("a", gpts("b", "x"))
+    with pytest.raises(InvalidInput, match="GptsMessages, not None"):
+        await log.append_message("a", None)
+    log.plans_memory.batch_save([GptsPlan("a", 1)])
+    with pytest.raises(InvalidInput, match=r"one of todo, running, .*not 'done'"):
+        log.plans_memory.update_task("a", 1, "done", 0)
+    assert (await log.get_messages("b"), log.plans_memory.get_by_conv_id("a")[0].state) == (
+        [],
+        "todo",
+    )
+
+
+@run
 async def test_the_log_in_ram_is_bounded(memory):
     """Conversations that were used longest ago go first; a channel keeps the latest views."""
     log = GptsMemory(conversations=2)

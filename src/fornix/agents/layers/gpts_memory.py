@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 
 from fornix.agents.storage import LayerStorage, aware
 from fornix.errors import InvalidInput, NotFound, StaleItem
+from fornix.errors.short_repr import short_repr
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
 from fornix.store.items import Item
@@ -261,8 +262,11 @@ class GptsPlansMemory(_Log):
         """Note how far a task is; what is None stays.
 
         Raises:
+            InvalidInput: There is no such state.
             NotFound: There is no such task.
         """
+        if state not in [*Status]:
+            raise InvalidInput(f"the state of a task is one of {', '.join(Status)}, not {state!r}")
         given = {"sub_task_agent": agent, "agent_model": model, "result": result}
         named = {name: value for name, value in given.items() if value is not None}
         changes = {"state": Status(state).value, "retry_times": retry_times, **named}
@@ -466,7 +470,17 @@ class GptsMemory:
         await self.push_message(conv_id)
 
     async def keep_message(self, conv_id: str, message: GptsMessage) -> None:
-        """Keep a message, and leave it to `push_message` to show it."""
+        """Keep a message, and leave it to `push_message` to show it.
+
+        Raises:
+            InvalidInput: It is no message, or one of another conversation.
+        """
+        if not isinstance(message, GptsMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers of no types
+            raise InvalidInput(f"a conversation keeps GptsMessages, not {short_repr(message)}")
+        if message.conv_id != conv_id:
+            raise InvalidInput(
+                f"the message is of conversation {message.conv_id!r}, not {conv_id!r}"
+            )
         await self._call(conv_id, lambda: self._messages.append(message))
 
     async def get_messages(self, conv_id: str) -> list[GptsMessage]:
