@@ -25,7 +25,7 @@ from openai.types.responses import (
 )
 
 from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
+from fornix.errors import InvalidInput, InvalidName, StoreClosed
 from fornix.integrations.openai_agents import FornixSession
 from frameworks_tried import counted
 
@@ -144,6 +144,16 @@ def test_clearing_a_session_forgets_if_asked():
                 FornixSession("s", memory, clearing=cast("Any", "soon"))
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("wrong", ["", None, 7])
+def test_a_session_without_an_id_is_refused(tmp_path, wrong):
+    """Or all who forgot theirs would share one; an empty key is not the session's id either."""
+    with pytest.raises(InvalidName, match="a session's id must be a non-empty str"):
+        FornixSession(wrong, tmp_path / "app.db", key="ada")
+    with pytest.raises(InvalidName, match="a key must be a non-empty str"):
+        FornixSession("trip", tmp_path / "app.db", key="" if wrong is None else wrong)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_settings_limit_and_what_is_closed_stays_closed(tmp_path):

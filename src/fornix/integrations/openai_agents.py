@@ -14,6 +14,7 @@ from fornix.errors import InvalidInput
 from fornix.integrations.opened import OpenedMemory
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
+from fornix.values.storable import checked_name
 
 SessionItem: TypeAlias = dict[str, Any]
 """An item as the SDK hands it over: a message, a call of a tool, its output, …"""
@@ -47,11 +48,12 @@ class FornixSession(OpenedMemory):
     ) -> None:
         if clearing not in ("retire", "forget"):
             raise InvalidInput(f"clearing must be 'retire' or 'forget', not {clearing!r}")
+        self.session_id = checked_name(session_id, "a session's id")
+        of = checked_name(session_id if key is None else key, "a key")
         super().__init__(memory)
-        self.session_id = session_id
         self.session_settings = session_settings
         self._clearing = clearing
-        self._items = self.memory.key(key or session_id).set(f"session.{session_id}")
+        self._items = self.memory.key(of).set(f"session.{session_id}")
 
     async def get_items(self, limit: int | None = None) -> list[SessionItem]:
         """Return the items, the oldest first; with a *limit* the last ones."""
