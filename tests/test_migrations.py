@@ -11,9 +11,11 @@ from pathlib import Path
 
 import apsw
 import pytest
+from click.testing import CliRunner
 
 from fornix import Memory
-from fornix.errors import NotAStore, StoreTooNew
+from fornix.cli import fornix
+from fornix.errors import NotAStore, StoreTooNew, StoreTooOld
 from fornix.store import Definition, Scope, SetRef
 from fornix.store.sqlite import SqliteStore, checksums
 from fornix.store.sqlite.connection import (
@@ -148,6 +150,51 @@ def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:
         notes.delete("j")
         notes.add("mint tea")
         assert store.problems() == []
+
+
+def test_who_only_reads_is_told_to_upgrade(tmp_path: Path) -> None:
+    """What an earlier schema lacks is no damage, to calls and to commands, nor in a backup."""
+    made, path = tmp_path / "made.db", tmp_path / "old.db"
+    with Memory.open(made, embedder="words") as memory:
+        memory.key("ada").add("green tea")
+    as_schema_1(made, path)
+    with Memory.open(path, mode="ro") as memory:
+        for call in (memory.stats, memory.key("ada").list, lambda: memory.key("ada").search("tea")):
+            with pytest.raises(StoreTooOld, match="has schema 1, this fornix needs 6; run: fornix"):
+                call()
+    command = CliRunner()
+    told = command.invoke(fornix, ["doctor", "--db", str(path)])
+    assert (told.exit_code, "run: fornix upgrade" in told.stdout) == (1, True)
+    words = ["restore", str(path), "--db", str(made), "--yes"]
+    assert "made.db now holds what is in" in command.invoke(fornix, words).stdout
+    assert "schema 6" in command.invoke(fornix, ["upgrade", "--db", str(path)]).stdout
+    for file in (path, made):
+        assert (
+            "green tea" in command.invoke(fornix, ["list", "--db", str(file), "-k", "ada"]).stdout
+        )
+
+
+OTHER_VFS = """
+import sys
+import apsw
+mine = apsw.VFS("mine", "unix", makedefault=True)   # so there are no checksums
+from fornix import Memory
+with Memory.open(sys.argv[1]) as memory:
+    print(memory.key("ada").add("mint tea", id="m"))
+"""
+
+
+def test_an_old_file_is_opened_where_pages_get_no_checksums(tmp_path: Path) -> None:
+    """The log goes while they would be added, and is there again before anybody asks for it."""
+    made, path = tmp_path / "made.db", tmp_path / "old.db"
+    with Memory.open(made, embedder="words") as memory:
+        memory.key("ada").add("green tea")
+    as_schema_1(made, path)
+    words = [sys.executable, "-c", OTHER_VFS, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["m"], done.stderr
+    with Memory.open(path) as memory:
+        assert [item.text for item in memory.key("ada").list()] == ["green tea", "mint tea"]
 
 
 def test_words_read_old_items_as_new_ones(tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from fornix.cli.session import Session
 from fornix.compaction import compactor_notes
 from fornix.compaction.executor import due
 from fornix.compaction.set_snapshot import living
-from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound, StoreDamaged
+from fornix.errors import (
+    FornixError,
+    InvalidInput,
+    NotAStore,
+    NotFound,
+    StoreDamaged,
+    StoreTooOld,
+)
 from fornix.memory.maintenance import SPARE
 from fornix.memory.memory import Memory
 from fornix.store import Store, StoreStats
@@ -385,12 +392,11 @@ def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
         raise NotFound(f"{backup_file}: there is no backup here")
     if file.exists() and os.path.realpath(file) == os.path.realpath(backup_file):
         raise InvalidInput(f"{file} is the memory itself; name a backup of it")
-    with Memory.open(backup_file, mode="ro") as memory:
-        kept = memory.stats().store
+    kept = _items_of(backup_file)
     existed = file.exists()
     if existed:
-        question = f"Replace {file} by {backup_file}, which has {kept.items:,} items?"
-        session.confirm(question, yes=yes)
+        holding = "" if kept is None else f", which has {kept:,} items"
+        session.confirm(f"Replace {file} by {backup_file}{holding}?", yes=yes)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with session.progress("restoring"):
         try:
@@ -399,8 +405,18 @@ def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
             error.add_note("move it away together with its -wal and -shm files, then restore again")
             raise
     session.name_file("using" if existed else "made")
-    says = f"{file} now holds the {kept.items:,} items of {backup_file}"
-    session.done(says, {"file": str(file), "items": kept.items})
+    what = "what is in" if kept is None else f"the {kept:,} items of"
+    says = f"{file} now holds {what} {backup_file}"
+    session.done(says, {"file": str(file), "items": kept})
+
+
+def _items_of(backup_file: str) -> int | None:
+    """Return how many items a backup has; None: an older fornix made it, and did not count so."""
+    with Memory.open(backup_file, mode="ro") as memory:
+        try:
+            return memory.stats().store.items
+        except StoreTooOld:
+            return None
 
 
 @options.command("migrate")

@@ -703,13 +703,17 @@ class StoreTooNew(Unusable):
 
 
 class StoreTooOld(Unusable):
-    """The tables of a server are of an older fornix, and only their owner may migrate them."""
+    """A store is of an older fornix; who only reads does not migrate it.
 
-    def __init__(self, location: str, *, found: int, needed: int, owner: str) -> None:
+    Attributes:
+        owner: The user of a server who owns the tables, and alone may migrate them; None: a file.
+    """
+
+    def __init__(self, location: str, *, found: int, needed: int, owner: str | None = None) -> None:
         self.location, self.found, self.needed, self.owner = location, found, needed, owner
+        who = "" if owner is None else f"have {owner!r}, who owns the tables, "
         super().__init__(
-            f"{location} has schema {found}, this fornix needs {needed}; have {owner!r}, who owns "
-            "the tables, run: fornix upgrade"
+            f"{location} has schema {found}, this fornix needs {needed}; {who}run: fornix upgrade"
         )
 
 

@@ -22,6 +22,7 @@ from fornix.errors import (
     StoreBusy,
     StoreClosed,
     StoreReadOnly,
+    StoreTooOld,
     Unusable,
 )
 from fornix.store import MAX_SWEPT_VERSIONS
@@ -124,6 +125,7 @@ class SqliteFile(SqlDatabase):
         super().__init__(read_only=read_only)
         self._path, self._immutable = path, immutable
         self._location, self._log_location = str(path), f"{path}-wal"
+        self._schema = SCHEMA
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
@@ -198,7 +200,7 @@ class SqliteFile(SqlDatabase):
         )
         try:
             with store.reader() as db:
-                _refuse_empty(path, schema=check(db, path))
+                store._schema = _not_empty(path, schema=check(db, path))
                 if read_only and not immutable:
                     with suppress(StoreBusy):  # it is being restored: that is not in the way
                         store._guard.lock()
@@ -216,6 +218,8 @@ class SqliteFile(SqlDatabase):
 
     def explained(self, error: Exception) -> FornixError | None:
         """See `SqlDatabase.explained`."""
+        if isinstance(error, apsw.SQLError) and self._read_only and self._schema < SCHEMA:
+            return StoreTooOld(self._location, found=self._schema, needed=SCHEMA)
         return connection.explained(
             error, CallSubject(self._location, self._read_only, self.last_errno), self
         )
@@ -266,13 +270,13 @@ class SqliteFile(SqlDatabase):
                 writer.execute(f"PRAGMA synchronous = {durability}")
                 if schema != SCHEMA:  # else opening would write
                     migrate(writer, from_version=schema)
+                if 0 < schema < checksums.SINCE:
+                    self._upgrade(writer)  # takes the log away; what follows makes it again
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
                 )
                 checksums.mark(writer)
-                if 0 < schema < checksums.SINCE:
-                    self._upgrade(writer)
                 writer.set_wal_hook(self._connections.count_pages)
                 self._guard_log()
             except BaseException:
@@ -669,9 +673,10 @@ def _refuse_other(path: Path) -> None:
         check(db, path)
 
 
-def _refuse_empty(path: Path, *, schema: int) -> None:
+def _not_empty(path: Path, *, schema: int) -> int:
     if not schema:
         raise NotAStore(path, "is empty; open it writable once to make it a store")
+    return schema
 
 
 def _collect(connections: Connections) -> None:
