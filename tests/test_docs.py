@@ -34,15 +34,29 @@ SHELL = {"sh", "bash", "console"}
 REASON_WORDS = 2
 
 
+_PRINTED = re.compile(r"^ *print\(.*\) {2,}# (.*)$", re.MULTILINE)
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A reader who copies the blocks of a page, in order, gets what the page says."""
+def test_page_runs(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    """A reader who copies the blocks of a page, in order, gets what the page says.
+
+    A comment behind `print(…)` is what it prints, lines with commas between, and … for anything.
+    """
     program = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", program)
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         if block.language in PYTHON and block.no_run is None:
             run(block, vars(program))
+            printed = ", ".join(capsys.readouterr().out.splitlines())
+            for told in _PRINTED.findall(block.code):
+                assert re.search(re.escape(told).replace("…", ".*"), printed), block.place
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

@@ -717,7 +717,7 @@ async def test_the_log_refuses_what_it_would_keep_elsewhere(memory):
     with pytest.raises(InvalidInput, match="of conversation 'b', not 'a'"):
         await log.append_message("a", gpts("b", "x"))
     with pytest.raises(InvalidInput, match="GptsMessages, not None"):
-        await log.append_message("a", None)
+        await log.append_message("a", None)  # pyright: ignore[reportArgumentType] - wrong on purpose
     log.plans_memory.batch_save([GptsPlan("a", 1)])
     with pytest.raises(InvalidInput, match=r"one of todo, running, .*not 'done'"):
         log.plans_memory.update_task("a", 1, "done", 0)
