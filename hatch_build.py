@@ -17,8 +17,9 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import sys_tags
 
-SOURCE = "src/fornix/values/_native.c"
-MODULE = "src/fornix/values/_native.abi3.so"
+SOURCES = ("src/fornix/values/_native.c", "src/fornix/store/sqlite/_statements.c")
+"""Each is a module of its own, beside it."""
+
 ABI = "cp311-abi3"
 """CPython from 3.11 on, by its limited interface."""
 
@@ -37,6 +38,11 @@ def compiler() -> list[str] | None:
     return command if shutil.which(command[0]) and headers.exists() else None
 
 
+def module_of(source: str) -> str:
+    """Return where the module of a source is."""
+    return f"{source.removesuffix('.c')}.abi3.so"
+
+
 def compile_native(command: list[str], source: Path, module: Path) -> None:
     """Write an extension module; another process sees all of it, or the old one."""
     new = module.with_suffix(f".{os.getpid()}")
@@ -47,7 +53,7 @@ def compile_native(command: list[str], source: Path, module: Path) -> None:
 
 
 class NativeBuild(BuildHookInterface[Any]):
-    """Has a wheel hold the compiled module."""
+    """Has a wheel hold the compiled modules."""
 
     PLUGIN_NAME = "custom"
 
@@ -61,7 +67,8 @@ class NativeBuild(BuildHookInterface[Any]):
             raise SystemExit(f"FORNIX_NATIVE_BUILD is auto, require or off, not {asked!r}")
         root = Path(self.root)
         if asked == "off" or not self._compiled(root, required=asked == "require"):
-            (root / MODULE).unlink(missing_ok=True)
+            for source in SOURCES:
+                (root / module_of(source)).unlink(missing_ok=True)
             return
         platform = next(
             tag.platform
@@ -70,13 +77,14 @@ class NativeBuild(BuildHookInterface[Any]):
         )
         build_data["pure_python"] = False
         build_data["tag"] = f"{ABI}-{platform}"
-        build_data["artifacts"].append(f"/{MODULE}")
+        build_data["artifacts"] += [f"/{module_of(source)}" for source in SOURCES]
 
     def _compiled(self, root: Path, *, required: bool) -> bool:
         command, problem = compiler(), "no C compiler with Python's headers is here"
         if command is not None:
             try:
-                compile_native(command, root / SOURCE, root / MODULE)
+                for source in SOURCES:
+                    compile_native(command, root / source, root / module_of(source))
             except (OSError, subprocess.CalledProcessError) as error:
                 problem = str(error)
             else:

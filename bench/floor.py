@@ -8,7 +8,7 @@ SQLite from Python is faster.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -17,6 +17,7 @@ import apsw
 
 from bench.measure import Figure, timed
 from fornix import Memory
+from fornix.store.sql.connection import Write
 from fornix.store.sqlite.connection import SqliteConnection
 
 Durability: TypeAlias = Literal["full", "normal"]
@@ -101,22 +102,21 @@ def _again(
 def _noted() -> Generator[list[_Done]]:
     """Note what is executed during a block."""
     statements: list[_Done] = []
-    execute, executemany = SqliteConnection.execute, SqliteConnection.executemany
+    execute, write = SqliteConnection.execute, SqliteConnection.write
 
     def noting(self: SqliteConnection, sql: str, bindings: Sequence[Any] = (), /) -> Any:
         statements.append(_Done(id(self), sql, bindings, many=False))
         return execute(self, sql, bindings)
 
-    def noting_many(self: SqliteConnection, sql: str, bindings: Iterable[Any], /) -> Any:
-        rows = list(bindings)
-        statements.append(_Done(id(self), sql, rows, many=True))
-        return executemany(self, sql, rows)
+    def noting_writes(self: SqliteConnection, *writes: Write) -> None:
+        statements.extend(_Done(id(self), sql, list(rows), many=True) for sql, rows in writes)
+        write(self, *writes)
 
-    SqliteConnection.execute, SqliteConnection.executemany = noting, noting_many
+    SqliteConnection.execute, SqliteConnection.write = noting, noting_writes
     try:
         yield statements
     finally:
-        SqliteConnection.execute, SqliteConnection.executemany = execute, executemany
+        SqliteConnection.execute, SqliteConnection.write = execute, write
 
 
 def _transactions(statements: Sequence[_Done]) -> Generator[list[_Done]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
-import runpy
 import sys
 from datetime import UTC, datetime
 from random import Random
@@ -15,36 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compiling import compiled_of, hatch_build
 from fornix import Item, Memory
 from fornix.embed import static, vectors, wordpiece
 from fornix.errors import InvalidInput
 from fornix.search.index import bit_codes
 from fornix.values import native, words
-from pages import ROOT, pages
-
-hatch_build = SimpleNamespace(**runpy.run_path(str(ROOT / "hatch_build.py")))
+from pages import pages
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """The compiled functions, made of the source as it is now.
-
-    Without a compiler there are none to be compared, and whoever runs the tests is told so.
-    """
-    command = hatch_build.compiler()
-    if command is None:
-        print("No C compiler with Python's headers: Python alone is tested.", file=sys.__stderr__)
-        return None
-    module = tmp_path_factory.mktemp("native") / "_native.abi3.so"
-    hatch_build.compile_native([*command, "-Wall", "-Wextra"], ROOT / hatch_build.SOURCE, module)
-    spec = importlib.util.spec_from_file_location("_native", module)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    """The compiled functions; None: there is no compiler."""
+    return compiled_of(hatch_build.SOURCES[0], tmp_path_factory.mktemp("native"))
 
 
 FRAGMENTS = (
@@ -268,16 +251,20 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
             function(*arguments)
 
 
+def compiled_now():
+    return native.compiled("fornix.values._native", native.FUNCTIONS)
+
+
 def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):
     """Python alone serves then."""
     monkeypatch.setenv("FORNIX_NATIVE", "on")
     monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)  # None: cannot be imported
-    assert native._compiled() is compiled
+    assert compiled_now() is compiled
     monkeypatch.setitem(sys.modules, "fornix.values._native", None)
-    assert native._compiled() is None
+    assert compiled_now() is None
     monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)
     monkeypatch.setenv("FORNIX_NATIVE", "off")
-    assert native._compiled() is None
+    assert compiled_now() is None
 
 
 def test_code_that_was_compiled_of_another_version_is_not_used(compiled, monkeypatch):
@@ -286,7 +273,7 @@ def test_code_that_was_compiled_of_another_version_is_not_used(compiled, monkeyp
     for name in native.FUNCTIONS:
         others = {other: getattr(compiled, other, len) for other in native.FUNCTIONS}
         monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
-        assert native._compiled() is not None
+        assert compiled_now() is not None
         del others[name]
         monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
-        assert native._compiled() is None
+        assert compiled_now() is None

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from compiling import hatch_build
 from pages import ROOT, Block, blocks, files, prose
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.wheel
-
-hatch_build = SimpleNamespace(**runpy.run_path(str(ROOT / "hatch_build.py")))
 
 CLOSURE = {"fornix", "numpy", "apsw", "click", "rich", "markdown-it-py", "mdurl", "pygments"}
 """fornix, its four dependencies, and what rich needs to show text."""
@@ -89,7 +86,8 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path):
         for path in files()
         if ROOT / "src" in path.parents and path.suffix != ".c"
     }
-    compiled = {"fornix/values/_native.abi3.so"} if hatch_build.compiler() else set()
+    modules = [hatch_build.module_of(source) for source in hatch_build.SOURCES]
+    compiled = {each.removeprefix("src/") for each in modules} if hatch_build.compiler() else set()
     assert packed == package | compiled
     assert wheel.name.endswith("-py3-none-any.whl") == (not compiled)
 
@@ -98,8 +96,12 @@ def test_a_wheel_without_compiled_code_serves_as_well(tmp_path, monkeypatch):
     """It is one wheel for all machines, and finds what the README says."""
     monkeypatch.setenv("FORNIX_NATIVE_BUILD", "off")
     installed = environment_of(built(tmp_path), tmp_path / "environment")
-    show = "from fornix.values.native import NATIVE; print(NATIVE)"
-    assert installed.run("python", "-c", show).strip() == "None"
+    show = (
+        "from fornix.store.sqlite.statements import COMPILED\n"
+        "from fornix.values.native import NATIVE\n"
+        "print(COMPILED, NATIVE)"
+    )
+    assert installed.run("python", "-c", show).strip() == "None None"
     installed.run("python", "-c", quick_start().code)
 
 

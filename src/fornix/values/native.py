@@ -1,9 +1,10 @@
-"""The part of fornix that may be compiled: `NATIVE` has it, or is None.
+"""The part of fornix that may be compiled: `NATIVE` has what works on values, or is None.
 
 `_native.c` does what takes most of the time of an add: it reads the words of a text of ASCII
 letters, sums word pieces up, and rounds vectors; and of a search among very many items: it counts
 the bits in which their codes differ from a question's. It is compiled when fornix is installed
-where a C compiler is (`hatch_build.py`), and left out where there is none. Python beside each call
+where a C compiler is (`hatch_build.py`), and left out where there is none; so is what writes rows
+(`store/sqlite/statements.py`). Python beside each call
 does the same, to the last bit: it is the definition, reads whatever the compiled part leaves to it,
 and serves where that is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
 """
@@ -14,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Protocol, cast
 
 import numpy as np
@@ -61,17 +63,16 @@ class Native(Protocol):
         ...
 
 
-def _compiled() -> Native | None:
+def compiled(name: str, functions: Sequence[str]) -> ModuleType | None:
+    """Return a compiled module of fornix; None: it is not here, lacks a function, or is off."""
     if os.environ.get("FORNIX_NATIVE", "").lower() == "off" or "t" in sys.abiflags:
         return None  # a Python without its global lock has no limited interface
     try:
-        module = import_module("fornix.values._native")
+        module = import_module(name)
     except ImportError:  # there was no compiler, or it was compiled for another kind of Python
         return None
-    if not all(hasattr(module, name) for name in FUNCTIONS):  # it was compiled of an older source
-        return None
-    return cast("Native", module)
+    return module if all(hasattr(module, each) for each in functions) else None
 
 
-NATIVE = _compiled()
+NATIVE = cast("Native | None", compiled("fornix.values._native", FUNCTIONS))
 """The compiled functions; None: there are none."""

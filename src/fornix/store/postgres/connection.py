@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from fornix.errors import (
 )
 from fornix.store.postgres.dialect import NumberArray, TextArray, translated
 from fornix.store.postgres.pipeline import PipelinedConnection, StatementRows
-from fornix.store.sql.connection import Row
+from fornix.store.sql.connection import Row, Write
 
 CANCEL_S = 5.0
 """How long the server is waited for that is told to cancel a statement."""
@@ -110,10 +110,11 @@ class PostgresConnection:
         self._waiting.append((sql, bindings))
         return self._send() if gives_rows(sql) else NO_ROWS
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
-        """Run a statement for each of several bindings, with the next one that gives rows."""
-        sql = translated(statement, self._schema)
-        self._waiting.extend((sql, each) for each in bindings)
+    def write(self, *writes: Write) -> None:
+        """Run statements for all of their rows, with the next one that gives rows."""
+        for statement, rows in writes:
+            sql = translated(statement, self._schema)
+            self._waiting.extend((sql, row) for row in rows)
 
     def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
         """See `Connection.query_all`; statements that give no rows may be among them."""

@@ -26,7 +26,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -63,7 +63,7 @@ from fornix.store.postgres.draft_numbers import (
 )
 from fornix.store.records import MINUTE_US
 from fornix.store.sql.apply import Transaction
-from fornix.store.sql.connection import OwnerRegistry, Query, Row
+from fornix.store.sql.connection import OwnerRegistry, Query, Row, Write
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sql.inputs import CLAIM_EVENT_ID, INSERT_LANE
 from fornix.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
@@ -261,10 +261,11 @@ class DraftConnection:
             found = self._rows_of(*asked)
             self._foreseen = dict(zip(itertools.starmap(_named, queries), found, strict=True))
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
+    def write(self, *writes: Write) -> None:
         """Note what is to be written."""
-        for each in bindings:
-            self._write(statement, each)
+        for statement, rows in writes:
+            for row in rows:
+                self._write(statement, row)
 
     def _write(self, statement: str, bindings: Sequence[object]) -> None:
         start = _start(statement)

@@ -213,8 +213,8 @@ class LargeSetBuilder:
             if not found:
                 return False
             db.execute("BEGIN")
-            db.executemany(_VECTOR, [v for row in found for v in _vectors(row, number, dimensions)])
-            db.executemany(_TEXT, [_text(row, number) for row in found])
+            vectors = [v for row in found for v in _vectors(row, number, dimensions)]
+            db.write((_VECTOR, vectors), (_TEXT, [_text(row, number) for row in found]))
             db.execute("COMMIT")
         rows = [row[0] for row in found]
         with self._write() as db:

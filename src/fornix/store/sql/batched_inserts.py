@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from fornix.store import ItemRecord, RunStatus, Scope
 from fornix.store.packed_values import packed
-from fornix.store.sql.connection import Connection, Row
+from fornix.store.sql.connection import Connection, Row, Write
 from fornix.values.lazy_dataclass import dataclass
 
 INSERT_ITEM = """
@@ -41,11 +41,6 @@ _INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row
 """A version comes from what an earlier one came from."""
 
 _INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
-
-_INSERT_LINKS = """
-    INSERT INTO link (row, source) SELECT ?1, value FROM carray(?2) WHERE TRUE
-    ON CONFLICT DO NOTHING
-"""
 
 COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
@@ -240,51 +235,55 @@ class PendingRows:
         """
         self.key_usages.clear()  # what comes next may count by itself
         self.item_scopes.clear()
+        writes: list[Write] = []
         if self._items:
-            self._flush_items()
+            self._take_items(writes)
         if self.node_ends or self.nodes:
-            self.flush_nodes()
+            self._take_nodes(writes)
         if self.heads:
-            self._db.executemany(_MOVE_HEAD, list(self.heads.items()))
+            writes.append((_MOVE_HEAD, list(self.heads.items())))
             self.heads = {}
-        if self.run_begins:
-            self._db.executemany(_BEGIN_RUN, self.run_begins)
-            self.run_begins = []
-        if self.steps:
-            self._db.executemany(_INSERT_STEP, self.steps)
-            self.steps = []
-        if self.outputs:
-            self._db.executemany(_INSERT_OUTPUT, self.outputs)
-            self.outputs = []
-        if self.run_ends:
-            self._flush_run_ends()
+        if self.run_begins or self.steps or self.outputs or self.run_ends:
+            self._take_runs(writes)
         if self._journal:
-            self._db.executemany(INSERT_JOURNAL, self._journal)
+            writes.append((INSERT_JOURNAL, self._journal))
             self._journal = []
             self.ops.clear()
+        if writes:
+            self._db.write(*writes)
 
     def flush_nodes(self) -> None:
-        """Insert the nodes; ends first, as a name has one live version."""
+        """Insert the nodes."""
+        writes: list[Write] = []
+        self._take_nodes(writes)
+        self._db.write(*writes)
+
+    def _take_nodes(self, writes: list[Write]) -> None:
+        """Write the nodes; ends first, as a name has one live version."""
         if self.node_ends:
-            self._db.executemany(_END_NODE, self.node_ends)
+            writes.append((_END_NODE, self.node_ends))
         if self.nodes:
-            self._db.executemany(_INSERT_NODE, self.nodes)
+            writes.append((_INSERT_NODE, self.nodes))
         self.node_ends, self.nodes = [], []
         self.node_scopes.clear()
 
-    def _flush_run_ends(self) -> None:
-        """End runs, whose steps are there by now."""
-        self._db.executemany(_END_RUN, self.run_ends)
-        if self.sensory_ends:
-            self._db.executemany(_END_SENSORY, self.sensory_ends)
+    def _take_runs(self, writes: list[Write]) -> None:
+        """Write what runs did, and end them once their steps are there."""
+        of_runs = (
+            (_BEGIN_RUN, self.run_begins),
+            (_INSERT_STEP, self.steps),
+            (_INSERT_OUTPUT, self.outputs),
+            (_END_RUN, self.run_ends),
+            (_END_SENSORY, self.sensory_ends),
+        )
+        writes.extend(each for each in of_runs if each[1])
         for row in self.run_ends:
             self._runs.pop(row[-1], None)
+        self.run_begins, self.steps, self.outputs = [], [], []
         self.run_ends, self.sensory_ends = [], []
 
-    def _flush_items(self) -> None:
+    def _take_items(self, writes: list[Write]) -> None:
         """Insert items and features, count them, and say so in the change log."""
-        self._db.executemany(INSERT_ITEM, self._items)
-        self._db.executemany(INSERT_FEATURE, self._features)
         lines: list[tuple[int, int, int]] = []
         counts: dict[int, tuple[int, int, int]] = {}
         for (number, _), run in groupby(self._items, key=_SET_AND_COMMIT):
@@ -296,31 +295,25 @@ class PendingRows:
                 size + _size(rows),
                 tokens + sum(map(_TOKENS, rows)),
             )
-        self._db.executemany(LOG_ADDED, lines)
-        self._db.executemany(COUNT, [(number, *count) for number, count in counts.items()])
-        self._flush_of_items()
+        writes += [
+            (INSERT_ITEM, self._items),
+            (INSERT_FEATURE, self._features),
+            (LOG_ADDED, lines),
+            (COUNT, [(number, *count) for number, count in counts.items()]),
+        ]
+        self._take_what_refers_to_items(writes)
         self._items, self._features = [], []
         self.item_ids.clear()
 
-    def _flush_of_items(self) -> None:
-        """Insert what refers to items, which are there by now."""
+    def _take_what_refers_to_items(self, writes: list[Write]) -> None:
+        """Insert what refers to items, which are there by then."""
         if self.heirs:
-            self._db.executemany(_INHERIT_LINKS, self.heirs)
-            self._db.executemany(_INHERIT_STUBS, self.heirs)
+            writes += [(_INHERIT_LINKS, self.heirs), (_INHERIT_STUBS, self.heirs)]
         if self.links:
-            self._flush_links()
+            writes.append((_INSERT_LINK, self.links))
         if self.access_times:
-            self._db.executemany(INSERT_ACCESS, self.access_times)
+            writes.append((INSERT_ACCESS, self.access_times))
         self.heirs, self.links, self.access_times = [], [], []
-
-    def _flush_links(self) -> None:
-        """Insert links; those of one version together, if what it comes from was there before."""
-        for row, links in groupby(self.links, key=itemgetter(0)):
-            sources = [source for _, source in links]
-            if len(sources) > 1 and all(type(source) is int for source in sources):
-                self._db.execute(_INSERT_LINKS, (row, self._db.numbers(sources)))
-            else:
-                self._db.executemany(_INSERT_LINK, [(row, source) for source in sources])
 
 
 _SET_AND_COMMIT = itemgetter(1, 5)

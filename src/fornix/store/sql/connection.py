@@ -12,6 +12,10 @@ Query: TypeAlias = tuple[str, Sequence[object]]
 """A statement that gives rows, and its bindings."""
 
 
+Write: TypeAlias = tuple[str, Sequence[Row]]
+"""A statement that gives no rows, and what is bound to it each time that it runs."""
+
+
 class ResultRows(Protocol):
     """What a statement gives."""
 
@@ -41,8 +45,8 @@ class Connection(Protocol):
         """Run one statement."""
         ...
 
-    def executemany(self, statement: str, bindings: Any, /) -> object:  # noqa: ANN401 - tuples
-        """Run a statement for each of several bindings."""
+    def write(self, *writes: Write) -> None:
+        """Run statements, one after the other, each for all of its rows."""
         ...
 
     def changes(self) -> int:

@@ -218,7 +218,7 @@ def _copy_rows(db: Connection, target: SqlDatabase, progress: Callable[[int], No
             last = table.last_key(there)
         while rows := table.rows_after(db, last):
             with _explained(target), target.writing() as there:
-                there.executemany(insertion, rows)
+                there.write((insertion, rows))
             last = rows[-1][: len(table.key)]
             progress(len(rows))
 
@@ -270,7 +270,7 @@ def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
         for name, _ in query(there, _NOTES):
             if name not in own:
                 there.execute("DELETE FROM note WHERE name IS ?", (name,))
-        there.executemany(_PUT_NOTE, notes)
+        there.write((_PUT_NOTE, notes))
         target.number_after(there, last_set)
 
 

@@ -173,7 +173,7 @@ class SqlDatabase(ProcessBound, ABC):
         """Write access times; return them, for `_drop_touches` once they are committed."""
         rows = self._touches()
         if rows:
-            db.executemany(self.touch_sql, list(rows.items()))
+            db.write((self.touch_sql, list(rows.items())))
         return rows
 
     def _drop_touches(self, rows: dict[int, int]) -> None:

@@ -159,7 +159,7 @@ def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
 def forget(db: Connection, erased: ErasedRuns, *, number: int, time: int) -> dict[str, int]:
     """Erase the records of runs, end those that have not ended; return how much went, by kind."""
     counts = {"outputs": len(erased.outputs), "runs": len(erased.runs), "steps": 0, "calls": 0}
-    db.executemany("DELETE FROM output WHERE agent = ? AND id = ?", erased.outputs)
+    db.write(("DELETE FROM output WHERE agent = ? AND id = ?", erased.outputs))
     for run in erased.runs:
         query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *task_rows(run))
         counts["steps"] += db.changes()

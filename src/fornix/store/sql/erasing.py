@@ -356,7 +356,7 @@ class Eraser:
         for table in ("staged", "stub"):
             query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
         places = [(v.set_id, v.end_commit or 0, v.row) for v in self._rows.values()]
-        db.executemany("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places)
+        db.write(("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places))
         self._count(
             "links",
             "DELETE FROM link WHERE row IN (SELECT value FROM carray(?1)) "

@@ -18,6 +18,8 @@ _INSERT_RUN = """
     VALUES (?, ?, ?, ?, 0, ?, ?, ?)
 """
 
+_MOVE_LANE = "UPDATE lane SET next = ?2 WHERE id = ?1"
+
 CLAIM_EVENT_ID = """
     INSERT INTO event_id (agent, digest, run, number, request, time)
     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
@@ -56,8 +58,7 @@ class InputWriter:
 
     def _flush(self) -> None:
         """Write the runs, and the next numbers of their lanes."""
-        self._db.executemany(_INSERT_RUN, self._runs)
-        self._db.executemany("UPDATE lane SET next = ?2 WHERE id = ?1", list(self._lanes.items()))
+        self._db.write((_INSERT_RUN, self._runs), (_MOVE_LANE, list(self._lanes.items())))
         self._runs, self._lanes = [], {}
 
     def _accept(self, queued: QueuedInput, owner: str | None) -> Accepted:

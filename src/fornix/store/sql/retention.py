@@ -52,6 +52,15 @@ _MARK = """
         AND id <= ?3 AND NOT purged
 """
 
+_DROP_FEATURE = """
+    DELETE FROM feature WHERE set_id = ?1 AND row = ?2
+        AND ended = (SELECT ended FROM item WHERE row = ?2)
+"""
+
+_DROP_ACCESS = """
+    DELETE FROM access WHERE first = ?1
+        AND NOT EXISTS (SELECT 1 FROM item WHERE set_id = ?2 AND item.first = ?1)
+"""
 
 _SOURCES = """
     SELECT row, id FROM item WHERE row IN (SELECT value FROM carray(?))
@@ -113,20 +122,12 @@ def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) ->
     row_numbers = db.numbers(rows)
     query(db, _MARK, number, row_numbers, (last_commit + 1) << ROW_BITS)
     firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
-    db.executemany(
-        "DELETE FROM feature WHERE set_id = ?1 AND row = ?2 "
-        "AND ended = (SELECT ended FROM item WHERE row = ?2)",
-        [(number, row) for row in rows],
-    )
+    db.write((_DROP_FEATURE, [(number, row) for row in rows]))
     _keep_stubs(db, number, row_numbers)
     _drop_from_journal(db, row_numbers)
     for table, column in _OF_ROW:
         query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
-    db.executemany(
-        "DELETE FROM access WHERE first = ?1 "
-        "AND NOT EXISTS (SELECT 1 FROM item WHERE set_id = ?2 AND item.first = ?1)",
-        [(one, number) for (one,) in firsts],
-    )
+    db.write((_DROP_ACCESS, [(one, number) for (one,) in firsts]))
     query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, last_commit)
 
 

@@ -169,7 +169,7 @@ def apply_past(
 
 
 def _lineage(db: Connection, number: int, past: Past, commit: int) -> None:
-    db.executemany(_LINK, list(past.links))
+    db.write((_LINK, list(past.links)))
     for done in past.compactions:
         _keep(db, number, done)
     for undone in past.undone_compactions:

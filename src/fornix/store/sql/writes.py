@@ -59,11 +59,11 @@ class SqlWrites(SqlDatabase):
         expects: Sequence[tuple[str, str]] = (),
     ) -> None:
         staged_vectors.expect(db, expects, {})
-        db.executemany(staged_vectors.FILL, vectors)
+        db.write((staged_vectors.FILL, vectors))
 
     @writes
     def stage_vectors(self, db: Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        db.executemany(staged_vectors.STAGE, [(row, new) for _, row, new in vectors])
+        db.write((staged_vectors.STAGE, [(row, new) for _, row, new in vectors]))
 
     @writes
     def drop_staged_vectors(self, db: Connection) -> None:

@@ -31,7 +31,9 @@ from fornix.errors import (
 from fornix.errors.short_repr import short_repr
 from fornix.store.damage import POSSIBLE_DAMAGE, damage_of
 from fornix.store.records import has_meaning, terms_of
+from fornix.store.sql.connection import Write
 from fornix.store.sqlite import checksums
+from fornix.store.sqlite.statements import COMPILED, Statements
 from fornix.values.words import is_marked, passages
 
 APPLICATION_ID = 0x666F726E
@@ -250,6 +252,8 @@ class SqliteConnection(apsw.Connection):
 
     taken = apsw.ConstraintError
 
+    _statements: Statements | None = None
+
     def numbers(self, values: Sequence[int]) -> object:
         """See `Connection.numbers`."""
         return apsw.carray(array.array("q", values or [0]))
@@ -265,6 +269,23 @@ class SqliteConnection(apsw.Connection):
     def query_all(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
         """See `Connection.query_all`."""
         return [self.execute(sql, bindings).fetchall() for sql, bindings in queries]
+
+    def write(self, *writes: Write) -> None:
+        """See `Connection.write`."""
+        if COMPILED is not None:
+            if self._statements is None:
+                self._statements = Statements(COMPILED, self)
+            if self._statements.run(writes):
+                return
+        for sql, rows in writes:
+            self.executemany(sql, rows)
+
+    def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
+        """Close it, and what it prepared; twice is fine."""
+        if self._statements is not None:
+            self._statements.close()
+            self._statements = None
+        super().close(force)
 
     def settle(self) -> None:
         """SQLite has done it."""

@@ -1,0 +1,373 @@
+/* Runs statements, each for many rows, with one release of Python's lock: see statements.py.
+
+   SQLite itself is the one that apsw brings: it hands its functions over as to any extension of
+   its own (https://sqlite.org/loadext.html), so this module is loaded twice, by Python and by
+   SQLite. Values are read from Python's objects first; then SQLite runs without Python; then the
+   objects are let go. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PREPARE_PERSISTENT 1
+#define IS_UTF8 1
+#define DONE 101
+#define HAS_ROW 100
+#define MESSAGE_SIZE 512
+
+typedef struct sqlite3 sqlite3;
+typedef struct sqlite3_stmt sqlite3_stmt;
+typedef void (*Function)(void);
+
+/* Where SQLite's functions are among those that it hands over: places are never changed. */
+enum place {
+    BIND_DOUBLE = 3,
+    BIND_INT64 = 5,
+    BIND_NULL = 6,
+    PARAMETER_COUNT = 7,
+    ERRMSG = 53,
+    FINALIZE = 57,
+    RESET = 77,
+    STEP = 94,
+    CLEAR_BINDINGS = 118,
+    EXTENDED_ERRCODE = 166,
+    BIND_BLOB64 = 193,
+    BIND_TEXT64 = 194,
+    PREPARE_V3 = 217,
+};
+
+static struct {
+    int (*bind_double)(sqlite3_stmt *, int, double);
+    int (*bind_int64)(sqlite3_stmt *, int, int64_t);
+    int (*bind_null)(sqlite3_stmt *, int);
+    int (*parameter_count)(sqlite3_stmt *);
+    const char *(*errmsg)(sqlite3 *);
+    int (*finalize)(sqlite3_stmt *);
+    int (*reset)(sqlite3_stmt *);
+    int (*step)(sqlite3_stmt *);
+    int (*clear_bindings)(sqlite3_stmt *);
+    int (*extended_errcode)(sqlite3 *);
+    int (*bind_blob64)(sqlite3_stmt *, int, const void *, uint64_t, void (*)(void *));
+    int (*bind_text64)(sqlite3_stmt *, int, const char *, uint64_t, void (*)(void *), unsigned char);
+    int (*prepare_v3)(sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);
+} lite;
+
+#if defined(_WIN32)
+#define EXPORTED __declspec(dllexport)
+#else
+#define EXPORTED __attribute__((visibility("default")))
+#endif
+
+EXPORTED int sqlite3_fornix_init(sqlite3 *db, char **error, const Function *given);
+
+/* SQLite calls this when it loads the module as an extension. */
+EXPORTED int sqlite3_fornix_init(sqlite3 *db, char **error, const Function *given) {
+    (void)db;
+    (void)error;
+#define TAKE(name, place) memcpy(&lite.name, given + place, sizeof(Function))
+    TAKE(bind_double, BIND_DOUBLE);
+    TAKE(bind_int64, BIND_INT64);
+    TAKE(bind_null, BIND_NULL);
+    TAKE(parameter_count, PARAMETER_COUNT);
+    TAKE(errmsg, ERRMSG);
+    TAKE(finalize, FINALIZE);
+    TAKE(reset, RESET);
+    TAKE(step, STEP);
+    TAKE(clear_bindings, CLEAR_BINDINGS);
+    TAKE(extended_errcode, EXTENDED_ERRCODE);
+    TAKE(bind_blob64, BIND_BLOB64);
+    TAKE(bind_text64, BIND_TEXT64);
+    TAKE(prepare_v3, PREPARE_V3);
+#undef TAKE
+    return 0;
+}
+
+/* A value to bind: a number, or where text or bytes are. */
+typedef struct {
+    enum { EMPTY, WHOLE, REAL, TEXT, BYTES } kind;
+    union {
+        int64_t whole;
+        double real;
+        const char *at;
+    } is;
+    uint64_t size;
+} Value;
+
+/* One statement, and for how many rows it is to run. */
+typedef struct {
+    sqlite3_stmt *statement;
+    Py_ssize_t rows;
+    int width;
+} Part;
+
+/* The statements of one connection, by their text; and whether they run now. */
+typedef struct {
+    sqlite3 *db;
+    PyObject *statements;
+    int running;
+} Prepared;
+
+static const char prepared_name[] = "fornix.statements";
+
+/* Read a value; return 1, or 0 where it is for apsw to bind, or to refuse. */
+static int read_value(PyObject *given, Value *to) {
+    to->size = 0;
+    if (given == Py_None) {
+        to->kind = EMPTY;
+        return 1;
+    }
+    if (PyUnicode_Check(given)) {
+        Py_ssize_t size;
+        to->is.at = PyUnicode_AsUTF8AndSize(given, &size);
+        to->kind = TEXT;
+        to->size = (uint64_t)size;
+        return to->is.at != NULL;
+    }
+    if (PyLong_Check(given)) {
+        int over = 0;
+        to->is.whole = PyLong_AsLongLongAndOverflow(given, &over);
+        to->kind = WHOLE;
+        return !over;
+    }
+    if (PyBytes_Check(given)) {
+        to->is.at = PyBytes_AsString(given);
+        to->kind = BYTES;
+        to->size = (uint64_t)PyBytes_Size(given);
+        return 1;
+    }
+    if (PyFloat_Check(given)) {
+        to->is.real = PyFloat_AsDouble(given);
+        to->kind = REAL;
+        return 1;
+    }
+    return 0;
+}
+
+static int bind(sqlite3_stmt *statement, int place, const Value *value) {
+    switch (value->kind) {
+    case WHOLE:
+        return lite.bind_int64(statement, place, value->is.whole);
+    case REAL:
+        return lite.bind_double(statement, place, value->is.real);
+    case TEXT:
+        return lite.bind_text64(statement, place, value->is.at, value->size, NULL, IS_UTF8);
+    case BYTES:
+        return lite.bind_blob64(statement, place, value->is.at, value->size, NULL);
+    default:
+        return lite.bind_null(statement, place);
+    }
+}
+
+/* Run one statement for its rows; return what SQLite answers. Python is not touched. */
+static int run_part(const Part *part, const Value *values) {
+    int code = 0;
+    for (Py_ssize_t row = 0; row < part->rows && code == 0; row++) {
+        for (int place = 1; place <= part->width && code == 0; place++)
+            code = bind(part->statement, place, values++);
+        if (code == 0) {
+            do
+                code = lite.step(part->statement);
+            while (code == HAS_ROW);
+            code = lite.reset(part->statement);
+        }
+    }
+    return code;
+}
+
+static PyObject *wrong(const char *message) {
+    PyErr_SetString(PyExc_TypeError, message);
+    return NULL;
+}
+
+/* Return what `prepare` returned, if another thread is not using it; NULL with an error. */
+static Prepared *at_rest(PyObject *given) {
+    Prepared *of = PyCapsule_GetPointer(given, prepared_name);
+    if (of != NULL && (of->running || of->db == NULL)) {
+        PyErr_SetString(PyExc_RuntimeError, of->running ? "another thread is writing" : "finished");
+        return NULL;
+    }
+    return of;
+}
+
+/* Return the statement of a text, prepared once; NULL: it cannot be. */
+static sqlite3_stmt *prepared(Prepared *of, PyObject *text) {
+    PyObject *found = PyDict_GetItemWithError(of->statements, text);
+    if (found != NULL)
+        return PyLong_AsVoidPtr(found);
+    sqlite3_stmt *statement = NULL;
+    Py_ssize_t size;
+    const char *sql = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
+    if (sql == NULL ||
+        lite.prepare_v3(of->db, sql, (int)size, PREPARE_PERSISTENT, &statement, NULL) != 0)
+        return NULL;
+    PyObject *address = PyLong_FromVoidPtr(statement);
+    if (address == NULL || PyDict_SetItem(of->statements, text, address) < 0) {
+        lite.finalize(statement);
+        statement = NULL;
+    }
+    Py_XDECREF(address);
+    return statement;
+}
+
+/* Read the rows of a part behind the values that are there; return 1, or 0: it is for apsw. */
+static int read_rows(PyObject *rows, Part *part, Value **values, size_t *count, size_t *room) {
+    part->width = lite.parameter_count(part->statement);
+    part->rows = PyTuple_Size(rows);
+    size_t more = (size_t)part->rows * (size_t)part->width;
+    if (*count + more > *room) {
+        size_t wanted = (*count + more) * 2;
+        Value *larger = PyMem_Realloc(*values, wanted * sizeof(Value));
+        if (larger == NULL)
+            return 0;
+        *values = larger;
+        *room = wanted;
+    }
+    for (Py_ssize_t i = 0; i < part->rows; i++) {
+        PyObject *row = PyTuple_GetItem(rows, i);
+        if (row == NULL || !PyTuple_CheckExact(row) || PyTuple_Size(row) != part->width)
+            return 0;
+        for (int place = 0; place < part->width; place++)
+            if (!read_value(PyTuple_GetItem(row, place), *values + (*count)++))
+                return 0;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(prepare_doc, "prepare(db)\n--\n\nReturn where the statements of a connection are kept.");
+
+PyDoc_STRVAR(run_doc, "run(prepared, parts)\n--\n\n"
+                      "Run each statement for each of its rows.\n\n"
+                      "True: it is done. False: nothing was, it is for apsw. Else the code and the\n"
+                      "message of what SQLite refused.");
+
+static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    if (count != 2)
+        return wrong("run takes two arguments");
+    Prepared *of = at_rest(given[0]);
+    PyObject *held = of != NULL ? PySequence_Tuple(given[1]) : NULL;
+    if (held == NULL)
+        return NULL;
+    Py_ssize_t parts = PyTuple_Size(held), ready = 0;
+    PyObject *rows = PyTuple_New(parts), *answer = NULL;
+    Part *part = PyMem_Calloc((size_t)parts + 1, sizeof(Part));
+    Value *values = NULL;
+    size_t read = 0, room = 0;
+    char message[MESSAGE_SIZE];
+    int code = 0;
+    if (rows == NULL || part == NULL)
+        goto end;
+    for (; ready < parts; ready++) {
+        PyObject *pair = PyTuple_GetItem(held, ready), *list;
+        if (!PyTuple_CheckExact(pair) || PyTuple_Size(pair) != 2)
+            break;
+        part[ready].statement = prepared(of, PyTuple_GetItem(pair, 0));
+        list = PySequence_Tuple(PyTuple_GetItem(pair, 1));
+        if (list == NULL || PyTuple_SetItem(rows, ready, list) < 0 ||
+            part[ready].statement == NULL || !read_rows(list, part + ready, &values, &read, &room))
+            break;
+    }
+    if (ready < parts) {
+        PyErr_Clear();
+        answer = Py_NewRef(Py_False);
+        goto end;
+    }
+    of->running = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    const Value *next = values;
+    for (Py_ssize_t i = 0; i < parts && code == 0; i++) {
+        code = run_part(part + i, next);
+        next += part[i].rows * part[i].width;
+        if (code != 0) {
+            code = lite.extended_errcode(of->db);
+            snprintf(message, sizeof message, "%s", lite.errmsg(of->db));
+        }
+    }
+    for (Py_ssize_t i = 0; i < parts; i++)
+        lite.clear_bindings(part[i].statement); /* what is bound is let go below */
+    Py_END_ALLOW_THREADS;
+    of->running = 0;
+    if (!PyErr_Occurred())
+        answer = code == 0 ? Py_NewRef(Py_True) : Py_BuildValue("is", code, message);
+end:
+    PyMem_Free(values);
+    PyMem_Free(part);
+    Py_XDECREF(rows);
+    Py_DECREF(held);
+    if (answer == NULL && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return answer;
+}
+
+static void drop(Prepared *of) {
+    PyObject *text, *address;
+    Py_ssize_t at = 0;
+    while (of->db != NULL && PyDict_Next(of->statements, &at, &text, &address))
+        lite.finalize(PyLong_AsVoidPtr(address));
+    PyDict_Clear(of->statements);
+    of->db = NULL;
+}
+
+static void forget(PyObject *capsule) {
+    Prepared *of = PyCapsule_GetPointer(capsule, prepared_name);
+    drop(of);
+    Py_DECREF(of->statements);
+    PyMem_Free(of);
+}
+
+static PyObject *prepare(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    if (count != 1 || !PyLong_Check(given[0]))
+        return wrong("prepare takes the address of a connection");
+    sqlite3 *db = PyLong_AsVoidPtr(given[0]);
+    if (db == NULL || lite.step == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_RuntimeError, "SQLite has not loaded this module");
+        return NULL;
+    }
+    Prepared *of = PyMem_Calloc(1, sizeof(Prepared));
+    if (of == NULL)
+        return PyErr_NoMemory();
+    of->db = db;
+    of->statements = PyDict_New();
+    PyObject *capsule = of->statements ? PyCapsule_New(of, prepared_name, forget) : NULL;
+    if (capsule == NULL) {
+        Py_XDECREF(of->statements);
+        PyMem_Free(of);
+    }
+    return capsule;
+}
+
+PyDoc_STRVAR(finish_doc, "finish(prepared)\n--\n\nLet go of the statements; their connection may be closed then.");
+
+static PyObject *finish(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    if (count != 1)
+        return wrong("finish takes one argument");
+    Prepared *of = at_rest(given[0]);
+    if (of == NULL)
+        return NULL;
+    drop(of);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_FASTCALL, prepare_doc},
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
+    {"finish", (PyCFunction)(void (*)(void))finish, METH_FASTCALL, finish_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_statements", NULL, 0, functions, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__statements(void);
+
+PyMODINIT_FUNC PyInit__statements(void) { return PyModuleDef_Init(&definition); }

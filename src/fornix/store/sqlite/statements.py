@@ -1,0 +1,80 @@
+"""Statements that write many rows, run by compiled code where there is some.
+
+apsw looks a statement up again for each row, and lets go of Python's lock around each row.
+`_statements.c` reads the values of all rows first, and then has SQLite run them all at one release
+of the lock, in half the time (bench/LOG.md, 2026-11-26). Without it, and for values that it leaves
+alone, `SqliteConnection.write` has apsw do it; the rows are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+import apsw
+
+from fornix.values import native
+
+if TYPE_CHECKING:
+    from fornix.store.sql.connection import Write
+
+FUNCTIONS = ("prepare", "run", "finish")
+"""What a compiled module has to have; one that stayed from another version may not."""
+
+_ENTRY = "sqlite3_fornix_init"
+"""What SQLite calls as it loads the module."""
+
+
+class Compiled(Protocol):
+    """The functions of `_statements.c`."""
+
+    __file__: str
+
+    def prepare(self, db: int, /) -> object:
+        """Return where the statements of a connection will be kept, once SQLite has loaded it."""
+        ...
+
+    def run(self, prepared: object, writes: Sequence[Write], /) -> tuple[int, str] | bool:
+        """Run each statement for each of its rows, in this order.
+
+        Returns True; False: nothing was done, it is for apsw; or the code and the message of what
+        SQLite refused, up to which all was done.
+        """
+        ...
+
+    def finish(self, prepared: object, /) -> None:
+        """Let go of the statements."""
+        ...
+
+
+COMPILED = cast("Compiled | None", native.compiled("fornix.store.sqlite._statements", FUNCTIONS))
+"""The compiled functions; None: there are none."""
+
+
+class Statements:
+    """What one connection has prepared to write; closed before the connection is."""
+
+    def __init__(self, compiled: Compiled, connection: apsw.Connection) -> None:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+        connection.load_extension(compiled.__file__, _ENTRY)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+        self._compiled = compiled
+        self._prepared = compiled.prepare(connection.sqlite3_pointer())
+
+    def run(self, writes: Sequence[Write]) -> bool:
+        """Run each statement for each of its rows; return False where that is for apsw to do.
+
+        Raises:
+            apsw.Error: SQLite refused one; it undid that one.
+        """
+        done = self._compiled.run(self._prepared, writes)
+        if isinstance(done, bool):
+            return done
+        code, message = done
+        error = apsw.exception_for(code)
+        error.args = (message,)
+        raise error
+
+    def close(self) -> None:
+        """Let go of them."""
+        self._compiled.finish(self._prepared)
