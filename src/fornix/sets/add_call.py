@@ -176,4 +176,5 @@ def check_adding(items: Sequence[Item], on_existing: object) -> None:
     for item in items:
         if item.id is not None:
             checked_name(item.id, "an item's id")
-        check_sources(item.sources)
+        if type(item.sources) is not tuple or item.sources:
+            check_sources(item.sources)

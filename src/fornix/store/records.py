@@ -71,7 +71,9 @@ class RecordMaker:
         """Return the fields of a record but its vectors, and those where it has none to get."""
         value = item.value
         if type(value) is str and is_plain(item):
-            return self._plain(item_id, cast("str", checked(value)), item.metadata, at)
+            if not value.isascii():
+                checked(value)
+            return self._plain(item_id, value, item.metadata, at)
         value = checked(value)
         if item.texts is not None:
             item = with_one_text(item)
@@ -195,10 +197,14 @@ def check_spans(time: int | None, until: int | None, since: int | None, to: int 
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
     """Return the wire form of metadata, and the captions in it; None: there is none."""
-    metadata = {} if given is None else _plain(given)
-    if not metadata:
+    if _is_empty(given):
         return "{}", None
+    metadata = _plain(given)
     return wire.encode(metadata), caption_of(metadata)
+
+
+def _is_empty(metadata: object) -> bool:
+    return metadata is None or (type(metadata) is dict and not metadata)
 
 
 def _plain(metadata: object) -> dict[str, Value]:

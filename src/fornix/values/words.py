@@ -185,19 +185,19 @@ def analyse(
     Takes time in proportion to the text: about 2 µs for 30 words of ASCII letters where `NATIVE`
     is there, else 15.
     """
-    return analyse_with(text, context_terms(time, speaker), caption)
+    return TextTerms(*analyse_with(text, context_terms(time, speaker), caption))
 
 
 def analyse_with(
     text: str, context_terms: list[int], caption: str | Sequence[str] | None = None
-) -> TextTerms:
-    """Return what `analyse` does of a text whose `context_terms` are known."""
+) -> tuple[bytes, int, int]:
+    """Return the fields of `TextTerms` of a text whose `context_terms` are known."""
     if caption:
         context_terms = _terms_of(_tokenize(_image(caption))[0]) + context_terms
     if NATIVE is not None and text.isascii():
         found = NATIVE.analyse(text, context_terms, _known_words())
         if found is not None:
-            return TextTerms(*found)
+            return found
     return _analyse(text, context_terms)
 
 
