@@ -72,10 +72,8 @@ ROWS = st.lists(
     ),
     max_size=5,
 )
-WRITES = st.lists(
-    st.tuples(st.sampled_from([INSERT, INSERT, MOVE, "INSERT INTO none VALUES (?)"]), ROWS),
-    max_size=4,
-)
+STATEMENTS = (INSERT, INSERT, MOVE, f"{MOVE};", f"{INSERT};{MOVE}", "INSERT INTO none VALUES (?)")
+WRITES = st.lists(st.tuples(st.sampled_from(STATEMENTS), ROWS), max_size=4)
 
 
 @given(WRITES)
@@ -132,6 +130,14 @@ def test_what_a_function_of_python_raises_is_raised():
         db.write((insert, [(6, "x"), (7, "y"), (8, "z")]))
     db.write((insert, [(8, "z")]))
     assert [row[1] for row in db.execute(ALL)] == [3, 4]
+
+
+def test_a_message_of_any_length_is_told():
+    """It comes from SQLite, and may be cut within a letter."""
+    db = opened()
+    db.write(("CREATE TABLE " + "漢" * 400 + " (a UNIQUE)", [()]))
+    with pytest.raises(db.taken, match=r"UNIQUE constraint failed: 漢{100}"):
+        db.write(("INSERT INTO " + "漢" * 400 + " VALUES (?)", [(1,), (1,)]))
 
 
 def test_a_connection_that_is_closed_writes_nothing():

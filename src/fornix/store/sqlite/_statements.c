@@ -193,18 +193,18 @@ static Prepared *at_rest(PyObject *given) {
     return of;
 }
 
-/* Return the statement of a text, prepared once; NULL: it cannot be. */
+/* Return the statement of a text, prepared once; NULL: it cannot be, or there are several. */
 static sqlite3_stmt *prepared(Prepared *of, PyObject *text) {
     PyObject *found = PyDict_GetItemWithError(of->statements, text);
     if (found != NULL)
         return PyLong_AsVoidPtr(found);
     sqlite3_stmt *statement = NULL;
     Py_ssize_t size;
-    const char *sql = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
+    const char *sql = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(text, &size), *rest;
     if (sql == NULL ||
-        lite.prepare_v3(of->db, sql, (int)size, PREPARE_PERSISTENT, &statement, NULL) != 0)
+        lite.prepare_v3(of->db, sql, (int)size, PREPARE_PERSISTENT, &statement, &rest) != 0)
         return NULL;
-    PyObject *address = PyLong_FromVoidPtr(statement);
+    PyObject *address = rest == sql + size ? PyLong_FromVoidPtr(statement) : NULL;
     if (address == NULL || PyDict_SetItem(of->statements, text, address) < 0) {
         lite.finalize(statement);
         statement = NULL;
@@ -291,8 +291,13 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
         lite.clear_bindings(part[i].statement); /* what is bound is let go below */
     Py_END_ALLOW_THREADS;
     of->running = 0;
-    if (!PyErr_Occurred())
-        answer = code == 0 ? Py_NewRef(Py_True) : Py_BuildValue("is", code, message);
+    if (!PyErr_Occurred() && code == 0) {
+        answer = Py_NewRef(Py_True);
+    } else if (!PyErr_Occurred()) {
+        /* A message is of any length, and cut anywhere. */
+        PyObject *told = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+        answer = told != NULL ? Py_BuildValue("iN", code, told) : NULL;
+    }
 end:
     PyMem_Free(values);
     PyMem_Free(part);
