@@ -6,7 +6,8 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import apsw
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from compiling import compiled_of, hatch_build
 from fornix.store.packed_values import packed
-from fornix.store.sqlite import connection, statements
+from fornix.store.sqlite import statements
 from fornix.store.sqlite.connection import SqliteConnection
 
 SCHEMA = "CREATE TABLE pair (a, b UNIQUE)"
@@ -35,7 +36,7 @@ def writer(request, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def chosen(writer, monkeypatch):
     """Have connections of a test write that way."""
-    monkeypatch.setattr(connection, "COMPILED", writer)
+    monkeypatch.setattr(statements, "COMPILED", writer)
 
 
 def opened() -> SqliteConnection:
@@ -212,24 +213,35 @@ def test_wrong_calls_are_python_errors(writer):
             function(*arguments)
     for writes in ([1], [(INSERT,)], [(1, [])], [(INSERT, 1)], [(INSERT, [1])], [("", [()])]):
         assert writer.run(prepared, writes) is False
-    writer.finish(prepared)
+    db.close()
     for function, arguments in ((writer.run, (prepared, [])), (writer.finish, (prepared,))):
         with pytest.raises(RuntimeError, match="finished"):
             function(*arguments)
-    db._statements = None
 
 
-def test_a_module_is_loaded_by_sqlite_first(tmp_path):
+def test_a_module_is_loaded_by_sqlite_first(tmp_path, monkeypatch):
     """Its functions come from there, not from another SQLite that a process may hold."""
     fresh = compiled_of(hatch_build.SOURCES[1], tmp_path)
     if fresh is None:
         return
-    db = SqliteConnection(":memory:")
+    db = opened()
     with pytest.raises(RuntimeError, match="SQLite has not loaded this module"):
         fresh.prepare(db.sqlite3_pointer())
-    made = statements.Statements(cast("statements.Compiled", fresh), db)
-    db.execute(SCHEMA)
-    assert made.run([(INSERT, [(1, "x")])])
-    made.close()
+    monkeypatch.setattr(statements, "COMPILED", fresh)
+    db.write((INSERT, [(1, "x")]))
+    assert db._statements is not None
     with pytest.raises(apsw.SQLError, match="not authorized"):
         db.execute("SELECT load_extension(?)", (fresh.__file__,))
+    with pytest.raises(apsw.ExtensionLoadingError, match="not authorized"):
+        db.load_extension(str(fresh.__file__))
+
+
+def test_apsw_writes_where_sqlite_loads_no_module(tmp_path, monkeypatch):
+    """A build without extensions, or a folder that nothing may be loaded from."""
+    monkeypatch.setattr(statements, "COMPILED", SimpleNamespace(__file__=str(tmp_path / "none.so")))
+    db = opened()
+    db.write((INSERT, [(1, "x")]))
+    db.write((INSERT, [(2, "y")]))
+    assert db._statements is None
+    assert [row[1] for row in db.execute(ALL)] == [1, 2]
+    db.close()

@@ -33,7 +33,7 @@ from fornix.store.damage import POSSIBLE_DAMAGE, damage_of
 from fornix.store.records import has_meaning, terms_of
 from fornix.store.sql.connection import Write
 from fornix.store.sqlite import checksums
-from fornix.store.sqlite.statements import COMPILED, Statements
+from fornix.store.sqlite.statements import Statements, statements_of
 from fornix.values.words import is_marked, passages
 
 APPLICATION_ID = 0x666F726E
@@ -252,7 +252,9 @@ class SqliteConnection(apsw.Connection):
 
     taken = apsw.ConstraintError
 
-    _statements: Statements | None = None
+    @functools.cached_property
+    def _statements(self) -> Statements | None:
+        return statements_of(self)
 
     def numbers(self, values: Sequence[int]) -> object:
         """See `Connection.numbers`."""
@@ -272,19 +274,16 @@ class SqliteConnection(apsw.Connection):
 
     def write(self, *writes: Write) -> None:
         """See `Connection.write`."""
-        if COMPILED is not None:
-            if self._statements is None:
-                self._statements = Statements(COMPILED, self)
-            if self._statements.run(writes):
-                return
-        for sql, rows in writes:
-            self.executemany(sql, rows)
+        if self._statements is None or not self._statements.run(writes):
+            for sql, rows in writes:
+                self.executemany(sql, rows)
 
     def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
         """Close it, and what it prepared; twice is fine."""
-        if self._statements is not None:
-            self._statements.close()
-            self._statements = None
+        prepared: Statements | None = vars(self).get("_statements")
+        if prepared is not None:
+            prepared.close()
+            del self._statements
         super().close(force)
 
     def settle(self) -> None:

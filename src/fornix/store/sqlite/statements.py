@@ -51,13 +51,27 @@ COMPILED = cast("Compiled | None", native.compiled("fornix.store.sqlite._stateme
 """The compiled functions; None: there are none."""
 
 
+def statements_of(connection: apsw.Connection) -> Statements | None:
+    """Return what a connection is to write by; None: by apsw.
+
+    SQLite hands over its functions as it loads the module; one that loads none is left alone.
+    """
+    if COMPILED is None or not hasattr(connection, "load_extension"):
+        return None
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+    try:
+        connection.load_extension(COMPILED.__file__, _ENTRY)
+    except apsw.ExtensionLoadingError:
+        return None
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    return Statements(COMPILED, connection)
+
+
 class Statements:
     """What one connection has prepared to write; closed before the connection is."""
 
     def __init__(self, compiled: Compiled, connection: apsw.Connection) -> None:
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-        connection.load_extension(compiled.__file__, _ENTRY)
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
         self._compiled = compiled
         self._prepared = compiled.prepare(connection.sqlite3_pointer())
 
