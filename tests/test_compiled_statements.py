@@ -162,8 +162,9 @@ def test_a_connection_may_be_collected(monkeypatch):
     assert not unraisable
 
 
-def test_another_thread_is_refused_while_one_writes(writer):
-    """Compiled code does not wait for it: whoever writes has a lock for that."""
+@pytest.mark.parametrize("by", ["write", "execute"])
+def test_another_thread_is_refused_while_one_uses_the_connection(writer, by):
+    """Who waits holds Python's lock, for which the other may wait; locks are for whoever writes."""
     if writer is None:
         return
     db, entered, leave = opened(), threading.Event(), threading.Event()
@@ -175,15 +176,17 @@ def test_another_thread_is_refused_while_one_writes(writer):
 
     db.create_scalar_function("stay", stay, 1)
     db.write((INSERT, [(1, "x")]))
-    thread = threading.Thread(
-        target=db.write, args=[("INSERT INTO pair VALUES (stay(?), ?)", [(2, "y")])]
-    )
+    insert = "INSERT INTO pair VALUES (stay(?), ?)"
+    if by == "write":
+        thread = threading.Thread(target=db.write, args=[(insert, [(2, "y")])])
+    else:
+        thread = threading.Thread(target=db.execute, args=(insert, (2, "y")))
     thread.start()
     try:
         assert entered.wait(60)
-        with pytest.raises(RuntimeError, match="another thread is writing"):
+        with pytest.raises(RuntimeError, match="the connection is being used"):
             db.write((INSERT, [(3, "z")]))
-        with pytest.raises(RuntimeError, match="another thread is writing"):
+        with pytest.raises(RuntimeError, match="the connection is being used"):
             db.close()
     finally:
         leave.set()

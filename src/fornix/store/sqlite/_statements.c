@@ -21,6 +21,7 @@
 
 typedef struct sqlite3 sqlite3;
 typedef struct sqlite3_stmt sqlite3_stmt;
+typedef struct sqlite3_mutex sqlite3_mutex;
 typedef void (*Function)(void);
 
 /* Where SQLite's functions are among those that it hands over: places are never changed. */
@@ -34,6 +35,9 @@ enum place {
     RESET = 77,
     STEP = 94,
     CLEAR_BINDINGS = 118,
+    MUTEX_LEAVE = 133,
+    MUTEX_TRY = 134,
+    DB_MUTEX = 164,
     EXTENDED_ERRCODE = 166,
     BIND_BLOB64 = 193,
     BIND_TEXT64 = 194,
@@ -50,6 +54,9 @@ static struct {
     int (*reset)(sqlite3_stmt *);
     int (*step)(sqlite3_stmt *);
     int (*clear_bindings)(sqlite3_stmt *);
+    void (*mutex_leave)(sqlite3_mutex *);
+    int (*mutex_try)(sqlite3_mutex *);
+    sqlite3_mutex *(*db_mutex)(sqlite3 *);
     int (*extended_errcode)(sqlite3 *);
     int (*bind_blob64)(sqlite3_stmt *, int, const void *, uint64_t, void (*)(void *));
     int (*bind_text64)(sqlite3_stmt *, int, const char *, uint64_t, void (*)(void *), unsigned char);
@@ -78,6 +85,9 @@ EXPORTED int sqlite3_fornix_init(sqlite3 *db, char **error, const Function *give
     TAKE(reset, RESET);
     TAKE(step, STEP);
     TAKE(clear_bindings, CLEAR_BINDINGS);
+    TAKE(mutex_leave, MUTEX_LEAVE);
+    TAKE(mutex_try, MUTEX_TRY);
+    TAKE(db_mutex, DB_MUTEX);
     TAKE(extended_errcode, EXTENDED_ERRCODE);
     TAKE(bind_blob64, BIND_BLOB64);
     TAKE(bind_text64, BIND_TEXT64);
@@ -104,11 +114,11 @@ typedef struct {
     int width;
 } Part;
 
-/* The statements of one connection, by their text; and whether they run now. */
+/* The statements of one connection, by their text. */
 typedef struct {
-    sqlite3 *db;
+    sqlite3 *db; /* NULL: finished */
     PyObject *statements;
-    int running;
+    int taken;
 } Prepared;
 
 static const char prepared_name[] = "fornix.statements";
@@ -183,14 +193,30 @@ static PyObject *wrong(const char *message) {
     return NULL;
 }
 
-/* Return what `prepare` returned, if another thread is not using it; NULL with an error. */
-static Prepared *at_rest(PyObject *given) {
+/* Have the connection for this thread alone; return 0 where another has it. Nobody waits: that one
+   may wait for Python's lock, which this one holds. */
+static int take(Prepared *of) {
+    if (of->taken || lite.mutex_try(lite.db_mutex(of->db)) != 0)
+        return 0;
+    of->taken = 1;
+    return 1;
+}
+
+static void leave(Prepared *of) {
+    of->taken = 0;
+    lite.mutex_leave(lite.db_mutex(of->db));
+}
+
+/* Return what `prepare` returned, for this thread alone until `leave`; NULL with an error. */
+static Prepared *taken(PyObject *given) {
     Prepared *of = PyCapsule_GetPointer(given, prepared_name);
-    if (of != NULL && (of->running || of->db == NULL)) {
-        PyErr_SetString(PyExc_RuntimeError, of->running ? "another thread is writing" : "finished");
+    if (of == NULL)
         return NULL;
-    }
-    return of;
+    if (of->db != NULL && take(of))
+        return of;
+    const char *problem = of->db != NULL ? "the connection is being used" : "finished";
+    PyErr_SetString(PyExc_RuntimeError, problem);
+    return NULL;
 }
 
 /* Return the statement of a text, prepared once; NULL: it cannot be, or there are several. */
@@ -248,10 +274,12 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     (void)module;
     if (count != 2)
         return wrong("run takes two arguments");
-    Prepared *of = at_rest(given[0]);
-    PyObject *held = of != NULL ? PySequence_Tuple(given[1]) : NULL;
-    if (held == NULL)
+    PyObject *held = PySequence_Tuple(given[1]);
+    Prepared *of = held != NULL ? taken(given[0]) : NULL;
+    if (of == NULL) {
+        Py_XDECREF(held);
         return NULL;
+    }
     Py_ssize_t parts = PyTuple_Size(held), ready = 0;
     PyObject *rows = PyTuple_New(parts), *answer = NULL;
     Part *part = PyMem_Calloc((size_t)parts + 1, sizeof(Part));
@@ -276,7 +304,6 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
         answer = Py_NewRef(Py_False);
         goto end;
     }
-    of->running = 1;
     Py_BEGIN_ALLOW_THREADS;
     const Value *next = values;
     for (Py_ssize_t i = 0; i < parts && code == 0; i++) {
@@ -290,7 +317,6 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     for (Py_ssize_t i = 0; i < parts; i++)
         lite.clear_bindings(part[i].statement); /* what is bound is let go below */
     Py_END_ALLOW_THREADS;
-    of->running = 0;
     if (!PyErr_Occurred() && code == 0) {
         answer = Py_NewRef(Py_True);
     } else if (!PyErr_Occurred()) {
@@ -299,6 +325,7 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
         answer = told != NULL ? Py_BuildValue("iN", code, told) : NULL;
     }
 end:
+    leave(of);
     PyMem_Free(values);
     PyMem_Free(part);
     Py_XDECREF(rows);
@@ -308,18 +335,20 @@ end:
     return answer;
 }
 
+/* Let go of the statements of a connection that was taken, and leave it. */
 static void drop(Prepared *of) {
     PyObject *text, *address;
     Py_ssize_t at = 0;
-    while (of->db != NULL && PyDict_Next(of->statements, &at, &text, &address))
+    while (PyDict_Next(of->statements, &at, &text, &address))
         lite.finalize(PyLong_AsVoidPtr(address));
-    PyDict_Clear(of->statements);
+    leave(of);
     of->db = NULL;
 }
 
 static void forget(PyObject *capsule) {
     Prepared *of = PyCapsule_GetPointer(capsule, prepared_name);
-    drop(of);
+    if (of->db != NULL && take(of)) /* else a thread died with it, and it stays as it is */
+        drop(of);
     Py_DECREF(of->statements);
     PyMem_Free(of);
 }
@@ -353,7 +382,7 @@ static PyObject *finish(PyObject *module, PyObject *const *given, Py_ssize_t cou
     (void)module;
     if (count != 1)
         return wrong("finish takes one argument");
-    Prepared *of = at_rest(given[0]);
+    Prepared *of = taken(given[0]);
     if (of == NULL)
         return NULL;
     drop(of);
