@@ -1314,6 +1314,15 @@ def test_the_table_of_commands_says_what_each_command_says(listed):
     assert command.get_short_help_str(200) == listed.help
 
 
+def test_an_empty_beginning_of_keys_makes_no_token_for_all(tmp_path):
+    """It is mostly a shell variable that is not set."""
+    words = ["token", "new", "shop", "--tokens", str(tmp_path / "tokens.json"), "--keys", ""]
+    told = CliRunner().invoke(fornix, words)
+    assert told.exit_code == 2
+    assert "the beginning of keys must be a non-empty str" in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_option_is_spelled_as_it_is_typed():
     """No comma of a synopsis has got into a name."""
     params = [param for command in COMMANDS.values() for param in command.params]

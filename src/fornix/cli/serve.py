@@ -15,6 +15,7 @@ from fornix.errors import InvalidInput, Unsupported
 from fornix.llm import OpenAIChat
 from fornix.memory.memory import Memory
 from fornix.server.tokens import LEVELS, Access, Token, TokenFile
+from fornix.values.storable import checked_name
 
 if TYPE_CHECKING:
     from fornix.telemetry import OpenTelemetry
@@ -161,7 +162,11 @@ _name = click.argument("name")
     default="write",
 )
 @options.option("--of-space NAME", "The one space that it may use.  [default: all]")
-@options.option("--keys BEGINNING", "Only keys that begin so.", default="")
+@options.option(
+    "--keys BEGINNING",
+    "Only keys that begin so.  [default: all]",
+    read=lambda text: checked_name(text, "the beginning of keys"),
+)
 def new_token(
     session: Session,
     *,
@@ -169,7 +174,7 @@ def new_token(
     tokens: Path,
     access: Access,
     of_space: str | None,
-    keys: str,
+    keys: str | None,
 ) -> None:
     """Make a token, and print it: nobody can read it again.
 
@@ -177,7 +182,7 @@ def new_token(
 
     Example: fornix token new shop --tokens tokens.json --keys shop-
     """
-    secret = TokenFile(tokens).add(name, access=access, space=of_space, keys=keys)
+    secret = TokenFile(tokens).add(name, access=access, space=of_space, keys=keys or "")
     session.done(secret, {"name": name, "token": secret})
 
 
