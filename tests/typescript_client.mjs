@@ -54,6 +54,11 @@ const tasks = {
     for (const whose of [{ key: undefined }, { key: null }, { key: "ada", space: undefined }]) {
       await assert.rejects(fornix.addItems(whose, items), { name: "TypeError", message: /leave it out/ });
     }
+    for (const value of [NaN, [-Infinity], new Map(), { a: new Set() }, new Uint8Array(2), Buffer.from("a")]) {
+      const written = fornix.writeValue({ key: "ada", path: "a" }, { value });
+      await assert.rejects(written, { name: "TypeError", message: /is not JSON; write/ });
+    }
+    await assert.rejects(fornix.addItems({ key: "a\ud800" }, items), /key holds half a surrogate pair/);
     assert.deepEqual((await fornix.listItems({ after: undefined })).items, []);
     await assert.rejects(fornix.addItems({ key: "ada" }, items, { idempotencyKey: "a\nb" }), TypeError);
     assert.throws(() => new Fornix("localhost:8080"), /http:/);

@@ -114,7 +114,7 @@ export class Connection {
     if (ifMatch !== undefined) headers["If-Match"] = ifMatch;
     new Headers(headers); // what no header may hold is an error now, and not tried again
     const url = this.#address(path, query);
-    const sent = { method, headers, body: body === undefined ? undefined : JSON.stringify(body) };
+    const sent = { method, headers, body: body === undefined ? undefined : JSON.stringify(body, asJson) };
     const ends = Date.now() + this.#retryForMs;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
       const [response, failure] = await this.#tried(url, sent, signal, isStream);
@@ -156,11 +156,25 @@ export class Connection {
       if (WHOSE.has(name) && (value === undefined || value === null)) {
         throw new TypeError(`${name} is ${value}; leave it out to mean what all keys share, or the default space`);
       }
+      // It would be sent as U+FFFD, so two names would be one.
+      if (/\p{Surrogate}/u.test(String(value))) throw new TypeError(`${name} holds half a surrogate pair`);
       if (value !== undefined && value !== null) asked.set(name, String(value));
     }
     const text = asked.toString();
     return `${this.#url}${path}${text === "" ? "" : `?${text}`}`;
   }
+}
+
+// What JSON has no form of would be sent as null, or as an object that is something else.
+function asJson(name, value) {
+  const given = this[name];
+  if (typeof given === "number" && !Number.isFinite(given)) {
+    throw new TypeError(`${name}: ${given} is not JSON; write { "$float": "nan" }, "inf" or "-inf"`);
+  }
+  if (given instanceof Map || given instanceof Set || ArrayBuffer.isView(given) || given instanceof ArrayBuffer) {
+    throw new TypeError(`${name}: a ${given.constructor.name} is not JSON; write an object, a list, or { "$bytes": base64 }`);
+  }
+  return value;
 }
 
 // A proxy before the server that does not reach it answers 502 with a page; the server itself, of a model, with JSON.
