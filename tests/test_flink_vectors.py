@@ -390,6 +390,14 @@ def test_e8_references_compare_by_memory():
     assert MemoryRef.create("short_term", "a") != MemoryRef.create("sensory", "a")
 
 
+def test_a_reference_is_stored_as_its_json(m):
+    """The error names the form that `get` follows."""
+    ref = m.set("a", 1)
+    refused(m, ref, r"use value\.to_json\(\)")
+    m.set("ref", ref.to_json())
+    assert m.get(m.get("ref")) == 1
+
+
 # --- F: buffered writes -------------------------------------------------------------------------
 
 

@@ -173,8 +173,9 @@ def _hint(value: object) -> str:
     """Say how a value of a foreign type becomes storable."""
     if isinstance(value, Enum):
         return "use value.value; the member itself would come back as another type"
-    if hasattr(value, "model_dump"):
-        return "use value.model_dump()"
+    for name in ("model_dump", "to_json"):
+        if hasattr(value, name):
+            return f"use value.{name}()"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return "use dataclasses.asdict(value)"
     if type(value).__name__ in _HINTS:
