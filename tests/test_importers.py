@@ -211,6 +211,25 @@ def test_a_call_of_a_tool_is_kept_and_an_empty_message_is_counted(memory):
     assert answer.metadata == {"name": "f", "tool_call_id": "c-1"}
 
 
+def test_imported_messages_are_those_of_a_conversation(memory):
+    """With their roles, names and calls of tools: what a user said is nobody else's."""
+    call = {"id": "c1", "type": "function", "function": {"name": "seats", "arguments": "{}"}}
+    said = [
+        {"id": "1", "role": "user", "name": "Ada", "content": "Which seats are free?"},
+        {"id": "2", "role": "assistant", "content": "", "tool_calls": [call]},
+        {"id": "3", "role": "tool", "tool_call_id": "c1", "content": "12A"},
+        {"id": "4", "role": "assistant", "content": "12A is free."},
+    ]
+    bring(memory, lines(*said))
+    talk = memory.key("ada").conversation("default")
+    assert talk.get_memory() == said
+    assert talk.messages() == [{k: v for k, v in one.items() if k != "id"} for one in said]
+    assert talk.messages(recent_n=2) == talk.messages()[1:]  # a call stays with its answer
+    other = memory.key("bob").conversation("talk")
+    other.load_state_dict(talk.state_dict())
+    assert other.get_memory() == said
+
+
 def test_a_conversation_is_a_session(memory):
     """Its id and the place of a message make the message's id; its time is the message's."""
     chat = {

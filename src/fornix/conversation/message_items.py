@@ -32,6 +32,8 @@ MARKS = "marks"
 _CALLS = ("tool_use", "tool_call")
 _ANSWERS = ("tool_result",)
 _OWN = ("id", "role", "name", "content")
+_IMPORTED = ("tool_calls", "tool_call_id", "refusal", "audio", "function_call")
+"""What an import keeps in the metadata of a message."""
 
 JUST_NOW = timedelta(minutes=1)
 """A message that was made so shortly before it is added takes the time of its commit.
@@ -231,9 +233,19 @@ def _block(part: Mapping[str, Any]) -> str:
 
 
 def value_of(stored: StoredItem) -> dict[str, Any]:
-    """Return the value of an item, decoded."""
-    value: object = item_of(stored).value
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"content": value}
+    """Return the value of an item, decoded; of one that was added as a text, as of a message."""
+    item = item_of(stored)
+    value: object = item.value
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else _value_of_text(item)
+
+
+def _value_of_text(item: Item) -> dict[str, Any]:
+    """Return what `as_item` would keep of a message that is a text: an import wrote it so."""
+    message: dict[str, Any] = {"role": item.role or "user", "content": item.value}
+    if item.speaker is not None:
+        message["name"] = item.speaker
+    message |= {name: item.metadata[name] for name in _IMPORTED if name in item.metadata}
+    return cast("dict[str, Any]", as_item(message, (), "").value)
 
 
 def as_message(stored: StoredItem) -> dict[str, Any]:
