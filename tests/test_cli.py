@@ -1314,6 +1314,23 @@ def test_the_table_of_commands_says_what_each_command_says(listed):
     assert command.get_short_help_str(200) == listed.help
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("localhost:8080", "is a host and a port; a server is named http://localhost:8080"),
+        ("postgresql:/app", "has no //; a server is named postgresql://"),
+        ("redis://host/0", "redis:// stores are not supported"),
+    ],
+)
+def test_what_names_no_file_makes_none(tmp_path, monkeypatch, place, said):
+    """A command refuses what `Memory.open` does, whether it is an option or a variable."""
+    monkeypatch.chdir(tmp_path)
+    for words, more in ((["--db", place], {}), ([], {"FORNIX_DB": place})):
+        told = CliRunner(env=more).invoke(fornix, ["add", "x", "--key", "ada", *words])
+        assert (told.exit_code, said in told.stderr) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_empty_beginning_of_keys_makes_no_token_for_all(tmp_path):
     """It is mostly a shell variable that is not set."""
     words = ["token", "new", "shop", "--tokens", str(tmp_path / "tokens.json"), "--keys", ""]

@@ -20,7 +20,7 @@ from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name
-from fornix.values.urls import is_http, is_server, without_password
+from fornix.values.urls import is_http, is_server, path_of_file, without_password
 
 if TYPE_CHECKING:
     from fornix import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet
@@ -74,7 +74,8 @@ class Session:
         """The file to work on.
 
         Raises:
-            InvalidInput: It is a server.
+            InvalidInput: It is a server, or would be one but for what is missing.
+            Unsupported: It is the URL of something else.
         """
         if self.server is not None:
             raise InvalidInput(
@@ -91,7 +92,7 @@ class Session:
         if self.db == ":memory:":
             problem = "':memory:' would end with this command; name a file"
             raise click.UsageError(problem)
-        return Path(self.db.removeprefix("sqlite:///"))
+        return Path(path_of_file(self.db))
 
     def existing_file(self) -> Path:
         """Return the file to work on, which is there.

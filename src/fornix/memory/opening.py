@@ -29,7 +29,7 @@ from fornix.store import UNFINISHED_NOTE, Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
 from fornix.text import Summariser
 from fornix.values.storable import counted, microseconds
-from fornix.values.urls import IMMUTABLE_SUFFIX, is_host_and_port, is_server
+from fornix.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
 if TYPE_CHECKING:
     from fornix.client.connection import ServerConnection
@@ -158,26 +158,10 @@ def open_store(
         return _postgres_store()(
             location, read_only=mode == "ro", durability=durability, wait_s=wait_s
         )
-    if location.startswith(("postgresql:", "postgres:")):
-        raise InvalidInput(
-            f"{short_repr(location)} has no //; a server is named postgresql://user@host/database, "
-            "and a file of that name ./postgresql:…"
-        )
-    if isinstance(url, str) and is_host_and_port(location):
-        raise InvalidInput(
-            f"{short_repr(location)} is a host and a port; a server is named http://{location}, "
-            f"and a file of that name ./{location}"
-        )
     from fornix.store.sqlite import SharedStore, SqliteStore
 
-    scheme, separator, rest = location.partition("://")
-    if separator and scheme != "sqlite":
-        raise Unsupported(
-            f"{scheme}:// stores are not supported; use a path, postgresql://…, http://…, or "
-            "':memory:'"
-        )
-    path = rest.removeprefix("/") if separator else location
-    still = bool(separator) and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
+    path = path_of_file(location, is_typed=isinstance(url, str))
+    still = path != location and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
     return (SharedStore if shared else SqliteStore).open(
         Path(path.removesuffix(IMMUTABLE_SUFFIX) if still else path),
         read_only=mode == "ro",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TypeGuard, cast
 from urllib.parse import urlsplit
 
-from fornix.errors import InvalidInput
+from fornix.errors import InvalidInput, Unsupported
+from fornix.errors.short_repr import short_repr
 
 IMMUTABLE_SUFFIX = "?immutable=1"
 """Ends the URL of a store that nobody writes: it is opened without making files beside it."""
@@ -40,9 +41,33 @@ def is_http(location: object) -> TypeGuard[str]:
     return isinstance(location, str) and location[:8].lower().startswith(("http://", "https://"))
 
 
-def is_host_and_port(location: str) -> bool:
-    """Return whether *location* is what would be a server's address if ``http://`` began it."""
-    return _HOST_AND_PORT.fullmatch(location) is not None
+def path_of_file(location: str, *, is_typed: bool = True) -> str:
+    """Return the path of the file that *location* names: itself, or what follows ``sqlite:///``.
+
+    Args:
+        is_typed: It is a text that somebody wrote, and no path that a program made.
+
+    Raises:
+        InvalidInput: It would be the address of a server, but for what is missing.
+        Unsupported: It is the URL of something else.
+    """
+    if location.startswith(("postgresql:", "postgres:")):
+        raise InvalidInput(
+            f"{short_repr(location)} has no //; a server is named postgresql://user@host/database, "
+            "and a file of that name ./postgresql:…"
+        )
+    if is_typed and _HOST_AND_PORT.fullmatch(location):
+        raise InvalidInput(
+            f"{short_repr(location)} is a host and a port; a server is named http://{location}, "
+            f"and a file of that name ./{location}"
+        )
+    scheme, separator, rest = location.partition("://")
+    if separator and scheme != "sqlite":
+        raise Unsupported(
+            f"{scheme}:// stores are not supported; use a path, postgresql://…, http://…, or "
+            "':memory:'"
+        )
+    return rest.removeprefix("/") if separator else location
 
 
 def without_password(url: str) -> str:
