@@ -64,6 +64,21 @@ def test_a_file_of_messages_is_learnt_once(tmp_path: Path, shell: Shell) -> None
         assert len(memory.key("ada").conversation("chat").messages()) == 3
 
 
+def test_a_conversation_that_was_learnt_from_a_file_goes_on(tmp_path: Path) -> None:
+    """It is one as `fornix chat` makes it, and a fact names who said what it rests on."""
+    shell = Shell(tmp_path / "new.db")
+    file = tmp_path / "chat.jsonl"
+    file.write_text('{"role": "user", "name": "Ada", "content": "I live in Porto."}')
+    shell("learn", "-k", "ada", "--input", str(file))
+    (fact,) = shell.json("facts", "list", "-k", "ada")
+    assert ", Ada: I live in Porto." in shell("facts", "why", fact["id"], "-k", "ada").stdout
+    shell("chat", "-k", "ada", stdin="Where do I live?\n")
+    with Memory.open(shell.db) as memory:
+        talk = memory.key("ada").conversation("chat")
+        talk.add({"role": "user", "content": "Thank you."})
+        assert [one["role"] for one in talk.messages()] == ["user", "user", "assistant", "user"]
+
+
 def test_a_file_that_cannot_be_learnt_changes_nothing(tmp_path: Path) -> None:
     """A line that is no message is named, and no memory is made; a file is not taken for a text."""
     shell = Shell(tmp_path / "new.db")

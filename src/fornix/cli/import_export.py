@@ -17,7 +17,9 @@ from fornix.cli.output import sink
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
+from fornix.store import Definition
 from fornix.store.items import Item, text_of
+from fornix.text.messages import MESSAGES
 from fornix.transfer import (
     KEY_OF_RECORD,
     LAYOUTS,
@@ -27,6 +29,7 @@ from fornix.transfer import (
     Load,
     Loaded,
     Selection,
+    SetLine,
     Source,
     Survey,
     Target,
@@ -158,8 +161,11 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
             found = survey(source, "chat", target, progress=advance)
 
         def load(memory: Memory) -> None:
+            loading = Load(memory, on_existing="keep")
+            if name not in memory.key(key).sets():
+                loading.define(SetLine(key, name, Definition(item_type=MESSAGES)))
             with session.progress("importing", total=found.entries) as advance:
-                Load(memory, on_existing="keep").run(source, "chat", target, progress=advance)
+                loading.run(source, "chat", target, progress=advance)
 
         yield load
 

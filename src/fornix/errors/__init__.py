@@ -238,8 +238,8 @@ class SetDefinitionConflict(Conflict):
     def __init__(self, set_name: str, *, asked: object, found: object) -> None:
         self.set_name, self.asked, self.found = set_name, asked, found
         super().__init__(
-            f"set {set_name!r} exists with {found}, not {asked}; "
-            "open it without these arguments, or change it with redefine()"
+            f"set {set_name!r} exists with {found}, not {asked}; open it without these arguments, "
+            "or change it with redefine(); for items of another type, choose another set"
         )
 
 

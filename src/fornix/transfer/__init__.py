@@ -12,7 +12,7 @@ from fornix.transfer.export import (
     walk_tree,
 )
 from fornix.transfer.foreign_formats import Target
-from fornix.transfer.fornix_format import ItemLine
+from fornix.transfer.fornix_format import ItemLine, SetLine
 from fornix.transfer.history_export import history_lines
 from fornix.transfer.import_formats import (
     KEY_OF_RECORD,
@@ -48,6 +48,7 @@ __all__ = [
     "Load",
     "Loaded",
     "Selection",
+    "SetLine",
     "Source",
     "Survey",
     "Target",

@@ -305,7 +305,7 @@ class Load:
     def _commit(self, chunk: Sequence[Entry]) -> Loaded:
         match chunk[0]:
             case SetLine() as line:
-                return self._define(line)
+                return self.define(line)
             case ItemLine() as line:
                 return self._add(line, [e.item for e in chunk if isinstance(e, ItemLine)])
             case LearntLine() as line:
@@ -319,7 +319,8 @@ class Load:
     def _ref(self, line: SetLine | ItemLine | LearntLine) -> SetRef:
         return SetRef(scope_of(self._memory, line.key), line.set)
 
-    def _define(self, line: SetLine) -> Loaded:
+    def define(self, line: SetLine) -> Loaded:
+        """Make a set, or look whether one that is there has this definition."""
         ref, store = self._ref(line), self._memory.store
         info = store.set_info(ref)
         if info is not None and info.definition == line.definition:
