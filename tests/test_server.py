@@ -488,6 +488,22 @@ def test_a_name_that_is_no_utf_8_is_refused(shared, wrong):
     assert shared.ask("GET", "/v1/keys")[1]["keys"] == []
 
 
+def test_a_condition_that_is_not_looked_at_is_refused(shared):
+    """It says: write nothing over what is there; whoever sends it relies on that."""
+    client = shared.client()
+    for method in ("PUT", "DELETE"):
+        asked = {"value": 1} if method == "PUT" else None
+        given = (method, "/v1/exact", asked, {"If-None-Match": "*"})
+        status, told = client.ask(*given, key="ada", path="a")
+        assert (status, "exact.update" in told["error"]["message"]) == (400, True)
+    assert client.ask("GET", "/v1/keys", None, {"If-None-Match": "*"})[0] == 200
+    shared.hang_up()
+    call = {"call": "exact.update", "path": ["a"], "value": 1}
+    assert shared.ask("POST", "/v1/call", call, key="ada")[0] == 200
+    assert shared.ask("POST", "/v1/call", call, key="ada")[0] == 412
+    assert shared.ask("POST", "/v1/forget", {"everything": True}, key="ada")[0] == 200
+
+
 def test_a_path_that_is_no_list_is_told_as_a_path(shared):
     """And not as the filter that other addresses take as JSON."""
     status, told = shared.ask("GET", "/v1/exact", None, key="ada", path="[")

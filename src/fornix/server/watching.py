@@ -24,6 +24,9 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 UNCOUNTED = frozenset({"/health", "/ready"})
 """What is asked so often that it is neither limited nor needs a token."""
 
+READING = frozenset({"GET", "HEAD"})
+"""Methods that write nothing."""
+
 
 class WatchedRequests:
     """Lets through what may be asked, and counts it.
@@ -82,6 +85,13 @@ class WatchedRequests:
                 400,
                 "InvalidInput",
                 "the address is not UTF-8 where it is percent-encoded; write é as %C3%A9",
+            )
+        if "if-none-match" in request.headers and request.method not in READING:
+            return problem(
+                400,
+                "InvalidInput",
+                "no write looks at If-None-Match; POST /v1/call exact.update, without expected, "
+                "writes only where nothing is",
             )
         if self._rate is None or request.url.path in UNCOUNTED:
             return None
