@@ -230,6 +230,15 @@ def test_imported_messages_are_those_of_a_conversation(memory):
     assert other.get_memory() == said
 
 
+def test_an_answer_that_names_no_call_is_no_tool_s_to_a_model(memory):
+    """As in ChatGPT's exports: a model's server would refuse the whole request."""
+    said = {"id": "1", "role": "tool", "content": "42"}
+    bring(memory, lines(said))
+    talk = memory.key("ada").conversation("default")
+    assert talk.get_memory() == [said]
+    assert talk.messages() == [{"role": "assistant", "content": "42"}]
+
+
 def test_a_conversation_is_a_session(memory):
     """Its id and the place of a message make the message's id; its time is the message's."""
     chat = {

@@ -270,6 +270,8 @@ def for_model(stored: StoredItem) -> dict[str, Any]:
     known = ("role", "name", "tool_calls", "tool_call_id")
     made: dict[str, Any] = {"role": "assistant", "content": stored.record.text or ""}
     made |= {key: message[key] for key in known if message.get(key) is not None}
+    if made["role"] == "tool" and "tool_call_id" not in made:
+        made["role"] = "assistant"  # a server refuses an answer to nothing, and all beside it
     content = message.get("content")
     if "tool_calls" in made or (_dicts(content) and not message.get("url")):
         made["content"] = content
