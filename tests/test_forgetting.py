@@ -18,6 +18,7 @@ from fornix.errors import (
     InvalidInput,
     KeyBusy,
     NotFound,
+    Rejected,
     RunParked,
     StoreReadOnly,
     Unusable,
@@ -25,7 +26,7 @@ from fornix.errors import (
 from fornix.search.index import set_loader
 from fornix.search.index.segment import SegmentWriter
 from fornix.search.index.set_loader import Outdated, SealedSets
-from fornix.sets.admission import Injection
+from fornix.sets.admission import Injection, Secrets
 from fornix.store import (
     Add,
     Batch,
@@ -121,6 +122,24 @@ def test_what_was_kept_back_from_a_set_goes_with_it(memory):
     write(memory.store, add("a", to=hidden), add("b", to=hidden), scope=hidden.scope)
     assert memory.key("ada").set("notes").forget("a").counts["items"] == 2
     assert memory.key("ada").forget(where={}).counts["items"] == 1
+
+
+def test_a_set_that_is_open_keeps_its_rules_when_its_key_is_forgotten(memory):
+    """Whoever opened it asked for them; the next add makes the set again, for everybody."""
+    facts = memory.key("ada").set("facts", capacity=2, admission=[Secrets()])
+    for text in ("tea", "cake"):
+        facts.add(text)
+        memory.forget("ada")
+        assert facts.definition.capacity == 2
+    with pytest.raises(Rejected, match="secret"):
+        facts.add("The deploy key is AKIA" + "QWERTYUIOPASDFGH")
+    facts.add_many(["a", "b", "c"])
+    again = memory.key("ada").set("facts")
+    assert (len(again), again.definition.capacity) == (2, 2)
+    assert again.admit("The deploy key is AKIA" + "QWERTYUIOPASDFGH").outcome == "reject"
+    with memory.key("ada").batch() as batch:
+        batch.set("facts").add("d")
+    assert len(again) == 2
 
 
 def test_what_was_held_under_another_id_goes_too(memory):

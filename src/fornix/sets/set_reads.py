@@ -119,6 +119,8 @@ class SetReads:
     def definition(self) -> Definition:
         """What the set is kept by; of an empty one, what it will be with its next add."""
         info = self._writer.info(self._ref)
+        if info is None and self._options:
+            return definition(self._options)
         if self._define and (info is None or not info.items):
             return self._define[0].definition
         return Definition() if info is None else info.definition

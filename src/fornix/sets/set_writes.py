@@ -143,8 +143,11 @@ class SetWrites(SetReads):
         return None if self._ttl is None else self._ttl.after
 
     def _definitions(self) -> Sequence[Define]:
-        """Return what goes with an add now: others may have added since the set was opened."""
-        if self._define:
+        """Return what goes with an add now: others may have added since the set was opened.
+
+        Or they forgot the set since, with its definition: it is made again as it was asked for.
+        """
+        if self._define or (self._options and self._writer.info(self._ref) is None):
             self._define = self._definition_to_make()
         return self._define
 
