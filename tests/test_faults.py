@@ -312,6 +312,77 @@ for mode in ("rw", "ro"):
         assert child.wait(LIMIT_S) == 0
 
 
+LOOK = """
+for _ in sys.stdin:
+    say(len(ada.list()), len(ada.search("tea", limit=50)), memory.store.stats().items)
+"""
+
+
+def test_a_reader_that_may_write_nothing_sees_what_others_write(start) -> None:
+    """Also what is written after it found the store at rest, beside the writer and after it."""
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
+            memory.key("ada").add("green tea")
+        shut(shared, place)
+        opened = "memory = Memory.open(path, mode='ro'); ada = memory.key('ada'); say('open')"
+        child = start(f"{DROP_RIGHTS}\n{opened}\n{LOOK}", place)
+        assert line(child) == "open"
+        assert looked(child) == "1 1 1"
+        shared.chmod(0o755)
+        place.chmod(0o644)
+        with Memory.open(place) as memory:
+            memory.key("ada").add("black tea")
+            assert looked(child) == "2 2 2"
+        assert looked(child) == "2 2 2"
+        with Memory.open(place) as memory:
+            memory.forget("ada")
+        assert looked(child) == "0 0 0"
+
+
+def looked(child: subprocess.Popen[str]) -> str:
+    """Have a process that runs `LOOK` look; return what it sees."""
+    assert child.stdin is not None
+    print(file=child.stdin, flush=True)
+    return line(child)
+
+
+def test_a_reader_of_a_file_it_may_not_write_leaves_none_beside_it(start) -> None:
+    """Its log would have its rights, or be its own, and keep the owner from writing."""
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
+            memory.key("ada").add("x")
+        place.chmod(0o444)
+        shared.chmod(0o777)
+        code = """
+with Memory.open(path, mode="ro") as memory:
+    say(len(memory.key("ada").list()))
+"""
+        child = start(DROP_RIGHTS + code, place)
+        assert line(child) == "1"
+        assert child.wait(LIMIT_S) == 0
+        assert {each.name for each in shared.iterdir()} == {"app.db", "app.db.fornix"}
+
+
+def test_a_file_that_is_written_to_while_it_is_read_as_one_at_rest_is_told(path: Path) -> None:
+    """What was read of it may be of two states; the next read is of one."""
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+    store = SqliteStore.open(path, read_only=True, still=True)
+    reading = store.reader()
+    reading.__enter__()
+    with Memory.open(path) as memory:
+        memory.key("ada").add("y")
+        memory.shrink()
+    with pytest.raises(StoreBusy, match="written to while it was read"):
+        reading.__exit__(None, None, None)
+    assert store.stats().items == 2
+    store.close()
+
+
+
+
 def failed_write(code: int) -> apsw.IOError:
     error: Any = apsw.IOError("disk I/O error")
     error.extendedresult = code

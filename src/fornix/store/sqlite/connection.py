@@ -248,8 +248,13 @@ def _lacks_files(error: Exception) -> bool:
 
 
 class SqliteConnection(apsw.Connection):
-    """A connection to SQLite, as the shared statements use it."""
+    """A connection to SQLite, as the shared statements use it.
 
+    Attributes:
+        at_rest: What the file was as it was opened, if it is read as one that nobody writes to.
+    """
+
+    at_rest: object = None
     taken = apsw.ConstraintError
 
     @functools.cached_property

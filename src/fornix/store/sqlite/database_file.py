@@ -186,8 +186,9 @@ class SqliteFile(SqlDatabase):
         if read_only:
             if not path.exists():
                 raise NotFound(f"{path}: there is no store here; open it writable once to make it")
-            at_rest = not Path(f"{path}-wal").exists()
-            immutable = at_rest and (still or not os.access(path.parent, os.W_OK))
+            # A log that it made beside a file that only others may write would be in their way.
+            may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
+            immutable = _at_rest(path) is not None and (still or not may_write)
         elif not path.parent.is_dir():
             raise NotFound(f"{path.parent}: there is no such folder; make it first")
         elif path.exists() and path.stat().st_size:
@@ -300,18 +301,42 @@ class SqliteFile(SqlDatabase):
         """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
         if self._state != "open":
             self.check_open()
+        if self._immutable:
+            return self._lend_at_rest()
         try:
             return self._readers.pop()
         except IndexError:
-            return connect(self._path, read_only=True, immutable=self._immutable)
+            return connect(self._path, read_only=True)
+
+    def _lend_at_rest(self) -> SqliteConnection:
+        """Return a connection to the file as it is now, which others may have written to since."""
+        found = _at_rest(self._path)
+        while self._readers:
+            db = self._readers.pop()
+            if db.at_rest == found:
+                return db
+            db.close()
+        self._snapshots.clear()
+        db = connect(self._path, read_only=True, immutable=found is not None)
+        db.at_rest = found
+        if found is None:
+            with suppress(StoreBusy):
+                self._guard.lock()
+        return db
 
     def take_back(self, db: SqliteConnection) -> None:
-        """Keep what `lend` lent for the next one, or close it."""
+        """Keep what `lend` lent for the next one, or close it.
+
+        Raises:
+            StoreBusy: It read a file at rest, which somebody wrote to meanwhile.
+        """
         state = self._state
         if state == "open" and not db.in_transaction:  # as after an interrupt in a snapshot
             self._readers.append(db)
         elif state != "forked":
             db.close()
+        if db.at_rest is not None and db.at_rest != _contents(self._path):
+            raise StoreBusy(f"{self._path} was written to while it was read; try again")
 
     @property
     def is_immutable(self) -> bool:
@@ -631,6 +656,18 @@ class SqliteFile(SqlDatabase):
 def folder_of(path: Path) -> Path:
     """Return the folder beside a database."""
     return Path(f"{path}.fornix")
+
+
+def _at_rest(path: Path) -> object:
+    """Return what tells the contents of a file that holds all; None: a log may hold more."""
+    logs = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
+    return None if any(log.exists() and log.stat().st_size for log in logs) else _contents(path)
+
+
+def _contents(path: Path) -> object:
+    """Return what changes when a file is written to, or replaced."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _GroupRefused(Exception):
