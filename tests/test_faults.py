@@ -6,6 +6,7 @@ import errno
 import gc
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from fornix.errors import (
     Unsupported,
     Unusable,
 )
+from fornix.search.index import set_loader
 from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.connection import CallSubject, as_fornix_error
@@ -379,6 +381,32 @@ def test_a_file_that_is_written_to_while_it_is_read_as_one_at_rest_is_told(path:
         reading.__exit__(None, None, None)
     assert store.stats().items == 2
     store.close()
+
+
+def test_what_root_makes_beside_a_store_is_its_owners(path: Path, monkeypatch) -> None:
+    """Else nobody but root could write the store after ``sudo fornix``; SQLite does the same."""
+    given: set[Path] = set()
+
+    def chown(place: Path, user: int, group: int, *, follow_symlinks: bool) -> None:
+        assert (user, group, follow_symlinks) == (os.getuid(), os.getgid(), False)
+        given.add(Path(place))
+
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add_many([f"green tea {number}" for number in range(20)])
+    beside = Path(f"{path}.fornix")
+    shutil.rmtree(beside)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(set_loader, "LARGE", 10)
+    Memory.reindex(path, embedder="static")
+    with Memory.open(path) as memory:
+        memory.key("ada").search("tea")
+        memory.store.acquire_lease(Scope("default", "bob"), "worker")
+        made = {beside, *beside.rglob("*")}
+        assert {each.name for each in made} > {"lock", "turn", "log", "index", "owners", "reindex"}
+        assert len([*beside.glob("index/*.seg")]) == len([*beside.glob("owners/*")]) == 1
+    renamed = {each.with_suffix(".seg") for each in given if each.suffix == ".new"}
+    assert made <= given | renamed | {beside / "log"}
 
 
 

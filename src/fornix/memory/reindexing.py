@@ -17,6 +17,7 @@ from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import Conflict, StoreBusy
 from fornix.search.embedding_worker import note_of
 from fornix.store import PendingVectors, Scope, Store
+from fornix.store.fsync import give_to_owner
 from fornix.store.records import text_to_embed
 
 BATCH = 64
@@ -57,6 +58,7 @@ def alone_with_file(folder: Path, *, wait_s: float) -> Generator[None]:
     deadline = time.monotonic() + wait_s
     lock = os.open(folder / "reindex", os.O_CREAT | os.O_RDWR, 0o600)
     try:
+        give_to_owner(folder / "reindex", folder)
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,7 +29,7 @@ from typing import IO, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.store.fsync import sync_folder
+from fornix.store.fsync import give_to_owner, sync_folder
 from fornix.values.lazy_dataclass import dataclass
 
 FORMAT = 2
@@ -178,7 +178,9 @@ class SegmentWriter:
 
 def _beside(path: Path) -> IO[bytes]:
     """Open what is to become *path*, empty, to write it alone."""
-    file = os.fdopen(_locked(path.with_suffix(".new")), "wb", buffering=1 << 20)
+    new = path.with_suffix(".new")
+    file = os.fdopen(_locked(new), "wb", buffering=1 << 20)
+    give_to_owner(new, path.parent)
     file.truncate()
     return file
 

@@ -19,6 +19,7 @@ from fornix.search.index.segment import Damaged, Identity, Segment
 from fornix.search.index.segment_writer import seal
 from fornix.search.index.set_index import SetIndex
 from fornix.store import ChangeKind, Feature, FeatureChange, Finder
+from fornix.store.fsync import give_to_owner
 
 FETCHED = 5_000
 """Features read at a time."""
@@ -192,6 +193,7 @@ class SealedSets:
         path = self._path(number) if named else None
         if path is not None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            give_to_owner(path.parent, path.parent.parent)
         seq = self._finder.seq()
         identity = Identity(self._store, number, dimensions, seq)
         witnesses = self._witnesses(seq)

@@ -138,7 +138,7 @@ class SqliteFile(SqlDatabase):
         try:
             self._guard = guards.join(path, self._connections)
             if not read_only:
-                folder = private_folder(self.folder)
+                folder = private_folder(self.folder, path)
                 self._lock = WriteLock(folder, wait_s=wait_s)
                 self._owners = Owners(folder)
                 self._open_writer(durability)

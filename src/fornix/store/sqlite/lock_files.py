@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from fornix.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
+from fornix.store.fsync import give_to_owner
 from fornix.values.forks import is_owned
 
 POLL_S = 0.001
@@ -101,6 +102,8 @@ class WriteLock:
             raise
         # A memory that is collected without close() leaves no descriptors behind.
         self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
+        for name in ("lock", "turn"):
+            give_to_owner(folder / name, folder)
 
     def __enter__(self) -> Self:
         """Take the lock for a ``with`` block.
@@ -201,11 +204,13 @@ class Owners:
         if owner in self._mine:
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        give_to_owner(self._folder, self._folder.parent)
         for file in self._folder.iterdir():  # what killed processes left
             self._is_held(file)
         descriptor = os.open(self._path(owner), os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._mine[owner] = descriptor
+        give_to_owner(self._path(owner), self._folder)
 
     def dismiss(self, owner: str) -> None:
         """Make *owner* count as dead."""
@@ -265,8 +270,8 @@ def drop_locks(folder: Path) -> None:
     os.close(nothing)
 
 
-def private_folder(path: Path) -> Path:
-    """Make the folder beside the database; return it.
+def private_folder(path: Path, database: Path) -> Path:
+    """Make the folder beside the database, for its owner; return it.
 
     Raises:
         StoreReadOnly: It cannot be made here.
@@ -278,4 +283,5 @@ def private_folder(path: Path) -> Path:
             f"{path} cannot be made ({error.strerror}); a store needs a folder it can write to, "
             "or mode='ro'"
         ) from error
+    give_to_owner(path, database)
     return path

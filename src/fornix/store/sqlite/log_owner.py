@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fornix.errors import Unusable
+from fornix.store.fsync import give_to_owner
 from fornix.store.sqlite.lock_files import create_private
 
 Identity: TypeAlias = tuple[int, int]
@@ -43,6 +44,7 @@ def note(folder: Path, path: Path) -> None:
     with suppress(OSError):
         new.unlink(missing_ok=True)
         create_private(new)
+        give_to_owner(new, folder)
         new.write_text(" ".join(map(str, (*database, *log))), encoding="ascii")
         new.replace(folder / NAME)
 
