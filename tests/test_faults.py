@@ -383,6 +383,26 @@ def test_a_file_that_is_written_to_while_it_is_read_as_one_at_rest_is_told(path:
     store.close()
 
 
+def test_a_reader_searches_beside_a_folder_that_is_closed_to_it(start) -> None:
+    """The folder beside a store is for its owner alone, and holds nothing that a search needs."""
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
+            memory.key("ada").add("green tea")
+        beside = Path(f"{place}.fornix")
+        (beside / "index").mkdir()
+        beside.chmod(0o000)
+        shut(shared, place)
+        code = """
+with Memory.open(path, mode="ro") as memory:
+    say(len(memory.key("ada").search("tea")), memory.stats().pending)
+"""
+        child = start(DROP_RIGHTS + code, place)
+        assert line(child) == "1 0"
+        assert child.wait(LIMIT_S) == 0
+        beside.chmod(0o700)
+
+
 def test_what_root_makes_beside_a_store_is_its_owners(path: Path, monkeypatch) -> None:
     """Else nobody but root could write the store after ``sudo fornix``; SQLite does the same."""
     given: set[Path] = set()
@@ -409,6 +429,18 @@ def test_what_root_makes_beside_a_store_is_its_owners(path: Path, monkeypatch) -
     assert made <= given | renamed | {beside / "log"}
 
 
+def test_what_may_not_be_written_is_named(path: Path, monkeypatch) -> None:
+    """A log or a lock that somebody else left, or where a copy was to go: not the store itself."""
+    path.touch()
+    closed = Path(f"{path}-shm")
+    closed.touch()
+    monkeypatch.setattr(os, "access", lambda place, kind: kind != os.W_OK or place != str(closed))
+    error = as_fornix_error(apsw.ReadOnlyError("read-only"), CallSubject(str(path)))
+    assert f"let this process write {closed}, or open it with mode='ro'" in str(error)
+    copy = "/elsewhere/copy.db.part"
+    error = as_fornix_error(PermissionError(13, "Permission denied", copy), CallSubject(str(path)))
+    assert isinstance(error, StoreReadOnly)
+    assert str(error).startswith(f"{copy}: Permission denied; ")
 
 
 def failed_write(code: int) -> apsw.IOError:

@@ -256,6 +256,18 @@ def test_a_file_that_can_be_neither_read_nor_removed_is_done_without(sealed, cap
     assert viewed(index, store) == answers(fresh(store))
 
 
+def test_what_is_forgotten_is_so_though_the_file_cannot_be_removed(sealed, caplog):
+    """The file is not used again; removing it is left to a scrub, which says who hinders it."""
+    store, folder = sealed
+    index = catalog_of(store, folder)
+    viewed(index, store)
+    (folder / "1.seg").unlink()
+    (folder / "1.seg").mkdir()
+    index.drop(1)
+    assert "cannot be removed" in caplog.text
+    assert viewed(index, store) == answers(fresh(store))
+
+
 def test_a_reader_uses_the_file_and_leaves_it_alone(sealed):
     """What may not write has a sealed file's answers, and neither renews it nor removes it."""
     store, folder = sealed

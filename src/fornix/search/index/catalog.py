@@ -231,13 +231,14 @@ class Index:
     def drop(self, set_number: int) -> None:
         """Forget a set, and remove its sealed file; it comes back from the store when asked for.
 
-        What was forgotten in the store leaves no trace here then. A view in use goes on.
+        What was forgotten in the store leaves no trace here then, but in a file that cannot be
+        removed: it is not used again, and keeps the receipt waiting. A view in use goes on.
         """
         with self._lock:
             entry = self._entries.pop(set_number, None) or _CatalogEntry(set_number)
         with entry.lock:
             entry.index = None
-            self._sealed.remove(set_number)
+            self._sealed.discard(set_number)
 
     def drop_all(self) -> None:
         """Forget all sets, and remove every sealed file of this index."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import suppress
@@ -299,9 +300,16 @@ class SealedSets:
             self._unusable.add(number)
 
     def files(self) -> dict[int, int]:
-        """Return the sets that have a file, and its size."""
-        paths = [] if self._folder is None else sorted(self._folder.glob("*.seg"))
-        return {int(path.stem): path.stat().st_size for path in paths}
+        """Return the sets that have a file, and its size; none in a folder of somebody else."""
+        found: dict[int, int] = {}
+        if self._folder is None:
+            return found
+        with suppress(FileNotFoundError, PermissionError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".seg"):
+                    with suppress(FileNotFoundError):  # another process just removed it
+                        found[int(entry.name.removesuffix(".seg"))] = entry.stat().st_size
+        return found
 
     def numbers(self) -> set[int]:
         """Return the sets that have a file, with a name or without."""

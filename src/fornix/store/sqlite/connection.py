@@ -87,6 +87,12 @@ _REFUSED = (
     PermissionError,
 )
 
+_FILES = (
+    "", "-wal", "-shm", ".fornix", ".fornix/lock", ".fornix/turn", ".fornix/log", ".fornix/owners",
+    ".fornix/index",
+)  # fmt: skip
+"""How the names of a store's files go on, and of those beside it."""
+
 _CUT_SHORT = (
     "a restore or repair was cut short; open the store once without mode='ro', which undoes it"
 )
@@ -161,6 +167,11 @@ def as_fornix_error(
     hindrance = _hindrance(error, subject)
     if hindrance is not None:
         return StoreFull(f"{location}: {_FULL[hindrance]} ({error})")
+    if isinstance(error, PermissionError) and _is_of_another(error, location):
+        return StoreReadOnly(
+            f"{error.filename}: {error.strerror}; let this process write there, or choose another "
+            "place"
+        )
     if isinstance(error, _REFUSED):
         return StoreReadOnly(f"{location}: {_access(subject)} ({error})")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -203,8 +214,16 @@ def _access(subject: CallSubject) -> str:
             "its files cannot be read without writing beside them; let this process write its "
             "folder, or read a copy that nobody has open"
         )
-    return (
-        "its files cannot be written; let this process write its folder, or open it with mode='ro'"
+    names = [f"{subject.location}{suffix}" for suffix in _FILES]
+    closed = [name for name in names if os.access(name, os.F_OK) and not os.access(name, os.W_OK)]
+    place = closed[0] if closed else "its folder"
+    return f"its files cannot be written; let this process write {place}, or open it with mode='ro'"
+
+
+def _is_of_another(error: PermissionError, location: str) -> bool:
+    """Return whether *error* is about a file beside which no store lies, such as a backup."""
+    return not os.path.realpath(os.fsdecode(error.filename or location)).startswith(
+        os.path.realpath(location)
     )
 
 
