@@ -592,10 +592,42 @@ def without_time(exported: bytes) -> list[dict[str, object]]:
     return [{name: v for name, v in line.items() if name != "time"} for line in found]
 
 
-def test_a_tree_without_a_stdout_is_dropped(monkeypatch):
-    """`fornix tree >&-`: Python has no stream then, and other commands print to none."""
-    monkeypatch.setattr(sys, "stdout", None)
-    tables.console().print("x")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("tree -k ada >&-", 0),
+        ("backup copy.db 2>&-", 0),
+        ("chat -k ada <&-", 0),
+        ("forget -k ada <&-", 2),
+        ("export - <&- >&- 2>&-", 0),
+    ],
+)
+def test_a_command_may_be_started_without_streams(filled, tmp_path, words, code):
+    """What is printed where there is no stream is dropped, and who reads finds the end."""
+    command = f"{sys.executable} -m fornix.cli --db {filled.db} {words}"
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
+
+
+def test_a_tree_that_nobody_reads_is_no_error(filled):
+    """`fornix tree | true` ends as other commands do; Rich would have it fail."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "fornix.cli", "--db", str(filled.db), "tree", "-k", "ada"]
+    ended = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False
+    )
+    os.close(writing)
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (141, False)
+
+
 
 
 def test_a_reader_that_stops_is_no_error(tmp_path):

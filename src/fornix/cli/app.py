@@ -6,7 +6,8 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, TextIO
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import get_completion_class
@@ -95,6 +96,7 @@ class Fornix(LazyGroup):
     ) -> NoReturn:
         """Run a command line and end the process, as `click.Command.main` does."""
         words = list(sys.argv[1:] if args is None else args)
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -116,17 +118,22 @@ class Fornix(LazyGroup):
         """Run the command; if nobody reads on, end quietly."""
         try:
             result = super().invoke(ctx)
-            if not _is_closed(sys.stdout):
-                sys.stdout.flush()
+            sys.stdout.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(BROKEN_PIPE)
         return result
 
 
-def _is_closed(stream: TextIO | None) -> bool:
-    """Return whether the process was started without this stream, as by ``>&-``."""
-    return stream is None
+def _open_closed_streams() -> None:
+    """Open the streams that the process was started without, as by ``2>&-``, on /dev/null.
+
+    Else a file that a command opens would get their numbers, and what libraries print there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
+            setattr(sys, name, stream)
 
 
 def _report(error: Exception, words: Sequence[str]) -> None:

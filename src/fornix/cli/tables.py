@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Sequence
-from typing import TextIO, cast
 
 from rich.console import Console, ConsoleRenderable
 from rich.progress import (
@@ -32,15 +31,18 @@ RELEVANCE, NO = "relevance", "·"
 """The first column beside a score, and what stands for 0.00 in the others."""
 
 
-def console(*, err: bool = False) -> Console:
-    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`.
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader that stopped to the edge, as all output does; Rich would exit with 1."""
+        raise BrokenPipeError
 
-    What is printed where the program was started without the stream, as by ``>&-``, is dropped.
-    """
-    stream = cast("TextIO | None", sys.stderr if err else sys.stdout)
-    return Console(
+
+def console(*, err: bool = False) -> Console:
+    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`."""
+    stream = sys.stderr if err else sys.stdout
+    return _Console(
         file=stream,
-        width=None if stream is not None and stream.isatty() else WIDTH,
+        width=None if stream.isatty() else WIDTH,
         highlight=False,
         markup=False,
         emoji=False,
