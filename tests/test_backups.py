@@ -48,7 +48,7 @@ def test_a_backup_does_not_disturb_another_to_the_same_path(path: Path) -> None:
         first.write(b"what another process has written so far")
         first.flush()
         fcntl.flock(first, fcntl.LOCK_EX)
-        with pytest.raises(StoreBusy, match=r"another backup to .*copy\.db is under way"):
+        with pytest.raises(StoreBusy, match=r"another process is writing .*copy\.db;"):
             memory.backup(copy)
         assert part.read_bytes() == b"what another process has written so far"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import io
 import json
 import math
@@ -26,7 +28,7 @@ from fornix import Memory
 from fornix.cli import fornix, main, session, tables
 from fornix.cli.commands import BY_NAME
 from fornix.cli.commands import COMMANDS as LISTED
-from fornix.cli.output import bar, plain, size
+from fornix.cli.output import bar, plain, sink, size
 from fornix.cli.session import default_file
 from fornix.search.index import set_loader
 from fornix.store.clocks import TIMELINE
@@ -628,6 +630,34 @@ def test_a_tree_that_nobody_reads_is_no_error(filled):
     assert (ended.returncode, b"Traceback" in ended.stderr) == (141, False)
 
 
+def test_what_is_no_file_is_not_replaced(filled, tmp_path):
+    """`fornix export --force /dev/null` would take the device away."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "is not a file" in filled("export", str(pipe), "--force", code=1).stderr
+    assert pipe.is_fifo()
+
+
+def test_two_exports_to_one_file_are_not_mixed(filled, tmp_path):
+    """The second one is refused while the first writes, and what that has written stays."""
+    part = tmp_path / "out.jsonl.part"
+    with part.open("wb") as first:
+        first.write(b"what another export has written")
+        first.flush()
+        fcntl.flock(first, fcntl.LOCK_EX)
+        refused = filled("export", str(tmp_path / "out.jsonl"), code=1)
+        assert "another process is writing" in refused.stderr
+        assert part.read_bytes() == b"what another export has written"
+    filled("export", str(tmp_path / "out.jsonl"))
+    assert not part.exists()
+
+
+def test_a_file_that_cannot_be_written_on_is_named(tmp_path):
+    """The system does not say which one the disk had no room for."""
+    full = str(tmp_path / "out.jsonl")
+    with pytest.raises(OSError, match=r"out\.jsonl"), sink(full, force=False):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_reader_that_stops_is_no_error(tmp_path):

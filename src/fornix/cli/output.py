@@ -17,6 +17,7 @@ from fornix.errors import InvalidInput
 from fornix.server import json_forms
 from fornix.server.json_forms import Json, wired
 from fornix.store.fsync import sync_folder
+from fornix.store.part_files import part_of
 from fornix.values.storable import Value
 
 if TYPE_CHECKING:
@@ -157,21 +158,29 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 @contextmanager
 def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
-    """Give what writes to a file that appears whole, or not at all; or to stdout."""
+    """Give what writes to a file that appears whole, or not at all; or to stdout.
+
+    Raises:
+        InvalidInput: The file exists and is not to be replaced, or is none, as /dev/null is.
+        StoreBusy: Another process is writing it.
+    """
     if file == "-":
         yield lambda line: click.echo(line, nl=False)
         return
     path = Path(file)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{plain(file)} is not a file; name one, or - for stdout")
     if path.exists() and not force:
         raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
-    part = path.with_name(f"{path.name}.part")
-    handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:
-        with os.fdopen(handle, "wb") as out:
-            yield out.write
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+        with part_of(path) as part:
+            with part.open("wb") as out:
+                yield out.write
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(path)
+    except OSError as error:
+        if error.filename is None:  # of a write: its message is to name the file
+            error.filename = file
+        raise
+    sync_folder(path.parent)

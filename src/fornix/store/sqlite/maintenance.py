@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import apsw
 
-from fornix.errors import NotAStore, NotFound, StoreBusy
+from fornix.errors import NotAStore, NotFound
 from fornix.store import (
     StoreStats,
 )
 from fornix.store.fsync import sync_folder
+from fornix.store.part_files import part_of
 from fornix.store.sql import figures, retention
 from fornix.store.sqlite import checksums, free_pages, scrubbing
 from fornix.store.sqlite.connection import APPLICATION_ID, SqliteConnection, check, connect
@@ -57,7 +53,7 @@ def backup(db: SqliteConnection, target: Path) -> None:
     """
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
-    with _part_of(target) as part:
+    with part_of(target) as part:
         copy = SqliteConnection(str(part), vfs=checksums.vfs())
         try:
             if checksums.are_kept(db):
@@ -81,55 +77,6 @@ def _holds_erased(db: SqliteConnection) -> bool:
     """Return whether something was erased since the database was last written anew."""
     schema = db.pragma("user_version")
     return schema >= _SINCE_RECEIPTS and bool(db.execute(_ERASED).get)
-
-
-@contextmanager
-def _part_of(target: Path) -> Generator[Path]:
-    """Give an empty file that is to become *target*; it goes if it does not.
-
-    Whoever writes it holds a lock on it, so that what a kill left is told from what is under way.
-    """
-    part = target.with_name(f"{target.name}.part")
-    with _locked(part, target) as file:
-        try:
-            _journal_of(part).unlink(missing_ok=True)
-            file.truncate(0)
-            os.fchmod(file.fileno(), 0o600)
-            yield part
-        except BaseException:
-            _journal_of(part).unlink(missing_ok=True)
-            part.unlink(missing_ok=True)
-            raise
-
-
-def _locked(part: Path, target: Path) -> IO[bytes]:
-    """Return *part*, open, with a lock on it; the file is made if need be.
-
-    It is a file of Python, which closes itself: no interrupt on the way back leaves the lock.
-    """
-    while True:
-        file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat()):
-                return file
-        except BlockingIOError:
-            file.close()
-            raise StoreBusy(
-                f"another backup to {target} is under way; wait for it, or choose another path"
-            ) from None
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # it became a whole backup meanwhile, or went
-
-
-def _opened(path: str, _flags: int) -> int:
-    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-
-
-def _journal_of(part: Path) -> Path:
-    return Path(f"{part}-journal")
 
 
 def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
