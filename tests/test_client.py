@@ -29,6 +29,7 @@ from fornix.errors import (
     InvalidInput,
     KeyBusy,
     NotAStore,
+    Rejected,
     ServerUnreachable,
     SetMoved,
     StaleItem,
@@ -43,6 +44,7 @@ from fornix.memory.memory import RemoteMemory
 from fornix.server.app import ServerLimits
 from fornix.server.callers import Memories
 from fornix.server.tokens import TokenFile
+from fornix.sets.admission import Secrets
 from fornix.sets.forgetting import Receipt
 from fornix.state import MISSING, MemoryObject
 from pages import blocks
@@ -311,6 +313,24 @@ def test_what_is_forgotten_is_gone_and_the_receipt_says_so(served: ServedHere) -
         assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
     found = served.ask("POST", "/v1/call", {"call": "sets"}, key="x")
     assert found[1]["sets"] == [{"name": "notes", "items": 1}]
+
+
+def test_a_set_that_is_open_is_made_again_once_its_key_was_forgotten(served: ServedHere) -> None:
+    """As on a file: with the capacity and the rules that it was opened with, in a batch too."""
+    with over_http(served) as memory:
+        ada = memory.key("ada of rules")
+        facts = ada.set("facts", capacity=2, admission=[Secrets()])
+        facts.add("tea", idempotency_key="first")
+        assert facts.add("tea", idempotency_key="first") == facts.list()[0].id
+        memory.forget("ada of rules")
+        assert facts.definition.capacity == 2
+        with pytest.raises(Rejected, match="secret"):
+            facts.add("The deploy key is AKIA" + "QWERTYUIOPASDFGH")
+        facts.add_many(["a", "b", "c"])
+        assert (len(facts), ada.set("facts").definition.capacity) == (2, 2)
+        assert facts.redefine(capacity=3).capacity == 3
+        facts.add("d")
+        assert (len(facts), facts.definition.capacity) == (3, 3)
 
 
 def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:

@@ -684,6 +684,8 @@ export interface NamedSet {
   name?: string;
   knowledge?: boolean;
   definition?: SetDefinition | null;
+  /** How it was made: if it was forgotten since, it is made so again. */
+  made?: SetDefinition | null;
   ttl?: SetLife | null;
 }
 

@@ -171,13 +171,14 @@ class RemoteSet(MemorySet):
         assert isinstance(writer, RemoteWriter)  # noqa: S101 - whose sets are these
         self._calls = writer.calls
         self._wanted: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
         super().__init__(writer.of_set(self._defining_place), ref, options, ttl=ttl)
 
     def _definition_to_make(self) -> tuple[Define, ...]:
         """See `SetReads`: the server makes it; here it is looked whether that can be."""
         if self._options:
             definition(self._options)
-            self._wanted = definition_json(self._options)
+            self._wanted = self._made = definition_json(self._options)
             if self._described(wanted=True)["items"]:
                 self._wanted = {}  # it is as it was asked for
         return ()
@@ -190,8 +191,10 @@ class RemoteSet(MemorySet):
         return place
 
     def _defining_place(self) -> dict[str, Any]:
-        """Return how the set is named in a call that may define it."""
-        return self._place() | ({"definition": self._wanted} if self._wanted else {})
+        """Return how the set is named in a call that may define it, or make it again."""
+        if self._wanted:
+            return self._place() | {"definition": self._wanted}
+        return self._place() | ({"made": self._made} if self._made else {})
 
     def _read(self, call: str, **arguments: object) -> Json:
         return self._calls.read(call, set=self._place(), **arguments)
@@ -206,7 +209,7 @@ class RemoteSet(MemorySet):
     def definition(self) -> Definition:
         """See `SetReads.definition`."""
         found = self._described()
-        if self._wanted and not found["items"]:
+        if self._made and not found["items"]:
             found = self._described(wanted=True)
         return Definition.from_json(found["definition"])
 

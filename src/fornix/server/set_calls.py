@@ -91,12 +91,18 @@ class NamedSet(BaseModel):
     name: str = "default"
     knowledge: bool = False
     definition: SetDefinition | None = None
+    made: SetDefinition | None = Field(
+        default=None, description="How it was made: if it was forgotten since, it is made so again."
+    )
     ttl: SetLife | None = None
 
     def open(self, to: CallTarget) -> MemorySet:
         """Return it."""
         owner = to.sets(knowledge=self.knowledge)
-        options = {} if self.definition is None else self.definition.options()
+        given = self.definition
+        if self.made is not None and self.name not in owner.sets(prefix=self.name):
+            given = self.made
+        options = {} if given is None else given.options()
         ttl = None if self.ttl is None or not to.renews else self.ttl.ttl()
         if isinstance(owner, KnowledgeMemory):
             refuse_upkeep({"ttl": ttl} | {n: options.pop(n) for n in {*options} - OF_KNOWLEDGE})
