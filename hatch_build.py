@@ -17,7 +17,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import sys_tags
 
-SOURCES = ("src/fornix/values/_native.c", "src/fornix/store/sqlite/_statements.c")
+SOURCES = (
+    "src/fornix/values/_native.c",
+    "src/fornix/store/sqlite/_statements.c",
+    "src/fornix/store/sqlite/_log_writes.c",
+)
 """Each is a module of its own, beside it."""
 
 ABI = "cp311-abi3"

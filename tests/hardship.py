@@ -86,6 +86,6 @@ class _SmallDiskFile(apsw.VFSFile):
     def xWrite(self, data, offset):  # noqa: N802 - apsw's
         taken = sum(entry.stat().st_size for entry in self.folder.rglob("*"))
         grows = max(0, offset + memoryview(data).nbytes - self.xFileSize())
-        if self.is_log and taken + grows > 2_000_000:
+        if self.is_log and grows > 0 and taken + grows > 2_000_000:
             raise apsw.FullError("no room")
         super().xWrite(data, offset)

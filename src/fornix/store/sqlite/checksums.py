@@ -19,6 +19,7 @@ from pathlib import Path
 import apsw
 
 from fornix.errors import StoreDamaged, Unsupported
+from fornix.store.sqlite import log_writes
 
 VFS = "cksmvfs"
 _EXTENSION = "cksumvfs"
@@ -64,6 +65,7 @@ def _loaded() -> str | None:
     apsw.set_default_vfs(base)
     connection = apsw.Connection(":memory:")
     try:
+        log_writes.gather(connection)
         _load(connection)
     except (ImportError, LookupError, OSError, apsw.Error):
         return None
