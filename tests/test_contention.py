@@ -22,8 +22,18 @@ from doors import Letters
 from fornix import Limits, Memory
 from fornix.errors import DuplicateItem, ForkedStore, FornixError, StaleRun, Unavailable
 from fornix.sets.joint_adds import JointAdd
-from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
-from fornix.store.commit_queue import CommitTicket
+from fornix.store import (
+    Add,
+    Batch,
+    Commit,
+    Define,
+    Definition,
+    Replace,
+    Retire,
+    SetRef,
+    commit_queue,
+)
+from fornix.store.commit_queue import CommitQueue, CommitTicket
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sqlite import SqliteStore
@@ -42,6 +52,44 @@ OTHER = SetRef(ADA, "other")
 def refused_together(store: SqliteStore) -> list[object]:
     """Return the answers to two batches of one group, each of which adds what is there."""
     return [*store.commit_many([batch(add("ada's")), batch(add("bob's"))])]
+
+
+def test_a_leader_lets_those_of_the_last_group_come_again(monkeypatch) -> None:
+    """Once: where nobody came, the next one leads at once."""
+    groups: list[list[str]] = []
+    threads: list[threading.Thread] = []
+
+    def commit(group: list[CommitTicket[str]]) -> None:
+        groups.append([ticket.work for ticket in group])
+        if groups == [["a"]]:
+            come("b", "c")
+        for ticket in group:
+            ticket.settle(None)
+
+    def come(*names: str) -> None:
+        waiting = len(queue._waiting) + len(names)
+        for name in names:
+            threads.append(threading.Thread(target=queue.pass_in, args=[name]))
+            threads[-1].start()
+        wait_until(lambda: len(queue._waiting) == waiting)
+
+    def let_go_first(duration: float) -> None:
+        assert duration == 0
+        groups.append([])
+        come(*coming.pop(0))
+
+    queue, coming = CommitQueue(commit), [("e",), ()]
+    monkeypatch.setattr(commit_queue.time, "sleep", let_go_first)
+    for name in ("a", "d", "f", "g"):
+        queue.pass_in(name)
+        for thread in threads:
+            thread.join(LIMIT_S)
+    assert [sorted(group) for group in groups] == [
+        *(["a"], ["b", "c"]),
+        *([], ["d", "e"]),
+        *([], ["f"]),
+        ["g"],
+    ]
 
 
 def test_the_errors_of_a_group_tell_nothing_of_each_other(tmp_path: Path) -> None:

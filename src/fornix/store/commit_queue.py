@@ -3,12 +3,14 @@
 Whoever finds nobody leading becomes the leader: it takes all that wait, does it in one
 transaction (each with an answer of its own; if one is refused, each in a savepoint) and hands over
 to one who waits. With one thread that is a commit like any other; with many, what arrives during
-an fsync shares the next one.
+an fsync shares the next one. Where the last group was larger, those who were in it may come again
+at once: the leader lets them go first, or every second group would be of one.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -84,6 +86,7 @@ class CommitQueue(Generic[W]):
         self._mutex = HandleLock()
         self._waiting: deque[CommitTicket[W]] = deque()
         self._leader: CommitTicket[W] | None = None
+        self._last_size = 1
 
     def pass_in(
         self,
@@ -121,7 +124,6 @@ class CommitQueue(Generic[W]):
         """Return once the ticket leads, or is settled."""
         with self._mutex:
             if self._leader is None:
-                ticket.group = [ticket]  # where nobody leads, nobody waits
                 self._leader = ticket
                 return
             ticket.ready = threading.Lock()
@@ -130,13 +132,22 @@ class CommitQueue(Generic[W]):
         ticket.ready.acquire()
 
     def _lead(self, ticket: CommitTicket[W]) -> None:
-        if not ticket.group:
-            with self._mutex:
-                ticket.group = list(islice(self._waiting, MOST))  # it is the first of them
+        ticket.group = self._gathered(ticket)
+        self._last_size = len(ticket.group)
         try:
             self.commit_group(ticket.group)
         except FornixError as error:
             _settle(ticket.group, error)
+
+    def _gathered(self, ticket: CommitTicket[W]) -> list[CommitTicket[W]]:
+        """Return its group: all that wait; it leads them, and is the first of them if it waited."""
+        group = [ticket] if ticket.ready is None else []
+        if len(group) + len(self._waiting) < self._last_size:
+            time.sleep(0)  # who has just been answered may come again: they get Python's lock first
+        if self._waiting:
+            with self._mutex:
+                group += islice(self._waiting, MOST - len(group))
+        return group
 
     def _step_down(self, ticket: CommitTicket[W], error: BaseException | None = None) -> None:
         """Have all of its group go on, and the next one lead; or stop waiting. Twice is fine."""
