@@ -305,6 +305,17 @@ class ErasingLaws(Laws):
         with pytest.raises(FornixError, match="undone"):
             write(store, Undo(NOTES, done))
 
+    def test_sources_of_a_forgotten_summary_come_back_by_an_undo(self, store: Store) -> None:
+        """They were not asked to go: forgetting leaves them retired, and the compaction stands."""
+        write(store, add("a"), add("b"))
+        done = sum_up(store, "s", "a", "b")
+        assert forget(store, "s").restored == 0
+        assert ids(store) == []
+        found = present(store.compaction(done))
+        assert (found.undo_commit, found.how, found.added) == (None, "{}", [])
+        write(store, Undo(NOTES, done))
+        assert ids(store) == ["a", "b"]
+
     def test_the_rest_of_a_compaction_can_still_be_undone(self, store: Store) -> None:
         """What came back already is left as it is."""
         write(store, *(add(item_id) for item_id in "abcd"))

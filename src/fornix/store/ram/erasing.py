@@ -318,17 +318,25 @@ class RamErasing(RamTables):
             self._journal.erase_tree(set(self._journal.commits_of(asked.scope)))
 
     def _mend(self, plan: ErasurePlan, number: int) -> None:
-        """Have compactions say nothing of what is erased, and not undo what came back."""
+        """Have compactions say nothing of what is erased, and not undo what came back.
+
+        Those whose sources stay retired, since only what was made of them went, can be undone.
+        """
         removed, back = plan.numbers, {row.row for row in plan.restored_rows}
         for done in list(self._sets.lineage.compactions.values()):
             if removed.isdisjoint((*done.retired, *done.added)):
                 continue
+            left = [row for row in done.retired if row not in back]
             lost = not removed.isdisjoint(done.added)
-            nothing = lost and not any(row in self._rows for row in done.added)
+            nothing = (
+                lost
+                and not any(row in self._rows for row in done.added)
+                and not any(row in self._rows and self._may_return(self._rows[row]) for row in left)
+            )
             self._sets.lineage.compactions[done.id] = replace(
                 done,
                 how=ERASED_HOW,
-                retired=[row for row in done.retired if row not in back],
+                retired=left,
                 undo_commit=done.undo_commit or number if nothing else done.undo_commit,
             )
 

@@ -233,10 +233,7 @@ class Eraser:
             unvisited = [row for row in derived_rows if row not in erased_rows]
             erased_rows.update(unvisited)
             derived.extend(unvisited)
-        self._rows = {
-            r[0]: VersionRow(*r)
-            for r in query(self._db, _ROWS, self._db.numbers(sorted(erased_rows)))
-        }
+        self._rows = {version.row: version for version in self._versions(sorted(erased_rows))}
         self._find_compactions()
         return derived, self._sources(derived)
 
@@ -279,15 +276,14 @@ class Eraser:
         pairs = [
             p for p in query(self._db, sql, self._db.numbers(derived)) if p[1] not in self._rows
         ]
-        others = sorted({source for _, source in pairs})
-        source_versions = {
-            row[0]: VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(others))
-        }
+        others = self._versions(sorted({source for _, source in pairs}))
         firsts = {self._rows[row].first for row in derived}
         lost = sum(self._came_from_purged(row) for row in firsts)
-        return ErasedSources(
-            [v for v in source_versions.values() if self._can_be_restored(v)], lost
-        )
+        return ErasedSources([v for v in others if self._can_be_restored(v)], lost)
+
+    def _versions(self, rows: Sequence[int]) -> list[VersionRow]:
+        """Return those of *rows* that are there."""
+        return [VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(rows))]
 
     def _came_from_purged(self, row: int) -> bool:
         """Whether a compaction added it of which what it retired is no longer kept."""
@@ -314,7 +310,10 @@ class Eraser:
         return list(dict.fromkeys(refs[v.set_id] for v in restored))
 
     def _update_compactions(self, restored_rows: set[int]) -> None:
-        """Have compactions say nothing of what is erased, and not undo what came back."""
+        """Have compactions say nothing of what is erased, and not undo what came back.
+
+        Those whose sources stay retired, since only what was made of them went, can be undone.
+        """
         for number, _, retired, added in self._compactions.values():
             lists: tuple[list[int], list[int]] = (
                 wire.decode_plain(retired),
@@ -322,14 +321,18 @@ class Eraser:
             )
             if self._rows.keys().isdisjoint((*lists[0], *lists[1])):
                 continue
+            left = [row for row in lists[0] if row not in restored_rows]
             lost = not self._rows.keys().isdisjoint(lists[1])
-            nothing = lost and not any(self._row_exists(row) for row in lists[1])
+            nothing = (
+                lost
+                and not any(self._row_exists(row) for row in lists[1])
+                and not any(map(self._can_be_restored, self._versions(left)))
+            )
             query(
                 self._db,
                 "UPDATE compaction SET how = ?, retired = ?, "
                 "undone = CASE WHEN ? THEN coalesce(undone, ?) ELSE undone END WHERE id = ?",
-                *(ERASED_HOW, json.dumps([row for row in lists[0] if row not in restored_rows])),
-                *(nothing, self._number, number),
+                *(ERASED_HOW, json.dumps(left), nothing, self._number, number),
             )
 
     def _row_exists(self, row: int) -> bool:
