@@ -300,8 +300,10 @@ def test_a_thousand_sets_are_a_list_of_few_elements(visit, tmp_path):
             page.locator(".virtual").evaluate("box => { box.scrollTop = box.scrollHeight; }")
             read(page, names[-1])
             memory.key("ada").short_term.set("mood", "good")
-            read(page, "mood")
+            page.get_by_role("button", name="Show them").wait_for()
             assert page.get_by_role("link", name=names[-1]).is_visible()
+            page.get_by_role("button", name="Show them").click()
+            read(page, "mood")
 
 
 def test_everything_can_be_reached_by_keyboard(inspected, visit):
@@ -559,6 +561,47 @@ def test_lists_follow_unless_somebody_moved_in_them(written, visit):
         memory.key("ada").set("notes").add("Came by while somebody read.")
         page.get_by_role("button", name="Show them").click()
         read(page, "while somebody read")
+
+
+def test_what_somebody_opened_or_moved_stays_until_he_asks(written, visit):
+    """The slider, details of commits and runs, a focused link; facts follow as values do."""
+    page = visit(written.url)
+    read(page, "All is well")
+    page.locator(".live[data-on='true']").wait_for()
+    shown(page, at("key", key="ada"), "What this commit changed")
+    page.get_by_label("One commit back").click()
+    slider = page.get_by_label("Moment that is shown")
+    past = slider.input_value()
+    followed(written, page)
+    page.get_by_role("button", name="Show them").wait_for()
+    assert slider.input_value() == past
+    page.get_by_role("button", name="Show them").click()
+    page.wait_for_function(
+        "past => document.querySelector('.slider input').value > past + 1", arg=int(past)
+    )
+    assert page.get_by_role("button", name="Show them").count() == 0
+
+    for address, text in (
+        (at("audit"), "1 compaction"),
+        (at("run", run=2), "Where in the code"),
+        (at("item", key="ada", set="diary", id="day-0"), "As a list"),
+    ):
+        shown(page, address, text)
+        page.locator("main details:not([open]) summary").first.click()
+        followed(written, page)
+        page.get_by_role("button", name="Show them").wait_for()
+        assert page.locator("main details[open]").count() == 1
+
+    shown(page, at("search", q="window seat", key="ada"), "words")
+    page.locator(".hit a").nth(2).focus()
+    followed(written, page)
+    page.get_by_role("button", name="Show them").wait_for()
+    assert page.evaluate("document.activeElement.matches('.hit a')")
+
+    shown(page, at("key", key="grace"), "No values yet.")
+    with Memory.open(written.file, embedder="static") as memory:
+        memory.key("grace").learn(["My name is Grace. I keep bees."], model=None)
+    read(page, "Facts that were learnt")
 
 
 def followed(inspected, page):

@@ -41,7 +41,7 @@ async function show() {
   const query = Object.fromEntries(new URLSearchParams(text));
   shown.leave?.abort();
   const leave = new AbortController();
-  const own = (shown = { leave, changed: null });
+  const own = (shown = { leave, changed: null, always: false, opened: [], newer: el("div", { role: "status" }) });
   for (const link of document.querySelectorAll("#nav a")) {
     const current = link.dataset.page === (page?.under ?? name);
     if (current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -53,9 +53,10 @@ async function show() {
     return;
   }
   try {
-    const made = await page.show({ query, config, signal: leave.signal, onCommit: (act) => { own.changed = act; } });
+    const made = await page.show({ query, config, signal: leave.signal,
+      onCommit: (act, { always = false } = {}) => Object.assign(own, { changed: act, always }) });
     if (leave.signal.aborted) return;
-    main.replaceChildren(...made);
+    main.replaceChildren(own.newer, ...made);
     main.querySelector("[data-focus]")?.focus();
   } catch (error) {
     if (error.name === "AbortError" || leave.signal.aborted) return;
@@ -154,9 +155,31 @@ let last = null;
 
 function told(number) {
   live.textContent = `Commit ${count(number)}`;
-  const { changed, leave } = shown;
-  if (last !== null && number !== last) Promise.resolve(changed?.(number)).catch((error) => { if (!leave.signal.aborted) throw error; });
+  if (last !== null && number !== last && shown.changed) {
+    if (shown.always || isAtRest(shown)) renew(shown);
+    else shown.newer.replaceChildren("There are newer commits. ", el("button", { type: "button", onclick: () => renew(shown) }, "Show them"));
+  }
   last = number;
+}
+
+function renew({ changed, leave, newer, opened }) {
+  newer.replaceChildren();
+  opened.length = 0;
+  return Promise.resolve(changed()).catch((error) => { if (!leave.signal.aborted) throw error; });
+}
+
+// A page in which somebody moved, or opened something, stays as it is until he asks for what is new.
+function isAtRest({ opened }) {
+  const focus = document.activeElement, moved = (box) => Math.abs(box.scrollTop - (box.matches(".chat") ? box.scrollHeight - box.clientHeight : 0)) >= 8;
+  return !opened.some((each) => each.isConnected)
+    && !(focus !== main && main.contains(focus) && !focus.matches("input, select, textarea, button"))
+    && ![...main.querySelectorAll(".virtual, .chat")].some(moved)
+    && ![...main.querySelectorAll(".slider input")].some((slider) => slider.value !== slider.max);
+}
+
+function noteOpened({ target }) {
+  const pressed = target.closest("summary, [data-opens]");
+  if (pressed) shown.opened.push(pressed.parentElement);
 }
 
 async function start() {
@@ -166,6 +189,7 @@ async function start() {
   theme.addEventListener("click", switchTheme);
   document.getElementById("help").addEventListener("click", help);
   document.addEventListener("keydown", pressed);
+  main.addEventListener("click", noteOpened, true);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
   addEventListener("token-refused", askForToken);
   addEventListener("hashchange", () => { show(); scrollTo(0, 0); });

@@ -26,7 +26,7 @@ export function changesOf(done) {
 }
 
 async function commitsTab({ commit }, config, signal) {
-  const rows = el("div", {}), more = el("button", { type: "button" }, "Earlier commits");
+  const rows = el("div", {}), more = el("button", { type: "button", "data-opens": true }, "Earlier commits");
   let before = commit ? Number(commit) + 1 : null;
   const load = async () => {
     let { commits, next } = await get("journal", { before, limit: commit ? 1 : 20 }, signal);
@@ -69,7 +69,7 @@ async function receiptsTab(_query, _config, signal) {
 }
 
 async function quarantineTab(query, { writes }, signal) {
-  const rows = el("div", {}), more = el("button", { type: "button" }, "Look through more keys");
+  const rows = el("div", {}), more = el("button", { type: "button", "data-opens": true }, "Look through more keys");
   let after = null;
   const load = async () => {
     do {

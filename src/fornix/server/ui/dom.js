@@ -54,7 +54,7 @@ export function longText(text) {
   // A text of a megabyte is cut until somebody asks for all of it.
   const shown = el("p", { class: "text" }, visible(text.slice(0, LONG)));
   if (text.length <= LONG) return shown;
-  const more = el("button", { type: "button", onclick: () => { shown.textContent = visible(text); more.remove(); } },
+  const more = el("button", { type: "button", "data-opens": true, onclick: () => { shown.textContent = visible(text); more.remove(); } },
     `Show all ${count(text.length)} characters`);
   return el("div", {}, shown, more);
 }

@@ -26,29 +26,27 @@ export async function keysPage({ query, signal, onCommit }) {
     if (first) { event.preventDefault(); first.focus(); }
   });
   await rows();
-  onCommit(() => isAtRest(box) && rows());
+  onCommit(rows);
   return [head("Keys"), card(null, el("form", { onsubmit: (event) => event.preventDefault() }, field("Find a key", prefix, "wide"))), box];
 }
 
 export async function keyPage({ query, signal, onCommit }) {
   const { key, set } = query;
   const parts = el("div", {});
-  if (set) parts.append(await following(() => setView(key, set, query, signal), onCommit));
+  const follow = async (fill) => { await fill(); onCommit(fill); };
+  if (set) await follow(async () => parts.replaceChildren(await setView(key, set, query, signal)));
   else if (key) {
-    const [tree, sets] = [el("section", { class: "card" }), el("div", {})];
-    const fill = async () => {
-      const [found] = await Promise.all([get("sets", { key }, signal), fillTree(tree, key, signal)]);
-      if (isAtRest(sets)) sets.replaceChildren(card("Sets", found.sets.length ? setLinks(found.sets, key)
-        : empty("No sets yet.", "What a program adds to this key is listed here.")));
-    };
-    const [facts] = await Promise.all([learnt(key, signal), fill()]);
-    onCommit(fill);
-    parts.append(el("div", { class: "grid" }, tree, sets), facts);
+    await follow(async () => {
+      const tree = el("section", { class: "card" });
+      const [{ sets }, facts] = await Promise.all([get("sets", { key }, signal), learnt(key, signal), fillTree(tree, key, signal)]);
+      parts.replaceChildren(el("div", { class: "grid" }, tree, card("Sets", sets.length ? setLinks(sets, key)
+        : empty("No sets yet.", "What a program adds to this key is listed here."))), facts);
+    });
   } else {
-    parts.append(await following(async () => {
+    await follow(async () => {
       const { sets } = await get("sets", {}, signal);
-      return card("Sets", sets.length ? setLinks(sets, null) : empty("No knowledge yet.", "It is shared by all keys."));
-    }, onCommit));
+      parts.replaceChildren(card("Sets", sets.length ? setLinks(sets, null) : empty("No knowledge yet.", "It is shared by all keys.")));
+    });
   }
   return [
     el("p", { class: "crumbs" }, link("keys", {}, "Keys"), set && " / ", set && link("key", { key }, el("bdi", {}, oneLine(key ?? "Knowledge")))),
@@ -56,22 +54,6 @@ export async function keyPage({ query, signal, onCommit }) {
       link("search", { key, set }, "Search here"), link("map", { key, set }, "Map"), key && set && link("compactions", { key, set }, "Compactions"), key && link("prompt", { key }, "Make a prompt"))),
     parts,
   ];
-}
-
-// A list in which somebody moved stays as it is until he asks for what is new.
-async function following(make, onCommit) {
-  const shown = el("div", {}), newer = el("div", { role: "status" });
-  const fill = async () => { shown.replaceChildren(await make()); newer.replaceChildren(); };
-  await fill();
-  onCommit(() => (isAtRest(shown) ? fill() : newer.replaceChildren("There are newer commits. ", el("button", { type: "button", onclick: fill }, "Show them"))));
-  return el("div", {}, newer, shown);
-}
-
-function isAtRest(shown) {
-  const box = shown.querySelector(".virtual, .chat");
-  if (!box) return true;
-  const end = box.matches(".chat") ? box.scrollHeight - box.clientHeight : 0;
-  return !box.contains(document.activeElement) && Math.abs(box.scrollTop - end) < 8;
 }
 
 // --- exact memory
@@ -152,7 +134,7 @@ async function learnt(key, signal) {
     card("Profile", profile.facts.length ? el("ul", { class: "sentences" }, profile.facts.map((fact) => el("li", {}, el("bdi", {}, oneLine(fact.text)))))
       : empty("Nothing is always told.", "Facts that matter whatever is asked about are listed here.")),
     card("People, places and things", el("div", { class: "row" }, names.map(([name, facts_]) =>
-      el("button", { type: "button", class: "small", onclick: about(name) }, el("bdi", {}, oneLine(name, 60)), ` ${count(facts_)}`))), page)),
+      el("button", { type: "button", class: "small", "data-opens": true, onclick: about(name) }, el("bdi", {}, oneLine(name, 60)), ` ${count(facts_)}`))), page)),
   card("Facts that were learnt", el("ul", { class: "plain" }, facts.map(factLine))));
 }
 
@@ -193,7 +175,7 @@ async function chat(place, signal, nothing) {
   const box = el("div", { class: "chat", role: "log", "aria-label": "Conversation", tabindex: "0" });
   const load = async (last) => {
     const { items, more } = await get("items", { ...place, newest_first: true, after: last?.id, limit: 60 }, signal);
-    const earlier = more && el("button", { type: "button", onclick: async () => { earlier.remove(); await load(items.at(-1)); } }, "Earlier messages");
+    const earlier = more && el("button", { type: "button", "data-opens": true, onclick: async () => { earlier.remove(); await load(items.at(-1)); } }, "Earlier messages");
     box.prepend(...(earlier ? [earlier] : []), ...items.map((item) => bubble(item, place)).reverse());
     return items.length;
   };

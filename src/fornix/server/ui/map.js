@@ -40,7 +40,7 @@ export async function mapPage({ query, signal, onCommit }) {
   by.addEventListener("change", () => { note(); shown?.colour(by.value); });
   await draw();
   // A map that somebody looks at does not move under his hand.
-  onCommit(() => newer.replaceChildren("There are newer commits. ", el("button", { type: "button", onclick: draw }, "Draw again")));
+  onCommit(() => newer.replaceChildren("There are newer commits. ", el("button", { type: "button", onclick: draw }, "Draw again")), { always: true });
   return [head("Map"), card(null, el("form", { onsubmit: (event) => event.preventDefault() }, field("Key", key), field("Sets", sets), field("Colour by", by),
     el("datalist", { id: "keys" }, keys.map((name) => el("option", { value: name }))))), newer, out];
 }

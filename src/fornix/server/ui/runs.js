@@ -9,7 +9,7 @@ const chip = (status) => el("span", { class: `chip ${{ done: "good", parked: "ba
 export async function runsPage({ query, signal, onCommit }) {
   const body = el("div", {}), { status } = query;
   const fill = async () => {
-    const list = el("ul", { class: "plain" }), more = el("button", { type: "button" }, "Earlier runs");
+    const list = el("ul", { class: "plain" }), more = el("button", { type: "button", "data-opens": true }, "Earlier runs");
     let before = null;
     const load = async () => {
       const found = await get("runs", { status, before, limit: 100 }, signal);
