@@ -101,6 +101,18 @@ def test_listing_is_complete_and_pages(ada: KeyMemory) -> None:
         ada.list(after="nobody")
 
 
+def test_a_page_follows_an_item_that_has_gone(ada: KeyMemory) -> None:
+    """What was deleted since the page before has its place; what was forgotten has none."""
+    ids = ada.add_many([f"n{i}" for i in range(6)])
+    ada.update(ids[2], "changed")
+    ada.delete(ids[2])
+    assert texts(ada.list(after=ids[2])) == ["n3", "n4", "n5"]
+    assert texts(ada.list(after=ids[2], newest_first=True)) == ["n1", "n0"]
+    ada.forget(ids[2:3])
+    with pytest.raises(NotFound, match="to go on after"):
+        ada.list(after=ids[2])
+
+
 def test_get_answers_in_the_order_asked(ada: KeyMemory) -> None:
     """A list of ids gives a list as long, with None where nothing is."""
     one, two = ada.add_many(["one", "two"])

@@ -168,10 +168,11 @@ class SetReads:
         """Return all items (that match *where*), by time; nothing is cut unless *limit* says so.
 
         Args:
-            after: Id of the last item of the page before.
+            after: Id of the last item of the page before; it may have been deleted since.
             valid_at: Only facts that held then; by default all, whenever they hold.
 
         Raises:
+            NotFound: There is no item *after*, nor a history of it.
             HistoryPruned: What was there at *as_of* is no longer kept.
         """
         chosen, at, when = Filter.parse(where), self._at(as_of), valid_time(valid_at)
@@ -181,6 +182,10 @@ class SetReads:
         if after is not None:
             checked_name(after, "after")
             last = self._writer.get(self._ref, [after], at=at)[0]
+            if last is None and at is None:  # it went since the page before was read
+                last = next(
+                    (row for row, _ in reversed(self._writer.versions(self._ref, after))), None
+                )
             if last is None:
                 raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
             start = position_of(last)
