@@ -553,7 +553,9 @@ def dial():
         ("runs", "show", "x"), ("runs", "show", "0"), ("runs", "show", "1.5"), ("replay", "x"),
         ("runs", "show", "9" * 20), ("runs", "retry", "1", "x"), ("runs", "discard", "x"),
         ("runs", "list", "-n", "0"), ("runs", "list", "-n", "x"), ("list", "-k", "a", "-n", "0"),
-        ("run", "json:x", "-i", "-", "--concurrency", "x"),
+        ("run", "json:x", "-i", "-", "--concurrency", "x"), ("undo", "x", "-k", "a"),
+        ("serve", "--port", "x"), ("ui", "--port", "-1"), ("mcp", "-k", "a", "--port", "70000"),
+        ("learn", "-k", "a", "--at-least", "x"), ("learn", "-k", "a", "--batch", "0"),
     ],
 )  # fmt: skip
 def test_a_number_that_is_none_is_told_in_one_line(shell, words):

@@ -169,7 +169,7 @@ def _row(done: CompactionInfo) -> tuple[str, ...]:
 
 
 @options.command("undo")
-@click.argument("compaction", metavar="ID", type=int)
+@click.argument("compaction", metavar="ID", type=options.Whole(0))
 @options.required_key_option
 @options.set_option
 def undo_command(session: Session, *, compaction: int, key: str, set_name: str) -> None:

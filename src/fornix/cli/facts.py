@@ -64,7 +64,7 @@ def learn_options(function: Callable[..., None]) -> Callable[..., None]:
         )
         function(*args, how=how, **kwargs)
 
-    count = click.IntRange(min=1)
+    count = options.Whole(min=1)
     made: Callable[..., None] = update_wrapper(call, function)
     for one in (
         options.option(
@@ -75,7 +75,7 @@ def learn_options(function: Callable[..., None]) -> Callable[..., None]:
         options.option(
             "--batch COUNT",
             "Messages that a model is asked about at once.",
-            type=click.IntRange(1, 1_000),
+            type=options.Whole(1, 1_000),
             default=LearnOptions().batch_messages,
         ),
         options.option("--retry", "Also read messages that were set aside."),

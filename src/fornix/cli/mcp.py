@@ -45,7 +45,7 @@ class McpOptions(TypedDict):
 @options.option(
     "--port NUMBER",
     "Where to listen, with --http.",
-    type=click.IntRange(0, 65_535),
+    type=options.Whole(0, 65_535),
     default=8000,
 )
 @options.option(

@@ -74,7 +74,7 @@ class ServeOptions(TypedDict):
 
 @options.command("serve")
 @options.option("--host ADDRESS", "Where to listen.", default="127.0.0.1")
-@options.option("--port NUMBER", "Where to listen.", type=click.IntRange(0, 65_535), default=8080)
+@options.option("--port NUMBER", "Where to listen.", type=options.Whole(0, 65_535), default=8080)
 @tokens_option
 @options.option(
     "--max-body MB",

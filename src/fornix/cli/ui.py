@@ -6,8 +6,6 @@ import webbrowser
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-import click
-
 from fornix.cli import options
 from fornix.cli.serve import checked_tokens, server_installed, tokens_option
 from fornix.cli.session import Session
@@ -26,7 +24,7 @@ class UiOptions(TypedDict):
 
 @options.command("ui")
 @options.option("--host ADDRESS", "Where to listen.", default="127.0.0.1")
-@options.option("--port NUMBER", "Where to listen.", type=click.IntRange(0, 65_535), default=8090)
+@options.option("--port NUMBER", "Where to listen.", type=options.Whole(0, 65_535), default=8090)
 @tokens_option
 @options.option("--write", "Let pages change the memory, too.")
 @options.option("--browser", "Open it in a browser.")

@@ -69,7 +69,9 @@ def listen(
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         door = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise Unusable(f"cannot listen on {host}, port {port}: {error}") from error
+        raise Unusable(
+            f"cannot listen on {host}, port {port}: {error}; name another port or address"
+        ) from error
     # An answer goes out in parts; without this the second waits 40 ms for the client's word that
     # the first has come. Connections take it over; asyncio sets it on sockets of its own alone.
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
