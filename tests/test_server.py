@@ -412,6 +412,16 @@ def test_an_export_is_streamed_and_the_rest_is_counted(served):
     assert "ada" not in text
 
 
+def test_methods_that_nobody_knows_are_counted_as_one(served):
+    """Whoever makes up methods makes no series of metrics for each."""
+    client = served.client()
+    for method in ("FOO", "BAR"):
+        assert client.ask(method, "/v1/keys")[0] == 405
+    text = client.ask("GET", "/metrics")[1]
+    assert 'requests_total{method="_OTHER",route="/v1/keys",status="405"} 2.0' in text
+    assert "FOO" not in text
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -477,6 +487,29 @@ def test_an_error_says_what_to_send_instead(shared, body, headers, query, said):
     shared.hang_up()
     assert status == 400
     assert said in told["error"]["message"]
+
+
+@pytest.mark.parametrize("header", ["Idempotency-Key", "If-Match"])
+def test_a_header_that_is_there_twice_is_refused(shared, header):
+    """Only the first one was read: a request that a proxy named anew was taken for another one."""
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=LIMIT_S)
+    connection.putrequest("POST", "/v1/items?key=ada")
+    body = b'{"items": [{"value": "a"}]}'
+    for name, value in (
+        (header, '"1"'),
+        (header, '"2"'),
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+    ):
+        connection.putheader(name, value)
+    connection.endheaders(body)
+    answer = connection.getresponse()
+    assert (answer.status, f"one {header}; it is there twice" in answer.read().decode()) == (
+        400,
+        True,
+    )
+    connection.close()
+    assert shared.ask("GET", "/v1/keys")[1]["keys"] == []
 
 
 @pytest.mark.parametrize("wrong", ["/v1/items?key=andr%E9", "/v1/memories/andr%E9/", "/v1/%ff"])

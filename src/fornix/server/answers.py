@@ -83,6 +83,9 @@ class StrictRoute(PlainRoute):
             twice = next((name for name in known if given.count(name) > 1), None)
             if twice is not None:
                 raise InvalidInput(f"{request.url.path} takes one {twice!r}; it is there twice")
+            for header in ("Idempotency-Key", "If-Match"):
+                if len(request.headers.getlist(header)) > 1:
+                    raise InvalidInput(f"a request has one {header}; it is there twice")
             return await answer(request)
 
         return handler

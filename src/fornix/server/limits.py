@@ -14,8 +14,18 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+OTHER = "_OTHER"
+"""Any other method: there is no end of them. OpenTelemetry's semantic conventions say so."""
+
 MOST_CLIENTS = 10_000
 """Clients whose rate is remembered; the one that was seen least recently is forgotten."""
+
+
+def method_of(scope: Scope) -> str:
+    """Return the method of a request, as metrics and spans name it: one of a few."""
+    return scope["method"] if scope["method"] in METHODS else OTHER
 
 
 class HeadAnswers:

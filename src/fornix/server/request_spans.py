@@ -5,14 +5,9 @@ It tells method, route and status; never an address with its names, a header, or
 
 from __future__ import annotations
 
-from fornix.server.limits import App, Message, Receive, Scope, Send
+from fornix.server.limits import App, Message, Receive, Scope, Send, method_of
 from fornix.telemetry.catalogue import METHOD, REQUEST, ROUTE, STATUS, Facts
 from fornix.telemetry.open_telemetry import OpenTelemetry, remote_caller
-
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-OTHER = "_OTHER"
-"""Any other method: there is no end of them. OpenTelemetry's semantic conventions say so."""
 
 FAILED = 500
 
@@ -31,7 +26,7 @@ class RequestSpans:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method = scope["method"] if scope["method"] in METHODS else OTHER
+        method = method_of(scope)
         facts: Facts = {METHOD: method, STATUS: FAILED}
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]

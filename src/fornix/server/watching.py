@@ -14,7 +14,7 @@ from fornix.client.connection import VERSION_HEADER
 from fornix.errors import InvalidInput, NotFound
 from fornix.server.answers import problem
 from fornix.server.callers import Unauthenticated, end_uses, token_of
-from fornix.server.limits import App, Message, RateLimit, Receive, Scope, Send
+from fornix.server.limits import App, Message, RateLimit, Receive, Scope, Send, method_of
 from fornix.server.metrics import ServerMetrics
 from fornix.server.tokens import TokenFile
 
@@ -59,7 +59,7 @@ class WatchedRequests:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", None)
                 took = time.perf_counter() - began
-                self._metrics.count(scope["method"], route, message["status"], took)
+                self._metrics.count(method_of(scope), route, message["status"], took)
                 headers = MutableHeaders(raw=message["headers"])
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Cache-Control"] = "no-store"
