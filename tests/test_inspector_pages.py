@@ -252,7 +252,10 @@ def test_no_name_or_mark_breaks_a_page(visit, tmp_path):
     name = "constructor " * 20 + "x" * 700
     with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
         memory.key(name[:900]).set(name[:200]).add(
-            "Hid\U000e0041den, \u061c and \u206aquiet", id="x" * 999
+            "Hid\U000e0041den, \u061c and \u206aquiet",
+            id="x" * 999,
+            metadata={"y" * 100: 1},
+            speaker="z" * 100,
         )
     with inspecting(tmp_path / "memory.db") as made:
         page = visit(made.url, viewport=PHONE, ignored="404")
@@ -260,7 +263,10 @@ def test_no_name_or_mark_breaks_a_page(visit, tmp_path):
         place = at("item", key=name[:900], set=name[:200], id="x" * 999)
         shown(page, place, "Hid⟨U+E0041⟩den, ⟨U+061C⟩ and ⟨U+206A⟩quiet")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        shown(page, at("search", q="hidden", key=name[:900]), "z" * 60)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         shown(page, "#/constructor", "There is no such page.")
+        shown(page, at("audit", tab="constructor"), "1 item written")
         shown(page, at("audit", commit=99), "This space has no commit 99.")
 
 

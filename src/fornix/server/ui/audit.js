@@ -7,8 +7,8 @@ import { receiptView } from "./item.js";
 const TABS = { commits: "Commits", receipts: "Forgotten", quarantine: "Held back" };
 
 export async function auditPage({ query, config, signal, onCommit }) {
-  const tab = query.tab ?? "commits", body = el("div", {});
-  const show = { commits: commitsTab, receipts: receiptsTab, quarantine: quarantineTab }[tab] ?? commitsTab;
+  const tab = Object.hasOwn(TABS, query.tab ?? "") ? query.tab : "commits", body = el("div", {});
+  const show = { commits: commitsTab, receipts: receiptsTab, quarantine: quarantineTab }[tab];
   const fill = async () => body.replaceChildren(await show(query, config, signal));
   await fill();
   if (!query.commit) onCommit(fill);
