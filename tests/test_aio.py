@@ -576,3 +576,22 @@ def test_what_a_key_has_is_told_of_a_memory() -> None:
             assert str(told.value).endswith('; a set has it: (await knowledge.set("…")).add(…)')
 
     run(ask())
+
+
+def test_what_is_awaited_shows_what_it_is() -> None:
+    """As what it stands for shows itself, and a batch before its block too."""
+
+    async def look() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            ada = await memory.key("ada")
+            batch = ada.batch()
+            assert repr(batch) == "<AsyncBatch before its block>"
+            async with batch:
+                assert repr(batch) == "<AsyncBatch of <batch of key 'ada'>>"
+            notes, talk = await ada.set("notes"), ada.conversation("chat")
+            parts = (ada.facts, ada.blocks, ada.short_term, notes.quarantine, memory.knowledge)
+            for each in (memory, ada, notes, talk, *parts):
+                assert repr(each) == f"<{type(each).__name__} of {each.sync!r}>"
+                assert " at 0x" not in repr(each)
+
+    run(look())

@@ -30,6 +30,7 @@ from fornix.memory.async_calls import (
     direct,
     ended,
     in_thread,
+    shown,
 )
 from fornix.memory.blocks import Blocks
 from fornix.memory.keys import (
@@ -76,6 +77,7 @@ class AsyncMemoryObject:
     def __init__(self, loop: CallLane, sync: MemoryObject) -> None:
         self.loop, self.sync = loop, sync
 
+    __repr__ = shown
     is_exist = awaited(MemoryObject.is_exist)
     get_field_names = awaited(MemoryObject.get_field_names)
     names = awaited(MemoryObject.names)
@@ -166,6 +168,7 @@ class AsyncQuarantine:
     def __init__(self, loop: CallLane, sync: Quarantine) -> None:
         self.loop, self.sync = loop, sync
 
+    __repr__ = shown
     list = awaited(Quarantine.list)
     get = awaited(Quarantine.get)
     release = awaited(Quarantine.release)
@@ -179,6 +182,7 @@ class AsyncMemorySet:
     def __init__(self, loop: CallLane, sync: MemorySet) -> None:
         self.loop, self.sync = loop, sync
 
+    __repr__ = shown
     add = awaited(MemorySet.add)
     add_many = awaited(MemorySet.add_many)
     get = awaited(MemorySet.get)
@@ -226,6 +230,7 @@ class AsyncFacts:
     def __init__(self, loop: CallLane, sync: Facts) -> None:
         self.loop, self.sync = loop, sync
 
+    __repr__ = shown
     list = awaited(Facts.list)
     get = awaited(Facts.get)
     history = awaited(Facts.history)
@@ -261,6 +266,7 @@ class AsyncBlocks:
     def __init__(self, loop: CallLane, sync: Blocks) -> None:
         self.loop, self.sync = loop, sync
 
+    __repr__ = shown
     names = awaited(Blocks.names)
     get = awaited(Blocks.get)
     to_dict = awaited(Blocks.to_dict)
@@ -281,6 +287,8 @@ class AsyncKnowledge:
 
     def __init__(self, loop: CallLane, sync: KnowledgeMemory) -> None:
         self.loop, self.sync = loop, sync
+
+    __repr__ = shown
 
     if not TYPE_CHECKING:  # as in `KnowledgeMemory`
 
@@ -374,6 +382,8 @@ class AsyncKey(_AsyncSets):
         super().__init__(loop)
         self._sync = sync
 
+    __repr__ = shown
+
     @property
     def sync(self) -> KeyMemory:
         """What its calls go to."""
@@ -450,6 +460,9 @@ class AsyncBatch(_AsyncSets):
         self._calls, self._make = loop, make
         self._entered: KeyBatch | None = None
 
+    def __repr__(self) -> str:
+        return shown(self) if self._entered else "<AsyncBatch before its block>"
+
     @property
     def sync(self) -> KeyBatch:
         """What its calls go to."""
@@ -504,6 +517,8 @@ class AsyncMemory:
 
     def __init__(self, loop: CallExecutor, sync: Memory) -> None:
         self.loop, self.sync = loop, sync
+
+    __repr__ = shown
 
     if not TYPE_CHECKING:  # as in `Memory`
 

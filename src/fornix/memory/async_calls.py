@@ -166,6 +166,11 @@ def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async
     return call
 
 
+def shown(self: Async) -> str:
+    """Return how what is awaited is shown: as the sync object behind it."""
+    return f"<{type(self).__name__} of {self.sync!r}>"
+
+
 def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
     """Return a function that needs no memory, as a call that is awaited; it runs in a thread."""
 
@@ -182,6 +187,7 @@ class AsyncConversation:
     def __init__(self, loop: CallLane, sync: ConversationMemory) -> None:
         self.loop, self.sync = loop, sync
 
+    __repr__ = shown
     add = awaited(ConversationMemory.add)
     get_memory = awaited(ConversationMemory.get_memory)
     messages = awaited(ConversationMemory.messages)

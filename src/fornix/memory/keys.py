@@ -246,6 +246,9 @@ def default_set(sets: KeySets) -> MemorySet:
 class KeySets(OwnerSets):
     """The long-term memory of one key."""
 
+    def __repr__(self) -> str:
+        return f"<long-term memory of key {self._scope.key!r}>"
+
     @hint_positionals("a value under a name is of exact memory: short_term.set(name, value)")
     def set(self, name: str, *, ttl: Ttl | None = None, **options: Unpack[SetOptions]) -> MemorySet:
         """Return a set; writes nothing: what is asked for is kept with its first add.
@@ -599,6 +602,9 @@ class KeyBatch(KeySets, Prompts):
         self._base, self._asked_base = 0, base
         self.committed: Commit | None = None
         self.has_changes = False
+
+    def __repr__(self) -> str:
+        return f"<batch of key {self._scope.key!r}>"
 
     def __enter__(self) -> Self:
         if self._tree is not None:
