@@ -402,7 +402,7 @@ class Cells:
             raise TreeConflict(
                 location.text,
                 f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no fields; "
-                f"new_object({blocker!r}, overwrite=True) replaces it by an object",
+                f"remove it first, or replace it by new_object({blocker!r}, overwrite=True)",
             )
         if existing_levels:
             self.extend_expiry(path[:existing_levels], expires)
