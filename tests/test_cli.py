@@ -34,7 +34,7 @@ from fornix.search.index import set_loader
 from fornix.store.clocks import TIMELINE
 from fornix.transfer import LAYOUTS
 from hardship import DROP_RIGHTS, closed_folder, shut
-from waiting import LIMIT_S, wait_until
+from waiting import LIMIT_S, wait_until, written
 
 EMBEDDER = "static"
 
@@ -550,9 +550,7 @@ def imported_in_part(tmp_path, words, how):
         log = Path(f"{db}-wal")
         with process(*words, db=db) as child:
             wait_until(
-                lambda child=child, log=log: (
-                    child.poll() is not None or (log.exists() and log.stat().st_size >= 300_000)
-                )
+                lambda child=child, log=log: child.poll() is not None or written(log) >= 300_000
             )
             child.send_signal(how)
             try:

@@ -23,7 +23,7 @@ from fornix.testing.reads import differences, pages, reads, tree
 from fornix.transfer import Load, Selection, Source, export_lines, history_lines, survey
 from fornix.values.storable import microseconds
 from scale import COUNTS
-from waiting import LIMIT_S, wait_until
+from waiting import LIMIT_S, wait_until, written
 
 START = datetime(2026, 1, 5, 12, tzinfo=UTC)
 IDS = tuple("abcdef")
@@ -456,11 +456,6 @@ def test_a_history_that_was_cut_off_is_refused(tmp_path):
         assert other.store.commit_at(LAST) == 0
 
 
-def grown(log, size):
-    """Whether a log is so large."""
-    return log.exists() and log.stat().st_size >= size
-
-
 @pytest.mark.parametrize("number", range(max(2, COUNTS.kills // 24)))
 def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     """Whenever it is killed, the same command again leaves the same history."""
@@ -473,7 +468,7 @@ def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     command = [sys.executable, "-m", "fornix.cli", *words]
     log, size = tmp_path / "new.db-wal", Random(number).randrange(1_000_000)
     with warm.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
-        wait_until(lambda: child.poll() is not None or grown(log, size))
+        wait_until(lambda: child.poll() is not None or written(log) >= size)
         child.kill()
         child.communicate(timeout=LIMIT_S)
     warm.run(command, check=True, timeout=LIMIT_S, capture_output=True)

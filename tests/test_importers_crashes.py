@@ -15,7 +15,7 @@ from fornix import Memory
 from fornix.store.sqlite import SqliteStore
 from fornix.transfer import Selection, export_lines
 from scale import COUNTS
-from waiting import LIMIT_S, wait_until
+from waiting import LIMIT_S, wait_until, written
 
 RECORDS = min(2000, COUNTS.random_ops)
 TIME = "2025-02-05T12:00:00Z"
@@ -96,13 +96,9 @@ def start(db, words):
 def killed(db, words, size):
     """Import, and kill the process once its log has grown by so much; return whether it was."""
     log = db.with_name(f"{db.name}-wal")
-    before = log.stat().st_size if log.exists() else 0
+    before = written(log)
     with start(db, words) as child:
-        wait_until(
-            lambda: (
-                child.poll() is not None or (log.exists() and log.stat().st_size - before >= size)
-            )
-        )
+        wait_until(lambda: child.poll() is not None or written(log) - before >= size)
         child.kill()
         _, err = child.communicate(timeout=LIMIT_S)
     assert child.returncode in (0, -9), err

@@ -784,8 +784,8 @@ def test_writes_of_many_clients_are_made_once_whatever_is_killed(tmp_path):
         thread.start()
     dice, kills = random.Random(5), 0
     while not kills or (kills < COUNTS.kills // 8 and any(each.is_alive() for each in threads)):
-        before = log_size(tmp_path)
-        wait_until(lambda b=before: log_size(tmp_path) != b or not threads[0].is_alive())
+        before = log_seen(tmp_path)
+        wait_until(lambda b=before: log_seen(tmp_path) != b or not threads[0].is_alive())
         time.sleep(dice.random() * 0.05)  # noqa: TID251 - until the kill
         served.stop(signal.SIGKILL)
         served.start()
@@ -816,12 +816,13 @@ def write_each(served, texts, problems):
     client.close()
 
 
-def log_size(folder):
-    """Return how large the log of the store is, which writes change."""
+def log_seen(folder):
+    """Return what writes change: how large the log of the store is, and when it was written."""
     try:
-        return (folder / "memory.db-wal").stat().st_size
+        found = (folder / "memory.db-wal").stat()
     except FileNotFoundError:
-        return -1
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def test_bytes_stay_bytes(served, tmp_path):

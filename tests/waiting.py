@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 LIMIT_S = 300
 """How long a test waits at most for what does happen."""
@@ -34,6 +35,14 @@ def wait_until(
         assert now < deadline, problem if isinstance(problem, str) else problem()
         time.sleep(max(0.002, 2 * (now - asked)))  # noqa: TID251 - another thread or process does it
         asked = time.monotonic()  # noqa: TID251 - the same
+
+
+def written(log: Path) -> int:
+    """Return how many bytes a write-ahead log holds: zeros behind them are only to be quick."""
+    try:
+        return len(log.read_bytes().rstrip(b"\0"))
+    except FileNotFoundError:
+        return 0
 
 
 def rounds(seconds: float, *, least: int = 1) -> Iterator[int]:
