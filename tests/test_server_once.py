@@ -15,7 +15,7 @@ from fornix import Memory
 from fornix.server.app import create_app
 from inspected import remember
 from scale import COUNTS
-from test_server import Client, Served, ServedHere, log_size
+from test_server import Client, Served, ServedHere, log_seen
 from waiting import wait_until
 
 READS = {"/v1/search", "/v1/context", "/v1/items/get"}
@@ -137,10 +137,10 @@ def test_writes_are_made_once_whenever_the_server_is_killed(tmp_path, filled):
             threading.Thread(target=ask_once, args=(served, path, *asked[:2]))
             for path, asked in acts.items()
         ]
-        before = log_size(folder)
+        before = log_seen(folder)
         for each in tries:
             each.start()
-        wait_until(lambda b=before, f=folder, t=tries: log_size(f) != b or not t[0].is_alive())
+        wait_until(lambda b=before, f=folder, t=tries: log_seen(f) != b or not t[0].is_alive())
         time.sleep(dice.random() * 0.05)  # noqa: TID251 - until the kill
         served.stop(signal.SIGKILL)
         for each in tries:
