@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -30,6 +30,8 @@ import pytest
 
 from forks_tried import TRIED
 from fornix import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, action, errors
+from fornix.agents.storage import FairLock
+from fornix.agents.windows import Observation, Priority
 from fornix.client.connection import ServerAddress, ServerConnection
 from fornix.compaction import CompactionPlan
 from fornix.embed import Vectors, open_embedder
@@ -40,6 +42,7 @@ from fornix.store.sqlite import SqliteStore
 from fornix.values import forks
 from fornix.values.forks import FORKS, HandleLock
 from fornix.values.ids import new_id
+from fornix.values.lazy_attributes import lazy_attribute
 from scale import COUNTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -463,6 +466,61 @@ def test_nobody_waits_for_a_thread_that_is_not_there(*, reentrant: bool) -> None
     assert not lock.locked()
     assert lock.acquire()
     lock.release()
+
+
+def test_a_child_computes_what_another_thread_was_computing() -> None:
+    """`functools.cached_property` of Python 3.11 would wait for a lock for ever."""
+    begun, done = threading.Event(), threading.Event()
+
+    class Lazy:
+        @lazy_attribute
+        def number(self) -> int:
+            begun.set()
+            assert done.wait(LIMIT_S)
+            return 5
+
+    thread = threading.Thread(target=lambda: Lazy().number)
+    thread.start()
+    assert begun.wait(LIMIT_S)
+
+    def work() -> None:
+        done.set()
+        other = Lazy()
+        assert other.number == 5
+        assert vars(other) == {"number": 5}
+
+    try:
+        assert in_child(work) == 0
+    finally:
+        done.set()
+        thread.join(LIMIT_S)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_window_is_not_waited_for_in_the_child(path: Path, *, kept: bool) -> None:
+    """Another thread of the parent was changing it, and is not there to be done."""
+    observation = Observation("Where is the key?", "Under the mat.")
+    with ExitStack() as opening:
+        memory = opening.enter_context(opened(path)).key("ada") if kept else None
+        window = opening.enter_context(closing(Priority(2, memory=memory)))
+        with window._turn:  # pyright: ignore[reportPrivateUsage] - as another thread holds it
+            assert in_child(lambda: window.commit(observation)) == 7
+        window.commit(observation)
+        assert len(window.observations()) == 1
+
+
+def test_a_layer_is_not_awaited_in_the_child() -> None:
+    lock = FairLock()
+
+    async def hold_and_fork() -> int:
+        async with lock:
+            return in_child(lambda: take().send(None))
+
+    async def take() -> None:
+        async with lock:
+            pass
+
+    assert asyncio.run(hold_and_fork()) == 7
 
 
 def test_an_embedder_of_both_serves_in_the_child(path: Path) -> None:

@@ -252,6 +252,20 @@ def test_nothing_is_pickled():
     expect_none(name(path) for path in everywhere if _imported(path) & picklers)
 
 
+def test_no_lock_of_a_class_is_inherited():
+    """That of `functools.cached_property` would be, by a child that is forked meanwhile."""
+    expect_none(
+        at(path, node)
+        for path in sources("src")
+        for node in nodes(path)
+        if (
+            isinstance(node, ast.ImportFrom)
+            and "cached_property" in {one.name for one in node.names}
+        )
+        or (isinstance(node, ast.Attribute) and node.attr == "cached_property")
+    )
+
+
 def test_no_error_is_swallowed():
     """Failure is never silence: `except Exception: pass` has no place, under any name."""
     expect_none(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from fornix.sets.set_editor import SetEditor
 from fornix.sets.writer import Engine, Writer
 from fornix.store.running_keys import draft_of
 from fornix.store.scope import Scope, SetRef
+from fornix.values.forks import FORKS, HandleLock
 from fornix.values.storable import moment
 
 R = TypeVar("R")
@@ -45,7 +45,7 @@ class FairLock:
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex, self._generation = HandleLock(), FORKS.generation
         self._locked = False
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
 
@@ -54,6 +54,7 @@ class FairLock:
             if not self._locked:
                 self._locked = True
                 return
+            FORKS.check_handle(self._generation)  # whoever has it may not be here
             mine: Future[None] = Future()
             self._waiting.append((asyncio.get_running_loop(), mine))
         try:
@@ -101,7 +102,7 @@ class LayerStorage:
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
         self._ram: KeySets | None = None
-        self._mutex, self._changes = threading.Lock(), 0
+        self._mutex, self._changes = HandleLock(), 0
         self._drafted: weakref.ref[Draft] | None = None
         self._warned = False
 

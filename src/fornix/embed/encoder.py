@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache, cached_property
+from functools import cache
 from itertools import count, groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed.vectors import Vectors, unit
+from fornix.values.lazy_attributes import lazy_attribute
 from fornix.values.lazy_dataclass import dataclass
 
 HEADS = 12
@@ -80,7 +81,7 @@ class Dense:
         out += self.bias
         return out
 
-    @cached_property
+    @lazy_attribute
     def matrix(self) -> Vectors:
         """The matrix; made when many rows come for the first time."""
         matrix = np.multiply(self.packed, self.scales_in, dtype=np.float32)
@@ -98,7 +99,7 @@ class Dense:
         for at in range(0, len(self.bias) // SMALL_COLUMNS, PARTS):
             yield slice(at, at + PARTS), self._made(slice(at, at + PARTS))
 
-    @cached_property
+    @lazy_attribute
     def parts(self) -> Vectors:
         """The matrix a few columns after the other; made when few rows come for the second time."""
         return self._made(slice(None))

@@ -12,13 +12,13 @@ What an event cannot carry, such as NaN, is left out: telling never fails an act
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import field, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.events.events import Event
+from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 
 _LOG = logging.getLogger("fornix.run")
@@ -208,7 +208,7 @@ class EventListeners:
 
     def __init__(self) -> None:
         self.kinds: frozenset[type[MemoryEvent]] = frozenset()
-        self._lock = threading.Lock()
+        self._lock = HandleLock()
         self._all: list[tuple[Listener, frozenset[type[MemoryEvent]]]] = []
 
     def subscribe(

@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -71,6 +70,7 @@ from fornix.values.keywords import (
     suggest_names_in,
     suggest_names_in_part,
 )
+from fornix.values.lazy_attributes import lazy_attribute
 from fornix.values.storable import Value, checked_prefix
 
 Result = TypeVar("Result")
@@ -142,7 +142,7 @@ class OwnerSets:
         """What it is made of, for rooms of fornix that keep something in its sets."""
         return Inside(self._engine, self._writer, self._scope)
 
-    @cached_property
+    @lazy_attribute
     def _default_set(self) -> MemorySet:
         return self._set(DEFAULT_SET)
 

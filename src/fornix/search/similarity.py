@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from fornix.embed import Embedder
 from fornix.errors import EmbedderFailed, InvalidInput
+from fornix.values.forks import FreshLock
 
 REMEMBERED = 1024
 """Vectors of texts that are kept at hand."""
@@ -37,7 +37,7 @@ class Nearness:
     def __init__(self, source: object) -> None:
         self._embed = _embedding(source)
         self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = FreshLock()
 
     def vectors(self, texts: Sequence[str]) -> list[NDArray[np.float64]]:
         """Return a vector of length one per text; zero where nothing can be read.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -47,6 +46,7 @@ from fornix.store.as_of import Moment, expired, is_valid_at
 from fornix.store.items import Hits
 from fornix.store.records import ItemEdit, feature_of, id_of, is_past, position_of, with_vectors
 from fornix.store.scope import is_hidden
+from fornix.values.forks import HandleLock
 from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value
 
@@ -78,7 +78,7 @@ class Draft(Writer):
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
-        self.mutex = threading.RLock()
+        self.mutex = HandleLock(reentrant=True)
         self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)

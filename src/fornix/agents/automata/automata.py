@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -32,6 +31,7 @@ from fornix.store import Retain
 from fornix.store.running_keys import refuse_own_run
 from fornix.store.scope import Scope
 from fornix.text.messages import Message
+from fornix.values.forks import HandleLock
 from fornix.values.retries import Retry
 from fornix.values.storable import checked_name, counted
 
@@ -128,7 +128,7 @@ class Automata:
         self._on = key or _ram_of(memory)
         own = checked_name(type(self).__name__ if name is None else name, "an agent's name")
         self._cycle = Cycle(f"{own} of {self._on.key}", parts)
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
         self._runner: LocalRunner | None = None
         self._users, self._pruned = 0, time.monotonic()
 

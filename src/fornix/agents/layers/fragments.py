@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from numbers import Real
 from typing import Any, Self, SupportsFloat, TypeAlias, TypedDict, TypeVar, cast
 
 from fornix.errors import InvalidInput
+from fornix.values.forks import FreshLock
 from fornix.values.ids import new_id
 from fornix.values.storable import checked_name, counted
 
@@ -442,7 +442,7 @@ class Snowflakes:
         self.epoch = _below(epoch, "epoch", _milliseconds())
         first = self.epoch if timestamp is None else timestamp
         self._last = max(_milliseconds(), counted(first, "timestamp", least=self.epoch))
-        self._mutex = threading.Lock()
+        self._mutex = FreshLock()
 
     def __call__(self) -> int:
         """Return the next number; one that runs ahead of the clock if a millisecond is used up."""

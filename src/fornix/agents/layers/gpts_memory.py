@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +19,7 @@ from fornix.errors.short_repr import short_repr
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
 from fornix.store.items import Item
+from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
@@ -299,7 +299,7 @@ class Channel:
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
         self._views: deque[Any] = deque(maxlen=VIEWS)
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
         self._done = False

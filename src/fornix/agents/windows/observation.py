@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Literal, Self, TypeAlias
 from fornix.embed import Vector
 from fornix.errors import InvalidInput
 from fornix.text.messages import Message
+from fornix.values.forks import HandleLock
 from fornix.values.ids import uuid7
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "aborted"]
@@ -63,7 +63,7 @@ class _Rising:
     STEP_NS = 1_000_000 // 4096 + 1
 
     def __init__(self) -> None:
-        self._mutex, self._last = threading.Lock(), 0
+        self._mutex, self._last = HandleLock(), 0
 
     def tick(self) -> int:
         with self._mutex:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -24,6 +23,7 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.text.messages import OBSERVATIONS
+from fornix.values.forks import HandleLock
 
 RELOAD = 256
 """Lines of the change log past which a smaller set is read again: the log is of all sets."""
@@ -47,7 +47,7 @@ class Mirror:
         self, store: Store, ref: SetRef, order: Callable[[ObservationHeader], SortKey] = by_time
     ) -> None:
         self._store, self._ref, self._order = store, ref, order
-        self._mutex = threading.RLock()
+        self._mutex = HandleLock(reentrant=True)
         self._index = WindowIndex(order)
         self._ids: dict[int, str] = {}
         self._number: int | None = None

@@ -8,7 +8,6 @@ note: so what was added up is reflected on once, by whoever is first.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -39,6 +38,7 @@ from fornix.store.records import item_of
 from fornix.store.scope import HIDDEN
 from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser
 from fornix.text.messages import Message
+from fornix.values.forks import HandleLock
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_number, counted
@@ -187,7 +187,7 @@ class Reflecting:
         if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
         self._settings, self._storage, self._name = settings, storage, name
-        self._turn = threading.Lock()
+        self._turn = HandleLock()
         self.failure: Exception | None = None
 
     @property

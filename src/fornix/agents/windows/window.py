@@ -58,6 +58,7 @@ from fornix.store.items import Item
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
 from fornix.text.messages import OBSERVATIONS, Message
+from fornix.values.forks import HandleLock
 from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
@@ -281,13 +282,13 @@ class Window(ContextMemory):
         self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
         self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
         self._scorer = None if scorer is None else checked_scorer(scorer)
-        self._stratum, self._turn = stratum_of(stratum), threading.Lock()
+        self._stratum, self._turn = stratum_of(stratum), HandleLock()
         self._changing_thread: int | None = None
         self._is_weighing = False
         self._storage = LayerStorage(memory, now=now, embedder=self.ram_embedder)
         self._name = set_name(self.kind if name is None else name)
         self._budget = Budget.of(budget_tokens)
-        self._opening = threading.Lock()
+        self._opening = HandleLock()
         self._opened: Mirror | None = None
         self._messages_by_row: dict[int, tuple[Message, Message]] = {}
         self._reflecting = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from fornix.errors import BudgetTooSmall
 from fornix.memory.prompt import prompt_sources
@@ -15,6 +14,7 @@ from fornix.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
 from fornix.store.items import Hits
 from fornix.text.messages import Message
 from fornix.text.statements import Statement, anchor_words, statement
+from fornix.values.lazy_attributes import lazy_attribute
 
 REMEMBERED: Mapping[Part, str] = {
     "blocks": "blocks",
@@ -329,7 +329,7 @@ class _TakenText:
     def __init__(self, piece: Piece, text: str, speaker: str | None) -> None:
         self.piece, self.text, self.speaker = piece, text, speaker
 
-    @cached_property
+    @lazy_attribute
     def statement(self) -> Statement:
         """What it says."""
         return statement(self.text)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from functools import cached_property
 from typing import Any, cast
 
 from fornix.errors import InvalidInput
@@ -16,6 +15,7 @@ from fornix.store import QueuedInput, StoredOutput
 from fornix.store.progress import LARGEST
 from fornix.store.scope import Scope
 from fornix.values import wire
+from fornix.values.lazy_attributes import lazy_attribute
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, counted, moment
 
@@ -140,7 +140,7 @@ class OutputReader:
             event = restored(stored, key=row.key, types=self._types, event_id="", time=row.time)
             yield Output(row.position, row.run, row.number, row.key, event, moment(row.time))
 
-    @cached_property
+    @lazy_attribute
     def _types(self) -> dict[str, type[Event]]:
         """The classes of events that outputs may have, by name."""
         below = {kind.type_name(): kind for kind in _below(OutputEvent)}

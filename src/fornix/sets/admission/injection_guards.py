@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from functools import cached_property
+
+from fornix.values.lazy_attributes import lazy_attribute
 
 _FORBIDS = re.compile(
     r"(?:\b(?:never|not|don't|doesn't|didn't|won't|mustn't|shouldn't|cannot|can't|nobody|nie"
@@ -54,7 +55,7 @@ class Examples:
         at = bisect_right(self._quoted, (found.start(), len(self._form))) - 1
         return at >= 0 and found.end() <= self._quoted[at][1]
 
-    @cached_property
+    @lazy_attribute
     def _quoted(self) -> list[tuple[int, int]]:
         if not _TOPIC.search(self._form) or not _TOPIC.search(_QUOTES.sub("", self._form)):
             return []

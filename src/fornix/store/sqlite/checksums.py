@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from pathlib import Path
 
 import apsw
 
 from fornix.errors import StoreDamaged, Unsupported
 from fornix.store.sqlite import log_writes
+from fornix.values.forks import FreshLock
 
 VFS = "cksmvfs"
 _EXTENSION = "cksumvfs"
@@ -40,7 +40,7 @@ SINCE = 4
 IN_PASSING = 64_000_000
 """Bytes of a file up to which it gets checksums as its schema is migrated; others by a repair."""
 
-_loading = threading.Lock()
+_loading = FreshLock()
 
 
 def vfs() -> str | None:

@@ -34,6 +34,7 @@ from fornix.store.records import has_meaning, terms_of
 from fornix.store.sql.connection import Write
 from fornix.store.sqlite import checksums
 from fornix.store.sqlite.statements import Statements, statements_of
+from fornix.values.lazy_attributes import lazy_attribute
 from fornix.values.words import is_marked, passages
 
 APPLICATION_ID = 0x666F726E
@@ -276,7 +277,7 @@ class SqliteConnection(apsw.Connection):
     at_rest: object = None
     taken = apsw.ConstraintError
 
-    @functools.cached_property
+    @lazy_attribute
     def _statements(self) -> Statements | None:
         return statements_of(self)
 
