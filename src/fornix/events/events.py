@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Self, cast, dataclass_transform
 from fornix.errors import AgentChanged, InvalidInput, Unusable
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Value, checked, moment
+from fornix.values.storable import ATOMS, Value, checked, moment
 
 RESERVED = ("id", "key", "time", "type", "data")
 
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 
 _SURE = frozenset({type(None), bool, int, bytes})
 """Types of values that can be stored as they are, whichever value it is."""
@@ -121,7 +120,7 @@ class Event:
         """Whether nothing in it could be changed, so that a copy is not needed."""
         own = self.__dict__
         for name in self.field_names:  # noqa: SIM110 - `all` takes twice as long
-            if type(own[name]) not in _ATOMS:
+            if type(own[name]) not in ATOMS:
                 return False
         return True
 

@@ -11,7 +11,7 @@ from fornix.state.paths import ParsedPath, path_key
 from fornix.state.tree_values import IGNORE_EXPIRY, Branch, ExactTree
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.store.name_ranges import NameRange
-from fornix.values.storable import Path, Value
+from fornix.values.storable import ATOMS, Path, Value
 
 NOT_LOADED: Final = 0
 """The base was not read here yet; cells below may be loaded all the same."""
@@ -33,9 +33,6 @@ NODE_REMOVED: Final = 2
 
 ASKED_TOGETHER: Final = 3
 """With this field of an object, the others are read, if they are few."""
-
-ATOMS = frozenset({type(None), bool, int, float, str, bytes})
-"""Types of values that nobody can change, which need no copy."""
 
 
 class Fields:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 from fornix.errors import Conflict, KeyBusy, StaleRun, StoreReadOnly, Unavailable
-from fornix.state.cells import ATOMS, deep_copy
+from fornix.state.cells import deep_copy
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MemoryKind, ParsedPath, PathCache, Resolver
 from fornix.state.tree_values import (
@@ -371,7 +371,7 @@ class LeasedTree:
         if path in self._nodes:
             return self._nodes[path]
         node = self._ledger.node(self._scope, path, at=None, now=now)
-        if node is None or _is_immutable(node):
+        if node is None or node.is_lasting:
             self._cache_node(path, node)
         return node
 
@@ -398,7 +398,7 @@ class LeasedTree:
                 self._nodes.clear()  # more than one node may be another one now
                 continue
             node = Node(is_object=False, value=delta.value, expires=delta.expires)
-            if _is_immutable(node):
+            if node.is_lasting:
                 self._cache_node(delta.path, node)
             else:
                 self._nodes.pop(delta.path, None)
@@ -407,11 +407,6 @@ class LeasedTree:
         if len(self._nodes) >= MAX_CACHED_NODES:
             self._nodes.clear()
         self._nodes[path] = node
-
-
-def _is_immutable(node: Node) -> bool:
-    """Return whether a node is a value that nothing but a commit changes."""
-    return not node.is_object and node.expires is None and type(node.value) in ATOMS
 
 
 _KINDS: dict[str, type[Any]] = {

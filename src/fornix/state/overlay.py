@@ -21,7 +21,6 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.state.cells import (
-    ATOMS,
     OBJECT,
     VALUE,
     WRITTEN,
@@ -56,7 +55,7 @@ from fornix.store import (
 )
 from fornix.store.as_of import AsOf
 from fornix.store.name_ranges import NameRange
-from fornix.values.storable import Path, Value, checked
+from fornix.values.storable import ATOMS, Path, Value, checked
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from fornix.store.progress import Progress, StatusChange
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Path, Value, counted
+from fornix.values.storable import ATOMS, Path, Value, counted
 
 # --- the exact tree ---------------------------------------------------------------------------
 
@@ -31,6 +31,11 @@ class Node:
     is_object: bool
     value: Value = None
     expires: int | None = None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is a value that nothing but a commit changes, whoever holds it."""
+        return self.expires is None and not self.is_object and type(self.value) in ATOMS
 
 
 @dataclass(frozen=True, slots=True)

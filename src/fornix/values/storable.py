@@ -38,6 +38,9 @@ MAX_SHOWN_PATH = 60
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+ATOMS = frozenset({type(None), bool, int, float, str, bytes})
+"""Types of values that nobody can change, which need no copy."""
+
 _PLAIN = frozenset({type(None), bool, int, bytes})
 
 

@@ -29,10 +29,7 @@ from fornix.store.checks import ROW_BITS
 from fornix.store.packed_values import packed
 from fornix.store.records import has_meaning, read_at
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Path, Value
-
-ATOMS = frozenset({type(None), bool, int, float, str, bytes})
-"""Types of values that nobody can change, which need no copy."""
+from fornix.values.storable import ATOMS, Path, Value
 
 
 class NodeRow:

@@ -8,8 +8,8 @@ from copy import deepcopy
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
 from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
-from fornix.store.ram.row_versions import ATOMS, CommitDraft, NodeRow
-from fornix.values.storable import Path, Value
+from fornix.store.ram.row_versions import CommitDraft, NodeRow
+from fornix.values.storable import ATOMS, Path, Value
 
 EVER = -(1 << 62)
 """A time at which nothing has expired: applying a batch looks at no expiry, see `TreeDelta`."""

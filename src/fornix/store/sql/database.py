@@ -23,6 +23,7 @@ from fornix.store import Scope, SetInfo, SetRef
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.connection import Connection
 from fornix.store.sql.group_commit import StoreQueue, StoreTicket
+from fornix.store.sql.recent_trees import RecentTrees
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.values.forks import ProcessBound
 
@@ -51,15 +52,23 @@ class SetSnapshot(NamedTuple):
 
 
 class KnownRows:
-    """What is known of rows, as far as a commit of anybody else does not change it."""
+    """What is known of rows, as far as a commit of anybody else does not change it.
+
+    Attributes:
+        trees: None is kept where a commit may be lost, and its number be given to another one.
+    """
 
     def __init__(self) -> None:
         self.cache = WriterCache()
         self.salt: bytes | None = None
+        self.trees = RecentTrees()
 
 
 class SqlDatabase(ProcessBound, ABC):
     """An open database: what every engine does in the same way, and what each does in its own."""
+
+    keeps_commits = False
+    """Whether what was committed stays, as long as this is open."""
 
     touch_sql = _TOUCH
     """Writes when an item was last read, which may be gone by then."""

@@ -62,16 +62,35 @@ class SqlReads(WholeSets, SqlDatabase):
 
     # --- the exact tree -----------------------------------------------------------------------
 
+    def head(self, scope: Scope) -> int:
+        """See `Ledger.head`."""
+        number = self._read_head(scope)
+        if self.keeps_commits:
+            self._known.trees.read_head(scope, number)
+        return number
+
     @reads
-    def head(self, db: Connection, scope: Scope) -> int:
+    def _read_head(self, db: Connection, scope: Scope) -> int:
         sql = "SELECT head FROM scope WHERE space IS ? AND key IS ?"
         head = first(db, sql, scope.space, scope.key or "")
         if head is not None:
             return head
         return first(db, "SELECT head FROM scope WHERE id = ?", hidden_id(db, scope)) or 0
 
+    def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
+        """See `Ledger.node`."""
+        known = self._known.trees.at(scope, at)
+        if known is None:
+            return self._read_node(scope, path, at=at, now=now)
+        if path in known.nodes:
+            self.check_open()
+            return known.nodes[path]
+        node = self._read_node(scope, path, at=at, now=now)
+        known.keep_node(path, node, now=now)
+        return node
+
     @reads
-    def node(
+    def _read_node(
         self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
     ) -> Node | None:
         if not path:
@@ -91,8 +110,22 @@ class SqlReads(WholeSets, SqlDatabase):
             if expires is None or expires > now
         ]
 
-    @reads
     def few_fields(
+        self, scope: Scope, path: TreePath, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        """See `Ledger.few_fields`."""
+        known = self._known.trees.at(scope, at)
+        if known is None:
+            return self._read_few_fields(scope, path, at=at, most=most)
+        if (path, most) in known.few:
+            self.check_open()
+            return known.few[path, most]
+        fields = self._read_few_fields(scope, path, at=at, most=most)
+        known.keep_few(path, most, fields)
+        return fields
+
+    @reads
+    def _read_few_fields(
         self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, most: int
     ) -> dict[str, Node | None] | None:
         number = self._number_of(db, scope)

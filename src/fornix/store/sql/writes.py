@@ -27,7 +27,10 @@ class SqlWrites(SqlDatabase):
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self.check_open()
-        return self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,))[0]
+        commit = self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,))[0]
+        if batch.state and not commit.adopted:
+            self._known.trees.committed(batch.scope, batch.base, batch.state, commit.number)
+        return commit
 
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
         """See `Ledger.commit_many`."""
@@ -104,9 +107,11 @@ class SqlWrites(SqlDatabase):
     def erase(self, erasure: Erasure) -> Erased:
         """See `Ledger.erase`."""
         try:
-            return self._erase(erasure, self.salt())
+            erased = self._erase(erasure, self.salt())
         except DryRunDone as rehearsed:
             return replace(rehearsed.erased, commit=None)
+        self._known.trees.clear()
+        return erased
 
     @property
     def _eraser(self) -> type[Eraser]:

@@ -119,6 +119,8 @@ class Connections:
 class SqliteFile(SqlDatabase):
     """One writer at a time, readers beside it; opened by `open`."""
 
+    keeps_commits = True
+
     def __init__(
         self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
     ) -> None:
@@ -317,6 +319,7 @@ class SqliteFile(SqlDatabase):
                 return db
             db.close()
         self._snapshots.clear()
+        self._known.trees.clear()
         db = connect(self._path, read_only=True, immutable=found is not None)
         db.at_rest = found
         if found is None:

@@ -95,6 +95,7 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             maintenance.restore(db, backup, side_files=self.folder / "index")
             self._add_checksums(db)
             self._cache, self._known.salt = WriterCache(), None
+            self._known.trees.clear()
             self._snapshots.clear()
 
     @explaining
