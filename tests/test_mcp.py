@@ -372,6 +372,9 @@ LINES = (
     '{"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": {"name": "\\ud800"}}',
     '{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
     "[" * 100_000,
+    {"jsonrpc": "2.0", "id": 1.0, "method": "ping"},
+    {"jsonrpc": "2.0", "id": None, "method": "tools/list"},
+    {"jsonrpc": "2.0", "method": "notifications/unknown"},
 )  # fmt: skip
 
 
@@ -396,7 +399,9 @@ def check_piped(answers):
     assert "Field required" in by_id["4"][0]["error"]["message"]
     assert by_id["5"][0]["error"]["code"] == -32601
     assert "nothing was done" in by_id["6"][0]["error"]["message"]
-    assert [answer["error"]["code"] for answer in by_id["None"]] == [-32700, -32600, -32600, -32700]
+    nameless = [-32700, -32600, -32600, -32700, -32600, -32600]
+    assert [answer["error"]["code"] for answer in by_id["None"]] == nameless
+    assert "a whole number" in by_id["None"][-1]["error"]["message"]
 
 
 def test_all_that_was_piped_is_answered(tmp_path):

@@ -117,10 +117,13 @@ class _Questions(_Closes):
             except StopAsyncIteration:
                 await self._answers.all_sent()
                 raise
-            if not isinstance(item, ValidationError):
+            if isinstance(item, ValidationError):
+                await self._answers.send(SessionMessage(_unreadable(item)))
+            elif _is_request_without_id(item):
+                await self._answers.send(SessionMessage(_NO_ID))
+            else:
                 self._note(item)
                 return item
-            await self._answers.send(SessionMessage(_unreadable(item)))
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message."""
@@ -134,6 +137,25 @@ class _Questions(_Closes):
                 self._answers.drop((params or {}).get("requestId"))
             case _:
                 pass
+
+
+_NO_ID = types.JSONRPCError(
+    jsonrpc="2.0",
+    id=None,
+    error=types.ErrorData(
+        code=types.INVALID_REQUEST,
+        message="the id of a request must be a text or a whole number; nothing was done",
+    ),
+)
+
+
+def _is_request_without_id(item: SessionMessage) -> bool:
+    """Return whether it is a request whose id `mcp` left out, as it does with 1.5 and with null."""
+    match item.message:
+        case types.JSONRPCNotification(method=method):
+            return not method.startswith("notifications/")
+        case _:
+            return False
 
 
 def _unreadable(error: ValidationError) -> types.JSONRPCError:
