@@ -627,6 +627,21 @@ def test_guesses_of_tokens_are_counted_together(tmp_path):
         made.stop()
 
 
+@pytest.mark.parametrize("path", ["/v1/items", "/v3/memories/add/", "/v1/memory_stores"])
+def test_nobody_without_a_token_has_a_body_read(tmp_path, path):
+    """It is told at once, whatever is announced; else its bodies would fill the server's RAM."""
+    file = TokenFile(tmp_path / "tokens.json")
+    file.add("reader", access="read", space=None, keys="")
+    made = ServedHere(tmp_path, tokens=file)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n"
+    try:
+        with socket.create_connection(("127.0.0.1", made.port), timeout=LIMIT_S) as client:
+            client.sendall(head.encode())
+            assert b" 401 " in client.makefile("rb").readline()
+    finally:
+        made.stop()
+
+
 def test_a_digest_that_is_none_is_told(tmp_path):
     """A file of tokens that somebody wrote by hand is refused by name, not by an error of ours."""
     file = TokenFile(tmp_path / "tokens.json")

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 
 from fornix import errors
 from fornix.errors import FornixError, InvalidInput
-from fornix.server.callers import Unauthenticated
+from fornix.server.callers import Unauthenticated, token_of
 from fornix.server.json_forms import Json, wired
 from fornix.values.storable import Value
 
@@ -58,11 +58,22 @@ CUT = 100
 class PlainRoute(APIRoute):
     """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
 
-    Headers that a route sets on its `Response` parameter go with it.
+    Headers that a route sets on its `Response` parameter go with it. Who has no token is told
+    before the body is read, so nobody else can fill the server's RAM.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
         super().__init__(path, _sending(endpoint, facts.get("status_code") or 200), **facts)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            token_of(request.headers.get("authorization"), request.app.state.tokens)
+            return await answer(request)
+
+        return handler
 
 
 class StrictRoute(PlainRoute):
