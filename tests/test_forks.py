@@ -523,6 +523,44 @@ def test_a_layer_is_not_awaited_in_the_child() -> None:
     assert asyncio.run(hold_and_fork()) == 7
 
 
+class Waiting(Agent):
+    """Has an action that lasts until the test lets it end."""
+
+    begun, done = threading.Event(), threading.Event()
+
+    @action(InputEvent)
+    def wait(self, event: object, ctx: object) -> None:
+        """Wait for the test."""
+        del event, ctx
+        self.begun.set()
+        assert self.done.wait(LIMIT_S)
+
+
+def test_a_runner_of_the_parent_is_not_waited_for(path: Path) -> None:
+    """Nor a ticket of it: its threads are not in the child."""
+    with opened(path) as memory, LocalRunner(Waiting, memory) as runner:
+        ticket = runner.submit("ada", "x")
+        assert Waiting.begun.wait(LIMIT_S)
+        try:
+            assert in_child(ticket.result) == 7
+            assert in_child(lambda: asyncio.run(ticket.aresult())) == 7
+            assert in_child(runner.serve) == 7
+            assert in_child(runner.run_until_idle) == 7
+            assert in_child(lambda: runner.__exit__(None, None, None)) == 0
+        finally:
+            Waiting.done.set()
+        ticket.result()
+
+
+def test_a_clock_that_another_thread_was_looking_at_is_not_waited_for(path: Path) -> None:
+    """A memory with a clock of the user's looks at it before it looks at the store."""
+    with Memory.open(path, embedder="words", clock=lambda: datetime.now(UTC)) as memory:
+        clock = memory.engine.clock
+        for held in (clock, clock._elapsed):  # pyright: ignore[reportPrivateUsage] - as another thread holds it
+            with held._lock:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - of both
+                assert in_child(lambda: memory.key("ada").add("x")) == 7
+
+
 def test_an_embedder_of_both_serves_in_the_child(path: Path) -> None:
     """Bundled embedders are there once per process; a lock that was held does not stay so."""
     embedder = open_embedder("static")

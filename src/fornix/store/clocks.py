@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fornix.store import CLOCK_STEP_US, CORROBORATED_TIME_NOTE, Store
+from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 
 PROOF_US = 24 * 3600 * 1_000_000
@@ -167,7 +167,7 @@ class _Followed:
     def __init__(self) -> None:
         self._era, self._at = f"followed {uuid.uuid4()}", 0
         self._last: tuple[int, int] | None = None
-        self._lock = threading.Lock()
+        self._lock = HandleLock()
 
     def __call__(self, wall: int) -> tuple[str, int]:
         with self._lock:
@@ -196,7 +196,7 @@ class DisciplinedClock:
 
     def __init__(self, ticks: Callable[[], int], elapsed: Elapsed, store: Store) -> None:
         self._ticks, self._elapsed, self._store = ticks, elapsed, store
-        self._lock = threading.Lock()
+        self._lock = HandleLock()
         self._timeline = self._kept() or self._begun()
 
     def __call__(self) -> int:

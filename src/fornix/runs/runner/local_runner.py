@@ -356,6 +356,7 @@ class LocalRunner(ProcessBound):
     def wait(self, ticket: Ticket, wait_s: float | None) -> None:
         """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
         checked_wait(wait_s)
+        FORKS.check_handle(self._generation)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         scheduler, scope = self._executor.scheduler, Scope(self._setup.space, ticket.key)
         refuse_own_run(self._store, scope)
@@ -371,6 +372,7 @@ class LocalRunner(ProcessBound):
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
         """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        FORKS.check_handle(self._generation)
         self._registry.stir.set()
         scope = Scope(self._setup.space, ticket.key)
         refuse_own_run(self._store, scope)
@@ -418,9 +420,11 @@ class LocalRunner(ProcessBound):
         if self._registry.failure is not None:
             raise self._registry.failure
         if self._started:
+            FORKS.check_handle(self._generation)
             return
         with self._lock:
             if not self._started and not self._closed:
+                self._generation = FORKS.generation
                 self._watch.pull()
                 self._watch.start()
                 self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
