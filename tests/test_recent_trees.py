@@ -80,6 +80,20 @@ def test_a_value_that_was_read_or_written_is_not_read_again(
     assert asked == []
 
 
+def test_few_fields_are_known_together_after_a_commit():
+    tree = RecentTree(1)
+    one, two = (Node(is_object=False, value=number) for number in (1, 2))
+    tree.keep_few(("o",), 2, {"a": one})
+    tree.keep_few(("many",), 2, None)
+    more = tree.after([Put(("o", "b"), 2, None), Put(("many", "x"), 3, None)], 2)
+    assert more is not None
+    assert more.few == {(("o",), 2): {"a": one, "b": two}, (("many",), 2): None}
+    for delta in (Put(("o", "c"), 3, None), Put(("o", "a"), [], None), Put(("o", "a"), 1, 99)):
+        after = more.after([delta], 3)
+        assert after is not None
+        assert [*after.few] == [(("many",), 2)]
+
+
 def test_a_batch_reads_as_of_its_base(memory: Memory):
     """Also when another one of this process, which shares what is known, commits meanwhile."""
     key = memory.key("ada")

@@ -57,20 +57,20 @@ class RecentTree:
 
     def after(self, deltas: Iterable[TreeDelta], number: int) -> RecentTree | None:
         """Return what is known after the next commit; None: too much may be otherwise."""
-        new = RecentTree(number)
-        new.nodes, changed = self.nodes.copy(), set[Path]()
+        new, changed = RecentTree(number), dict[Path, dict[str, Node]]()
+        new.nodes = self.nodes.copy()
         for delta in deltas:
             if not isinstance(delta, Put):
                 return None
-            node = Node(is_object=False, value=delta.value, expires=delta.expires)
-            new.nodes.pop(delta.path, None)
-            new.keep_node(delta.path, node, now=0)
-            changed.add(delta.path[:-1])
-        new.few = {
-            place: fields
-            for place, fields in self.few.items()
-            if fields is None or place[0] not in changed
-        }
+            path, node = delta.path, Node(False, delta.value, delta.expires)  # noqa: FBT003 - often
+            new.nodes.pop(path, None)
+            new.keep_node(path, node, now=0)
+            changed.setdefault(path[:-1], {})[path[-1]] = node
+        for (path, most), fields in self.few.items():
+            if fields is None:
+                new.few[path, most] = None
+            elif len(after := fields | changed.get(path, {})) <= most:
+                new.keep_few(path, most, after)
         return new
 
 

@@ -113,7 +113,7 @@ def lookups(
     db: Connection, scope: int, deltas: Sequence[TreeDelta], live: LiveNodes
 ) -> list[Query]:
     """Return queries that `apply_tree` is about to make; it may make others, and not all these."""
-    together = _looked_up_together(deltas)
+    together = _looked_up_together(deltas, live)
     paths = {delta.path[:end]: None for delta in deltas for end in range(1, len(delta.path) + 1)}
     one_by_one = [
         path for path in paths if path not in live and path[-1] not in together.get(path[:-1], ())
@@ -124,13 +124,15 @@ def lookups(
     ]
 
 
-def _looked_up_together(deltas: Sequence[TreeDelta]) -> dict[Path, dict[str, None]]:
+def _looked_up_together(
+    deltas: Sequence[TreeDelta], live: LiveNodes
+) -> dict[Path, dict[str, None]]:
     """Return the names of nodes that are looked up in one query, by their object."""
     if len(deltas) < FEW:
         return {}
     names_by_parent: dict[Path, dict[str, None]] = {}
     for delta in deltas:
-        if delta.path:
+        if delta.path and delta.path not in live:
             names_by_parent.setdefault(delta.path[:-1], {})[delta.path[-1]] = None
     return {
         above: names
@@ -181,7 +183,7 @@ class TreeWriter:
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
         """Look up what the deltas reach, a query for each object that many lie in."""
-        for above, names in _looked_up_together(deltas).items():
+        for above, names in _looked_up_together(deltas, self._live_nodes).items():
             self._live_nodes.update(dict.fromkeys([(*above, name) for name in names]))
             nodes = self._db.execute(*_latest_of(self._db, self._scope, above, names))
             for name, row, position, is_object, begin_commit in nodes:
