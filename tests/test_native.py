@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from datetime import UTC, datetime
+from itertools import product
 from random import Random
 from types import SimpleNamespace
 
@@ -64,7 +65,7 @@ def corpus():
 
 def compare_words(compiled, text, context):
     """Compare what words read; return whether compiled code left it to Python."""
-    found = compiled.analyse(text, context, words._known_words())
+    found = compiled.analyse(text, context, words._known_words(compiled))
     if found is not None:
         assert found == tuple(words._analyse(text, context)), text
     return found is None
@@ -85,6 +86,30 @@ def test_compiled_code_reads_the_same_words(compiled, text, speaker):
     """Terms, marks, dates and counts are those of Python for any text."""
     if compiled is not None:
         compare_words(compiled, text, words.context_terms(MAY, speaker))
+
+
+ENDINGS = """
+    sses ies ss s eed ed ing at bl iz ational tional enci anci izer logi bli alli entli eli ousli
+    ization ation ator alism iveness fulness ousness aliti iviti biliti icate ative alize iciti ical
+    ful ness al ance ence er ic able ible ant ement ment ent sion tion ion ou ism ate iti ous ive
+    ize e l ll y ly
+""".split()  # noqa: SIM905 - a list of words reads best as text
+
+
+def test_compiled_code_has_the_stems_of_sqlite(compiled):
+    """Words of any ending, and of more kinds than are kept, have the terms that `porter` gives."""
+    if compiled is None:
+        return
+    random = Random(3)
+    made = ["".join(letters) for size in range(1, 5) for letters in product("aeybstl", repeat=size)]
+    for _ in range(80_000):
+        begin = "".join(random.choices("abcdefghilmnorstuwxyz1", k=random.choice([1, 2, 3, 5, 9])))
+        made.append(begin + "".join(random.choices(ENDINGS, k=random.randrange(4))))
+    assert len(set(made)) > words.CACHED_TERMS
+    for start in range(0, len(made), 100):
+        compare_words(compiled, " ".join(made[start : start + 100]), [])
+    for start in range(0, 2000, 100):  # some of which are kept, and some are not any more
+        compare_words(compiled, " ".join(made[start : start + 100]), [])
 
 
 @given(st.lists(TEXTS, max_size=5))
@@ -218,12 +243,15 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
     table, chunks = np.zeros((2, 4), np.int8), {"a": (5,), "b": ("x",)}
     one, two = np.zeros(1, np.float32), np.zeros(2, np.float32)
     codes, counts = np.zeros((2, 3, 4), np.uint64), np.zeros(8, np.uint16)
-    code = codes[0, :, 0].copy()
+    code, known = codes[0, :, 0].copy(), words._known_words(compiled)
     calls = [
         (compiled.analyse, ("a", (), {}), TypeError),
-        (compiled.analyse, (b"a", [], {}), TypeError),
-        (compiled.analyse, ("a", ["x"], {"a": 1}), TypeError),
-        (compiled.analyse, ("a", [], {}), KeyError),
+        (compiled.known_words, (frozenset(),), TypeError),
+        (compiled.known_words, (frozenset(), set()), TypeError),
+        (compiled.analyse, ("a", []), TypeError),
+        (compiled.analyse, (b"a", [], known), TypeError),
+        (compiled.analyse, ("a", ["x"], known), TypeError),
+        (compiled.analyse, ("a", [], {}), ValueError),
         (compiled.quantise, (two,), TypeError),
         (compiled.quantise, (two, 0), TypeError),
         (compiled.quantise, ("ab", 1), TypeError),

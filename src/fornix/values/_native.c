@@ -3,7 +3,7 @@
 
 Each function does what a few lines of Python beside it do, to the last bit: tests/test_native.py
 compares them. Where a text needs more than is done here, the answer is None, and Python does it.
-Nothing is kept between calls. */
+Nothing is kept between calls but the words that were met. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -15,12 +15,12 @@ Nothing is kept between calls. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "_stems.h"
+
 #define CUT_WORDS 133     /* words.PASSAGE_WORDS + words.LAST_WORDS */
 #define MAX_COUNT 255     /* words.MAX_COUNT */
 #define QUESTION_WORDS 60 /* words.QUESTION_WORDS */
 #define SHORT_WORDS 25    /* words.SHORT_QUESTION_WORDS */
-#define TEMPORAL_BIT 32   /* words.TEMPORAL */
-#define YEAR_BIT 33       /* words.YEAR */
 #define ON_STACK 256
 #define ROWS_AT_ONCE 1024
 
@@ -143,51 +143,123 @@ static PyObject *packed(uint32_t *terms, Py_ssize_t count, const uint32_t *marks
     return answer;
 }
 
+/* The words that were met, and those that mean something by themselves. */
+typedef struct {
+    Word *words;
+    PyObject *stop, *temporal;
+} Known;
+
+static const char known_name[] = "fornix.known_words";
+
+static void forget_words(PyObject *capsule) {
+    Known *known = PyCapsule_GetPointer(capsule, known_name);
+    free(known->words);
+    Py_DECREF(known->stop);
+    Py_DECREF(known->temporal);
+    PyMem_Free(known);
+}
+
+PyDoc_STRVAR(known_words_doc, "known_words(stop, temporal)\n--\n\n"
+                              "Return what `analyse` knows of words: two frozen sets, and in time\n"
+                              "the terms of those that it meets.");
+
+static PyObject *known_words(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    if (count != 2 || !PyFrozenSet_Check(given[0]) || !PyFrozenSet_Check(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "known_words takes two frozen sets");
+        return NULL;
+    }
+    Known *known = PyMem_Calloc(1, sizeof(Known));
+    Word *words = calloc(WORDS_MET, sizeof(Word));
+    PyObject *capsule = known && words ? PyCapsule_New(known, known_name, forget_words) : NULL;
+    if (capsule == NULL) {
+        free(words);
+        PyMem_Free(known);
+        return PyErr_NoMemory();
+    }
+    *known = (Known){words, Py_NewRef(given[0]), Py_NewRef(given[1])};
+    return capsule;
+}
+
+/* Find out about a word that was not met before; return 0, or -1 with an error. */
+static int meet(const Known *known, const char *text, Py_ssize_t size, Word *word) {
+    PyObject *token = PyUnicode_FromStringAndSize(text, size);
+    if (token == NULL)
+        return -1;
+    int stops = PySet_Contains(known->stop, token), is_temporal = PySet_Contains(known->temporal, token);
+    Py_DECREF(token);
+    if (stops < 0 || is_temporal < 0)
+        return -1;
+    word->term = stops ? 0 : term_of(text, size);
+    word->is_temporal = (unsigned char)is_temporal;
+    return 0;
+}
+
+/* Read a word of a text that `known` may have met, into *once* if it is too long to be kept there;
+   NULL: an error. */
+static const Word *word_of(const Known *known, const char *text, Py_ssize_t size, uint32_t hash,
+                           Word *once) {
+    if (size > LONGEST_MET)
+        return meet(known, text, size, once) < 0 ? NULL : once;
+    Word *word = place_of(known->words, text, (int)size, hash);
+    if (!is_there(word, text, (int)size, hash)) {
+        word->size = 0; /* until all of it is known */
+        if (meet(known, text, size, word) < 0)
+            return NULL;
+        memcpy(word->text, text, size);
+        word->hash = hash;
+        word->size = (unsigned char)size;
+    }
+    return word;
+}
+
+static int is_year(const char *text, Py_ssize_t size) {
+    return size == 4 && is_digit(text[0]) && is_digit(text[1]) && is_digit(text[2]) &&
+           is_digit(text[3]);
+}
+
 /* Put the terms of a text behind those that are there; return how many they are then, or -1. */
-static Py_ssize_t read_terms(const char *text, Py_ssize_t length, PyObject *known, uint32_t *terms,
-                             Py_ssize_t count, Py_ssize_t *times, Py_ssize_t *years) {
+static Py_ssize_t read_terms(const char *text, Py_ssize_t length, const Known *known,
+                             uint32_t *terms, Py_ssize_t count, Py_ssize_t *times,
+                             Py_ssize_t *years) {
     char small[ON_STACK];
     char *lower = length <= ON_STACK ? small : PyMem_Malloc(length);
     if (lower == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    for (Py_ssize_t at = 0; at < length;) {
+    for (Py_ssize_t at = 0; at < length && count >= 0; at++) {
         Py_ssize_t size = 0;
+        uint32_t hash = NO_HASH;
         for (; at < length; at++) {
             unsigned char c = (unsigned char)text[at];
             if (is_letter(c))
-                lower[size++] = (char)(c | 32);
-            else if (is_digit(c))
-                lower[size++] = (char)c;
-            else
+                c |= 32;
+            else if (!is_digit(c))
                 break;
+            lower[size++] = (char)c;
+            hash = hashed(hash, (char)c);
         }
-        if (size == 0) {
-            at++;
+        if (size == 0)
             continue;
-        }
-        PyObject *token = PyUnicode_FromStringAndSize(lower, size);
-        PyObject *found = token == NULL ? NULL : PyObject_GetItem(known, token);
-        Py_XDECREF(token);
-        uint64_t word = found == NULL ? 0 : PyLong_AsUnsignedLongLong(found);
-        Py_XDECREF(found);
-        if (PyErr_Occurred()) {
+        Word once;
+        const Word *word = word_of(known, lower, size, hash, &once);
+        if (word == NULL) {
             count = -1;
             break;
         }
-        *times += word >> TEMPORAL_BIT & 1;
-        *years += word >> YEAR_BIT & 1;
-        if ((uint32_t)word)
-            terms[count++] = (uint32_t)word;
+        *times += word->is_temporal;
+        *years += is_year(lower, size);
+        if (word->term)
+            terms[count++] = word->term;
     }
     if (lower != small)
         PyMem_Free(lower);
     return count;
 }
 
-static PyObject *analysed(const char *text, Py_ssize_t length, PyObject *context, PyObject *known,
-                          uint32_t *terms) {
+static PyObject *analysed(const char *text, Py_ssize_t length, PyObject *context,
+                          const Known *known, uint32_t *terms) {
     Py_ssize_t count = PyList_Size(context), times = 0, years = 0;
     for (Py_ssize_t at = 0; at < count; at++)
         terms[at] = (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(context, at));
@@ -224,8 +296,9 @@ static PyObject *analyse(PyObject *module, PyObject *const *given, Py_ssize_t co
         PyErr_SetString(PyExc_TypeError, "analyse takes a text, a list of terms, known words");
         return NULL;
     }
+    const Known *known = PyCapsule_GetPointer(given[2], known_name);
     Py_ssize_t length;
-    const char *text = ascii_of(given[0], &length);
+    const char *text = known == NULL ? NULL : ascii_of(given[0], &length);
     if (text == NULL) {
         if (PyErr_Occurred())
             return NULL;
@@ -239,7 +312,7 @@ static PyObject *analyse(PyObject *module, PyObject *const *given, Py_ssize_t co
     uint32_t *terms = most <= ON_STACK ? small : PyMem_Malloc(most * sizeof *terms);
     if (terms == NULL)
         return PyErr_NoMemory();
-    PyObject *answer = analysed(text, length, given[1], given[2], terms);
+    PyObject *answer = analysed(text, length, given[1], known, terms);
     if (terms != small)
         PyMem_Free(terms);
     return answer;
@@ -552,6 +625,7 @@ static PyObject *differing(PyObject *module, PyObject *const *given, Py_ssize_t 
 }
 
 static PyMethodDef functions[] = {
+    {"known_words", (PyCFunction)(void (*)(void))known_words, METH_FASTCALL, known_words_doc},
     {"analyse", (PyCFunction)(void (*)(void))analyse, METH_FASTCALL, analyse_doc},
     {"quantise", (PyCFunction)(void (*)(void))quantise, METH_FASTCALL, quantise_doc},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},

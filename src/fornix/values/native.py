@@ -1,12 +1,12 @@
 """The part of fornix that may be compiled: `NATIVE` has what works on values, or is None.
 
 `_native.c` does what takes most of the time of an add: it reads the words of a text of ASCII
-letters, sums word pieces up, and rounds vectors; and of a search among very many items: it counts
-the bits in which their codes differ from a question's. It is compiled when fornix is installed
-where a C compiler is (`hatch_build.py`), and left out where there is none; so is what writes rows
-(`store/sqlite/statements.py`). Python beside each call
-does the same, to the last bit: it is the definition, reads whatever the compiled part leaves to it,
-and serves where that is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
+letters (their stems: `_stems.h`), sums word pieces up, and rounds vectors; and of a search among
+very many items: it counts the bits in which their codes differ from a question's. It is compiled
+when fornix is installed where a C compiler is (`hatch_build.py`), and left out where there is none;
+so is what writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the
+last bit: it is the definition, reads whatever the compiled part leaves to it, and serves where that
+is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-FUNCTIONS = ("analyse", "quantise", "gather", "differing")
+FUNCTIONS = ("known_words", "analyse", "quantise", "gather", "differing")
 """What a compiled module has to have; one that stayed from another version may not."""
 
 
 class Native(Protocol):
     """The functions of `_native.c`; what each does is said where Python does the same."""
 
+    def known_words(self, stop: frozenset[str], temporal: frozenset[str], /) -> object:
+        """Return what `analyse` knows of words, to which it adds the terms of those it meets."""
+        ...
+
     def analyse(
-        self, text: str, context_terms: list[int], known_words: dict[str, int], /
+        self, text: str, context_terms: list[int], known_words: object, /
     ) -> tuple[bytes, int, int] | None:
         """See `words.analyse_with`; None: the text is for Python."""
         ...
