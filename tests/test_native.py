@@ -106,10 +106,10 @@ def test_compiled_code_has_the_stems_of_sqlite(compiled):
         begin = "".join(random.choices("abcdefghilmnorstuwxyz1", k=random.choice([1, 2, 3, 5, 9])))
         made.append(begin + "".join(random.choices(ENDINGS, k=random.randrange(4))))
     assert len(set(made)) > words.CACHED_TERMS
-    for start in range(0, len(made), 100):
-        compare_words(compiled, " ".join(made[start : start + 100]), [])
-    for start in range(0, 2000, 100):  # some of which are kept, and some are not any more
-        compare_words(compiled, " ".join(made[start : start + 100]), [])
+    texts = [" ".join(made[start : start + 100]) for start in range(0, len(made), 100)]
+    for text in [*texts, *texts[:20]]:  # some words of which are kept, and some are not any more
+        compare_words(compiled, text, [])
+    compare_rows(compiled, [*texts[:100], *texts[:20], "-".join(made[:100]), *made[:1000]])
 
 
 @given(st.lists(TEXTS, max_size=5))
@@ -240,7 +240,10 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
     """What calls it is ours, and still no argument brings a process down."""
     if compiled is None:
         return
-    table, chunks = np.zeros((2, 4), np.int8), {"a": (5,), "b": ("x",)}
+    table, pieces = (
+        np.zeros((2, 4), np.int8),
+        compiled.vocabulary({"a": 5, "b": "x", "c": -1}, {}, 9),
+    )
     one, two = np.zeros(1, np.float32), np.zeros(2, np.float32)
     codes, counts = np.zeros((2, 3, 4), np.uint64), np.zeros(8, np.uint16)
     code, known = codes[0, :, 0].copy(), words._known_words(compiled)
@@ -256,14 +259,18 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         (compiled.quantise, (two, 0), TypeError),
         (compiled.quantise, ("ab", 1), TypeError),
         (compiled.gather, (["a"],), TypeError),
-        (compiled.gather, (("a",), chunks, list, table, two, 0), TypeError),
-        (compiled.gather, ([b"a"], chunks, list, table, two, 0), TypeError),
-        (compiled.gather, (["a"], chunks, list, table, two, 0), IndexError),
-        (compiled.gather, (["b"], chunks, list, table, two, 0), TypeError),
-        (compiled.gather, (["c"], chunks, list, table, two, 0), KeyError),
-        (compiled.gather, (["é"], chunks, len, table, two, 0), TypeError),
-        (compiled.gather, (["a"], chunks, list, np.zeros(5, np.int8), two, 0), ValueError),
-        (compiled.gather, (["a"], chunks, list, table, one[:0], 0), ValueError),
+        (compiled.vocabulary, ({}, {}), TypeError),
+        (compiled.vocabulary, ({}, [], 9), TypeError),
+        (compiled.vocabulary, ({}, {}, 0), TypeError),
+        (compiled.gather, (["a"], {}, list, table, two, 0), ValueError),
+        (compiled.gather, (("a",), pieces, list, table, two, 0), TypeError),
+        (compiled.gather, ([b"a"], pieces, list, table, two, 0), TypeError),
+        (compiled.gather, (["a"], pieces, list, table, two, 0), IndexError),
+        (compiled.gather, (["b"], pieces, list, table, two, 0), TypeError),
+        (compiled.gather, (["c"], pieces, list, table, two, 0), ValueError),
+        (compiled.gather, (["é"], pieces, len, table, two, 0), TypeError),
+        (compiled.gather, (["a"], pieces, list, np.zeros(5, np.int8), two, 0), ValueError),
+        (compiled.gather, (["a"], pieces, list, table, one[:0], 0), ValueError),
         (compiled.differing, (codes, 4, code), TypeError),
         (compiled.differing, (codes, 0, code, counts), TypeError),
         (compiled.differing, ("ab", 4, code, counts), TypeError),

@@ -15,6 +15,7 @@ from itertools import chain
 
 from fornix.embed.characters import DROPPED, IDEOGRAPHS, PUNCTUATION, CharacterTable
 from fornix.embed.weights import read_lines
+from fornix.values.native import Native
 
 UNKNOWN = 100
 """The piece of a word that cannot be cut into known pieces."""
@@ -85,6 +86,10 @@ class WordPieces:
             found.append(piece)
             start, known = end, self._inner
         return tuple(found)
+
+    def vocabulary_of(self, native: Native) -> object:
+        """Return these pieces as compiled code knows them."""
+        return native.vocabulary(self._words, self._inner, self._longest)
 
 
 class _Chunks(dict[str, tuple[int, ...]]):

@@ -1,7 +1,7 @@
 """The part of fornix that may be compiled: `NATIVE` has what works on values, or is None.
 
 `_native.c` does what takes most of the time of an add: it reads the words of a text of ASCII
-letters (their stems: `_stems.h`), sums word pieces up, and rounds vectors; and of a search among
+letters (their stems: `_c/stems.h`), sums word pieces up, and rounds vectors; and of a search among
 very many items: it counts the bits in which their codes differ from a question's. It is compiled
 when fornix is installed where a C compiler is (`hatch_build.py`), and left out where there is none;
 so is what writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Protocol, cast
@@ -21,7 +21,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-FUNCTIONS = ("known_words", "analyse", "quantise", "gather", "differing")
+FUNCTIONS = ("known_words", "analyse", "vocabulary", "gather", "quantise", "differing")
 """What a compiled module has to have; one that stayed from another version may not."""
 
 
@@ -38,14 +38,14 @@ class Native(Protocol):
         """See `words.analyse_with`; None: the text is for Python."""
         ...
 
-    def quantise(self, rows: NDArray[np.float32], width: int, /) -> bytes | None:
-        """See `vectors.quantise`; None: a number is not finite."""
+    def vocabulary(self, firsts: dict[str, int], inner: dict[str, int], longest: int, /) -> object:
+        """Return what `gather` knows of word pieces, to which it adds those of what it meets."""
         ...
 
     def gather(
         self,
         texts: list[str],
-        chunks: Mapping[str, tuple[int, ...]],
+        vocabulary: object,
         others: Callable[[str], Sequence[int]],
         rows: NDArray[np.int8],
         scales: NDArray[np.float32],
@@ -53,6 +53,10 @@ class Native(Protocol):
         /,
     ) -> tuple[bytearray, bytearray, list[int]]:
         """See `static.gather_by`."""
+        ...
+
+    def quantise(self, rows: NDArray[np.float32], width: int, /) -> bytes | None:
+        """See `vectors.quantise`; None: a number is not finite."""
         ...
 
     def differing(

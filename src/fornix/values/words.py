@@ -36,7 +36,7 @@ MAX_COUNT = 255
 """Most occurrences of a term, and most temporal words, that are told apart."""
 
 CACHED_TERMS = 65_536
-"""Stems kept per process; about 10 MB at most, by compiled code 2 MB."""
+"""Stems kept per process; about 10 MB at most, by compiled code 4 MB."""
 
 CACHED_CONTEXTS = 1_024
 """Pairs of a speaker and a minute whose terms are kept per process; less than 1 MB."""

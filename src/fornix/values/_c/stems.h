@@ -1,30 +1,25 @@
-/* The terms of English words, and a table of those that were met: without Python.
+/* The terms of English words, without Python.
 
    A word is of ASCII letters in lower case and of digits. Its stem is by Porter's algorithm ("An
    algorithm for suffix stripping", Program 14(3), 1980), as SQLite's `porter` has it; its term is
    the checksum of the stem: see words.py. */
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define FIRST_TERM 16        /* words.FIRST_TERM */
-#define SHORTEST_STEMMED 3   /* of `porter` */
-#define LONGEST_STEMMED 64   /* words._LONGEST_STEMMED */
-#define LONGEST_MET 22       /* so that two words share a line of a cache of the processor */
-#define NO_HASH 2166136261u
-#define WORDS_MET (1u << 16) /* words.CACHED_TERMS; 2 MB */
-#define TRIED 4              /* places where a word may be; the first is given up where none is free */
+#define FIRST_TERM 16      /* words.FIRST_TERM */
+#define SHORTEST_STEMMED 3 /* of `porter` */
+#define LONGEST_STEMMED 64 /* words._LONGEST_STEMMED */
 
 /* Return the CRC-32 of ISO 3309, four bits at a time. */
-static uint32_t checksum(const char *text, int size) {
+static uint32_t checksum(const char *text, size_t size) {
     static const uint32_t of_four_bits[16] = {
         0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
         0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
         0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
     uint32_t sum = 0xffffffff;
-    for (int at = 0; at < size; at++) {
+    for (size_t at = 0; at < size; at++) {
         sum ^= (unsigned char)text[at];
         sum = of_four_bits[sum & 15] ^ sum >> 4;
         sum = of_four_bits[sum & 15] ^ sum >> 4;
@@ -158,40 +153,13 @@ static int stem(char *word, int size) {
 }
 
 /* Return the term of a word. */
-static uint32_t term_of(const char *word, int size) {
-    char stemmed[LONGEST_STEMMED + 1];
+static uint32_t term_of(const char *word, size_t size) {
+    char stemmed[LONGEST_STEMMED];
     if (size <= LONGEST_STEMMED) {
         memcpy(stemmed, word, size);
-        size = stem(stemmed, size);
+        size = (size_t)stem(stemmed, (int)size);
         word = stemmed;
     }
     uint32_t term = checksum(word, size);
     return term < FIRST_TERM ? FIRST_TERM : term;
-}
-
-/* A word that was met. */
-typedef struct {
-    uint32_t hash, term; /* no term: a stop word */
-    unsigned char is_temporal, size;
-    char text[LONGEST_MET];
-} Word;
-
-/* Return by what a word is looked up, letter by letter from `NO_HASH` on: FNV-1a. */
-static uint32_t hashed(uint32_t hash, char letter) {
-    return (hash ^ (unsigned char)letter) * 16777619;
-}
-
-static int is_there(const Word *word, const char *text, int size, uint32_t hash) {
-    return word->hash == hash && word->size == size && memcmp(word->text, text, size) == 0;
-}
-
-/* Return where a word is among those that were met, or where it is to be. */
-static Word *place_of(Word *words, const char *text, int size, uint32_t hash) {
-    Word *first = words + (hash ^ hash >> 16) % WORDS_MET;
-    for (int at = 0; at < TRIED; at++) {
-        Word *word = words + (first - words + at) % WORDS_MET;
-        if (word->size == 0 || is_there(word, text, size, hash))
-            return word;
-    }
-    return first;
 }

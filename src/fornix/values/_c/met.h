@@ -1,0 +1,50 @@
+/* A table of the short texts that were met lately and of what they came to, without Python.
+
+   It is of fixed size: a text that finds no free place takes that of another. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACES (1u << 16) /* of 64 bytes, a line of the processor's cache: 4 MB in all */
+#define LONGEST_MET 34    /* bytes of a text */
+#define PIECES_MET 12     /* that a text came to, at most */
+#define NO_HASH 2166136261u
+#define TRIED 4 /* places where a text may be, one after the other */
+
+typedef struct {
+    uint32_t hash;
+    unsigned char size, sign; /* no size: nothing was met */
+    char text[LONGEST_MET];
+    union {
+        uint32_t term;
+        uint16_t pieces[PIECES_MET];
+    } is;
+} Met;
+
+/* Return by what a text is looked up, letter by letter from `NO_HASH` on: FNV-1a. */
+static uint32_t hashed(uint32_t hash, char letter) {
+    return (hash ^ (unsigned char)letter) * 16777619;
+}
+
+static int is_there(const Met *met, const char *text, int size, uint32_t hash) {
+    return met->hash == hash && met->size == size && memcmp(met->text, text, (size_t)size) == 0;
+}
+
+/* Return where a text is, or is to be. */
+static Met *place_of(Met *table, const char *text, int size, uint32_t hash) {
+    uint32_t first = hash ^ hash >> 16;
+    for (uint32_t at = 0; at < TRIED; at++) {
+        Met *met = table + (first + at) % PLACES;
+        if (met->size == 0 || is_there(met, text, size, hash))
+            return met;
+    }
+    return table + first % PLACES;
+}
+
+/* Put a text to a place; what it came to is there already. */
+static void put(Met *met, const char *text, int size, uint32_t hash) {
+    memcpy(met->text, text, (size_t)size);
+    met->hash = hash;
+    met->size = (unsigned char)size;
+}

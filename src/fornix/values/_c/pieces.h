@@ -1,0 +1,288 @@
+/* The word pieces of texts, as rows of a table: see wordpiece.py and static.py. */
+
+#define LONGEST_WORD 100 /* wordpiece.LONGEST_WORD */
+#define UNKNOWN 100      /* wordpiece.UNKNOWN */
+#define NONE (-2)        /* letters that are no piece */
+
+/* Pieces by their letters: those that begin a word, and those that go on with one; and the chunks
+   between two spaces that were met. */
+typedef struct {
+    Met *met;
+    PyObject *firsts, *inner;
+    Py_ssize_t longest;
+} Vocabulary;
+
+static const char vocabulary_name[] = "fornix.vocabulary";
+
+static void forget_vocabulary(PyObject *capsule) {
+    Vocabulary *of = PyCapsule_GetPointer(capsule, vocabulary_name);
+    free(of->met);
+    Py_DECREF(of->firsts);
+    Py_DECREF(of->inner);
+    PyMem_Free(of);
+}
+
+PyDoc_STRVAR(vocabulary_doc, "vocabulary(firsts, inner, longest)\n--\n\n"
+                             "Return what `gather` knows of pieces: their places by their letters,\n"
+                             "two dicts; and in time the pieces of what it meets.");
+
+static PyObject *vocabulary(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    Py_ssize_t longest = count == 3 ? PyLong_AsSsize_t(given[2]) : -1;
+    if (longest < 1 || !PyDict_Check(given[0]) || !PyDict_Check(given[1])) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "vocabulary takes two dicts and a length");
+        return NULL;
+    }
+    Vocabulary *of = PyMem_Calloc(1, sizeof(Vocabulary));
+    Met *met = calloc(PLACES, sizeof(Met));
+    PyObject *capsule = of && met ? PyCapsule_New(of, vocabulary_name, forget_vocabulary) : NULL;
+    if (capsule == NULL) {
+        free(met);
+        PyMem_Free(of);
+        return PyErr_NoMemory();
+    }
+    *of = (Vocabulary){met, Py_NewRef(given[0]), Py_NewRef(given[1]), longest};
+    return capsule;
+}
+
+/* Return the piece that some letters are; NONE: they are none; -1 with an error. */
+static Py_ssize_t piece_of(PyObject *pieces, const char *letters, Py_ssize_t size) {
+    PyObject *text = PyUnicode_FromStringAndSize(letters, size);
+    PyObject *found = text == NULL ? NULL : PyDict_GetItemWithError(pieces, text);
+    Py_XDECREF(text);
+    if (found == NULL)
+        return PyErr_Occurred() ? -1 : NONE;
+    Py_ssize_t piece = PyLong_AsSsize_t(found);
+    if (piece < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a piece is a place in a vocabulary");
+    return piece < 0 ? -1 : piece;
+}
+
+/* Cut a word into the longest pieces that fit, from the left, or into the one that is unknown;
+   return how many they are, or -1 with an error. */
+static int cut_word(const Vocabulary *of, const char *word, Py_ssize_t size, Py_ssize_t *pieces) {
+    int count = 0;
+    PyObject *among = size > LONGEST_WORD ? NULL : of->firsts;
+    for (Py_ssize_t start = 0, end; among != NULL && start < size; start = end) {
+        Py_ssize_t piece = NONE;
+        end = size - start < of->longest ? size : start + of->longest;
+        while (end > start && (piece = piece_of(among, word + start, end - start)) == NONE)
+            end--;
+        if (piece == -1)
+            return -1;
+        pieces[count++] = piece;
+        among = piece == NONE ? NULL : of->inner;
+    }
+    if (among != NULL)
+        return count;
+    pieces[0] = UNKNOWN;
+    return 1;
+}
+
+/* What `gather` fills: a row of numbers per piece, and by how much each row counts. */
+typedef struct {
+    const Vocabulary *vocabulary;
+    PyObject *others;
+    Py_buffer rows, scales;
+    Py_ssize_t width, first, count, room;
+    PyObject *numbers, *weights; /* bytearrays with room for so many rows */
+} Gathered;
+
+/* Have room for so many rows; return 0, or -1 with an error. */
+static int make_room(Gathered *to, Py_ssize_t room) {
+    Py_ssize_t size = room * (Py_ssize_t)sizeof(float);
+    to->room = room;
+    return PyByteArray_Resize(to->numbers, size * to->width) < 0 ||
+                   PyByteArray_Resize(to->weights, size) < 0
+               ? -1
+               : 0;
+}
+
+/* Add the row of a piece, row 0 if it is none of text; return 0, or -1 with an error. */
+static int add_row(Gathered *to, Py_ssize_t piece) {
+    Py_ssize_t place = piece > to->first ? piece - to->first : 0;
+    if (place >= to->rows.len / to->width) {
+        PyErr_SetString(PyExc_IndexError, "there is no such row");
+        return -1;
+    }
+    if (to->count == to->room && make_room(to, to->room * 2 + 64) < 0)
+        return -1;
+    const signed char *row = (const signed char *)to->rows.buf + place * to->width;
+    float *numbers = (float *)PyByteArray_AsString(to->numbers) + to->count * to->width;
+    for (Py_ssize_t at = 0; at < to->width; at++)
+        numbers[at] = (float)row[at];
+    /* A table may be read into memory at an odd address. */
+    memcpy((float *)PyByteArray_AsString(to->weights) + to->count++,
+           (const char *)to->scales.buf + place * sizeof(float), sizeof(float));
+    return 0;
+}
+
+/* Add the rows of a text that is not of ASCII, whose pieces Python finds; return 0, or -1. */
+static int add_by_python(Gathered *to, PyObject *text) {
+    PyObject *pieces = PyObject_CallFunctionObjArgs(to->others, text, NULL);
+    Py_ssize_t count = pieces == NULL ? -1 : PySequence_Size(pieces);
+    int failed = count < 0;
+    for (Py_ssize_t at = 0; !failed && at < count; at++) {
+        PyObject *each = PySequence_GetItem(pieces, at);
+        Py_ssize_t piece = each == NULL ? -1 : PyLong_AsSsize_t(each);
+        Py_XDECREF(each);
+        failed = (piece == -1 && PyErr_Occurred()) || add_row(to, piece) < 0;
+    }
+    Py_XDECREF(pieces);
+    return failed ? -1 : 0;
+}
+
+/* Return how long the first word of a chunk is: letters and digits, or one other sign. */
+static Py_ssize_t first_word(const char *chunk, Py_ssize_t size) {
+    Py_ssize_t end = 0;
+    while (end < size && (is_letter(chunk[end]) || is_digit(chunk[end])))
+        end++;
+    return end > 0 ? end : 1;
+}
+
+/* Add the rows of a chunk in lower case; return 0, or -1 with an error. */
+static int add_chunk(Gathered *to, const char *chunk, Py_ssize_t size, uint32_t hash) {
+    const Vocabulary *of = to->vocabulary;
+    Met *met = size > LONGEST_MET ? NULL : place_of(of->met, chunk, (int)size, hash);
+    if (met != NULL && is_there(met, chunk, (int)size, hash)) {
+        for (int at = 0; at < met->sign; at++)
+            if (add_row(to, met->is.pieces[at]) < 0)
+                return -1;
+        return 0;
+    }
+    Met new = {.sign = 0};
+    int fits = met != NULL;
+    for (Py_ssize_t start = 0, length; start < size; start += length) {
+        Py_ssize_t pieces[LONGEST_WORD];
+        length = first_word(chunk + start, size - start);
+        int count = cut_word(of, chunk + start, length, pieces);
+        if (count < 0)
+            return -1;
+        fits = fits && new.sign + count <= PIECES_MET;
+        for (int at = 0; at < count; at++) {
+            if (add_row(to, pieces[at]) < 0)
+                return -1;
+            fits = fits && pieces[at] <= UINT16_MAX;
+            if (fits)
+                new.is.pieces[new.sign++] = (uint16_t)pieces[at];
+        }
+    }
+    if (fits) {
+        put(&new, chunk, (int)size, hash);
+        *met = new;
+    }
+    return 0;
+}
+
+/* Add the rows of a text of ASCII, with room for it in lower case; return 0, or -1. */
+static int add_ascii(Gathered *to, const char *text, Py_ssize_t length, char *lower) {
+    for (Py_ssize_t at = 0; at < length; at++) {
+        Py_ssize_t size = 0;
+        uint32_t hash = NO_HASH;
+        for (; at < length && !is_space((unsigned char)text[at]); at++) {
+            char c = text[at];
+            if (c < 32 || c == 127)
+                continue; /* is dropped */
+            c = c >= 'A' && c <= 'Z' ? c | 32 : c;
+            lower[size++] = c;
+            hash = hashed(hash, c);
+        }
+        if (size > 0 && add_chunk(to, lower, size, hash) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Tell whether a text has characters that are removed, where others separate. */
+static int has_removed(const char *text, Py_ssize_t length) {
+    for (Py_ssize_t at = 0; at < length; at++) {
+        unsigned char c = (unsigned char)text[at];
+        if (c == 11 || c == 12 || (c >= 28 && c <= 31))
+            return 1;
+    }
+    return 0;
+}
+
+/* Add the rows of a text; return 0, or -1 with an error. */
+static int add_text(Gathered *to, PyObject *given) {
+    Py_ssize_t length;
+    const char *text = ascii_of(given, &length);
+    if (text == NULL && PyErr_Occurred())
+        return -1;
+    if (text == NULL || has_removed(text, length))
+        return add_by_python(to, given);
+    char small[ON_STACK];
+    char *lower = length <= ON_STACK ? small : PyMem_Malloc(length);
+    if (lower == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int failed = add_ascii(to, text, length, lower);
+    if (lower != small)
+        PyMem_Free(lower);
+    return failed;
+}
+
+static PyObject *gathered(Gathered *to, PyObject *texts) {
+    Py_ssize_t count = PyList_Size(texts);
+    PyObject *ends = PyList_New(0);
+    for (Py_ssize_t at = 0; ends != NULL && at < count && at < PyList_Size(texts); at++) {
+        PyObject *end = add_text(to, PyList_GetItem(texts, at)) < 0
+                            ? NULL
+                            : PyLong_FromSsize_t(to->count);
+        if (end == NULL || PyList_Append(ends, end) < 0)
+            Py_CLEAR(ends);
+        Py_XDECREF(end);
+    }
+    if (ends == NULL)
+        return NULL;
+    if (make_room(to, to->count) < 0) {
+        Py_DECREF(ends);
+        return NULL;
+    }
+    return Py_BuildValue("OON", to->numbers, to->weights, ends);
+}
+
+PyDoc_STRVAR(gather_doc,
+             "gather(texts, vocabulary, others, rows, scales, first) -> (numbers, scales, ends)\n\n"
+             "Of the pieces of texts, a list, the rows of a table as float32, one after the other;\n"
+             "the scales of these rows; and where each text ends. *others* returns the pieces of a\n"
+             "text that is not of ASCII; a piece of text *first* + 1 has row 1.");
+
+static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    if (count != 6 || !PyList_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "gather takes a list of texts, and five more");
+        return NULL;
+    }
+    Gathered to = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name)};
+    if (to.vocabulary == NULL)
+        return NULL;
+    to.others = given[2];
+    to.first = PyLong_AsSsize_t(given[5]);
+    if (to.first == -1 && PyErr_Occurred())
+        return NULL;
+    if (PyObject_GetBuffer(given[3], &to.rows, PyBUF_C_CONTIGUOUS) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(given[4], &to.scales, PyBUF_C_CONTIGUOUS) < 0) {
+        PyBuffer_Release(&to.rows);
+        return NULL;
+    }
+    PyObject *answer = NULL;
+    Py_ssize_t rows = to.scales.len / (Py_ssize_t)sizeof(float);
+    if (rows < 1 || to.rows.len % rows)
+        PyErr_SetString(PyExc_ValueError, "each row has a scale");
+    else {
+        to.width = to.rows.len / rows;
+        to.numbers = PyByteArray_FromStringAndSize(NULL, 0);
+        to.weights = PyByteArray_FromStringAndSize(NULL, 0);
+        if (to.numbers != NULL && to.weights != NULL)
+            answer = gathered(&to, given[0]);
+    }
+    Py_XDECREF(to.numbers);
+    Py_XDECREF(to.weights);
+    PyBuffer_Release(&to.rows);
+    PyBuffer_Release(&to.scales);
+    return answer;
+}
