@@ -1,5 +1,4 @@
-/* What takes most of the time of an add, for texts of ASCII letters, and of a search among very
-   many: see native.py.
+/* What takes most of the time of an add, and of a search among very many: see native.py.
 
 Each function does what a few lines of Python beside it do, to the last bit: tests/test_native.py
 compares them. Where a text needs more than is done here, the answer is None, and Python does it.

@@ -1,12 +1,13 @@
 """The part of fornix that may be compiled: `NATIVE` has what works on values, or is None.
 
-`_native.c` does what takes most of the time of an add: it reads the words of a text of ASCII
-letters (their stems: `_c/stems.h`), sums word pieces up, and rounds vectors; and of a search among
-very many items: it counts the bits in which their codes differ from a question's. It is compiled
-when fornix is installed where a C compiler is (`hatch_build.py`), and left out where there is none;
-so is what writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the
-last bit: it is the definition, reads whatever the compiled part leaves to it, and serves where that
-is missing, or where ``FORNIX_NATIVE=off`` turns it off for a process.
+`_native.c` does what takes most of the time of an add: it reads the words of a text (their stems:
+`_c/stems.h`), sums word pieces up, and rounds vectors; and of a search among very many items: it
+counts the bits in which their codes differ from a question's. It is compiled when fornix is
+installed where a C compiler is (`hatch_build.py`), and left out where there is none; so is what
+writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the last bit:
+it is the definition, reads whatever the compiled part leaves to it, such as words that are not of
+ASCII when they are met first, and serves where that is missing, or where ``FORNIX_NATIVE=off``
+turns it off for a process.
 """
 
 from __future__ import annotations
@@ -28,8 +29,14 @@ FUNCTIONS = ("known_words", "analyse", "vocabulary", "gather", "quantise", "diff
 class Native(Protocol):
     """The functions of `_native.c`; what each does is said where Python does the same."""
 
-    def known_words(self, stop: frozenset[str], temporal: frozenset[str], /) -> object:
-        """Return what `analyse` knows of words, to which it adds the terms of those it meets."""
+    def known_words(
+        self,
+        stop: frozenset[str],
+        temporal: frozenset[str],
+        others: Callable[[str], tuple[list[int], int, int] | None],
+        /,
+    ) -> object:
+        """Return what `analyse` knows of words, to which it adds the terms of what it meets."""
         ...
 
     def analyse(

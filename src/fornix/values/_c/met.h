@@ -9,15 +9,16 @@
 #define PLACES (1u << 16) /* of 64 bytes, a line of the processor's cache: 4 MB in all */
 #define LONGEST_MET 34    /* bytes of a text */
 #define PIECES_MET 12     /* that a text came to, at most */
+#define TERMS_MET 6
 #define NO_HASH 2166136261u
 #define TRIED 4 /* places where a text may be, one after the other */
 
 typedef struct {
     uint32_t hash;
-    unsigned char size, sign; /* no size: nothing was met */
+    unsigned char size, count; /* no size: nothing was met; count: of what it came to */
     char text[LONGEST_MET];
     union {
-        uint32_t term;
+        uint32_t terms[TERMS_MET];
         uint16_t pieces[PIECES_MET];
     } is;
 } Met;

@@ -118,9 +118,17 @@ static int add_row(Gathered *to, Py_ssize_t piece) {
     return 0;
 }
 
-/* Add the rows of a text that is not of ASCII, whose pieces Python finds; return 0, or -1. */
-static int add_by_python(Gathered *to, PyObject *text) {
-    PyObject *pieces = PyObject_CallFunctionObjArgs(to->others, text, NULL);
+/* Put a piece down, unless there are too many. */
+static void keep_piece(Met *met, Py_ssize_t piece) {
+    if (met->count < PIECES_MET && piece >= 0 && piece <= UINT16_MAX)
+        met->is.pieces[met->count++] = (uint16_t)piece;
+    else
+        met->count = PIECES_MET + 1;
+}
+
+/* Have Python find the pieces of a text, add their rows, and put them down. */
+static int add_by_python(Gathered *to, PyObject *text, Met *met) {
+    PyObject *pieces = text ? PyObject_CallFunctionObjArgs(to->others, text, NULL) : NULL;
     Py_ssize_t count = pieces == NULL ? -1 : PySequence_Size(pieces);
     int failed = count < 0;
     for (Py_ssize_t at = 0; !failed && at < count; at++) {
@@ -128,6 +136,7 @@ static int add_by_python(Gathered *to, PyObject *text) {
         Py_ssize_t piece = each == NULL ? -1 : PyLong_AsSsize_t(each);
         Py_XDECREF(each);
         failed = (piece == -1 && PyErr_Occurred()) || add_row(to, piece) < 0;
+        keep_piece(met, piece);
     }
     Py_XDECREF(pieces);
     return failed ? -1 : 0;
@@ -141,54 +150,73 @@ static Py_ssize_t first_word(const char *chunk, Py_ssize_t size) {
     return end > 0 ? end : 1;
 }
 
-/* Add the rows of a chunk in lower case; return 0, or -1 with an error. */
-static int add_chunk(Gathered *to, const char *chunk, Py_ssize_t size, uint32_t hash) {
-    const Vocabulary *of = to->vocabulary;
-    Met *met = size > LONGEST_MET ? NULL : place_of(of->met, chunk, (int)size, hash);
-    if (met != NULL && is_there(met, chunk, (int)size, hash)) {
-        for (int at = 0; at < met->sign; at++)
-            if (add_row(to, met->is.pieces[at]) < 0)
-                return -1;
-        return 0;
-    }
-    Met new = {.sign = 0};
-    int fits = met != NULL;
+/* Find the pieces of a chunk of ASCII in lower case, add their rows, and put them down. */
+static int add_words(Gathered *to, const char *chunk, Py_ssize_t size, Met *met) {
     for (Py_ssize_t start = 0, length; start < size; start += length) {
         Py_ssize_t pieces[LONGEST_WORD];
         length = first_word(chunk + start, size - start);
-        int count = cut_word(of, chunk + start, length, pieces);
+        int count = cut_word(to->vocabulary, chunk + start, length, pieces);
         if (count < 0)
             return -1;
-        fits = fits && new.sign + count <= PIECES_MET;
         for (int at = 0; at < count; at++) {
             if (add_row(to, pieces[at]) < 0)
                 return -1;
-            fits = fits && pieces[at] <= UINT16_MAX;
-            if (fits)
-                new.is.pieces[new.sign++] = (uint16_t)pieces[at];
+            keep_piece(met, pieces[at]);
         }
-    }
-    if (fits) {
-        put(&new, chunk, (int)size, hash);
-        *met = new;
     }
     return 0;
 }
 
-/* Add the rows of a text of ASCII, with room for it in lower case; return 0, or -1. */
-static int add_ascii(Gathered *to, const char *text, Py_ssize_t length, char *lower) {
-    for (Py_ssize_t at = 0; at < length; at++) {
-        Py_ssize_t size = 0;
-        uint32_t hash = NO_HASH;
-        for (; at < length && !is_space((unsigned char)text[at]); at++) {
-            char c = text[at];
-            if (c < 32 || c == 127)
-                continue; /* is dropped */
-            c = c >= 'A' && c <= 'Z' ? c | 32 : c;
-            lower[size++] = c;
-            hash = hashed(hash, c);
+/* Add the rows of what stands between two spaces; return 0, or -1 with an error. */
+static int add_chunk(Gathered *to, const char *chunk, Py_ssize_t size, int is_ascii) {
+    Met *table = to->vocabulary->met, found = {.count = 0};
+    uint32_t hash = NO_HASH;
+    if (size <= LONGEST_MET) {
+        for (Py_ssize_t at = 0; at < size; at++)
+            hash = hashed(hash, chunk[at]);
+        const Met *met = place_of(table, chunk, (int)size, hash);
+        if (is_there(met, chunk, (int)size, hash)) {
+            for (int at = 0; at < met->count; at++)
+                if (add_row(to, met->is.pieces[at]) < 0)
+                    return -1;
+            return 0;
         }
-        if (size > 0 && add_chunk(to, lower, size, hash) < 0)
+    }
+    if (is_ascii) {
+        if (add_words(to, chunk, size, &found) < 0)
+            return -1;
+    } else {
+        PyObject *text = PyUnicode_FromStringAndSize(chunk, size);
+        int failed = add_by_python(to, text, &found);
+        Py_XDECREF(text);
+        if (failed)
+            return -1;
+    }
+    if (size <= LONGEST_MET && found.count <= PIECES_MET) {
+        put(&found, chunk, (int)size, hash);
+        *place_of(table, chunk, (int)size, hash) = found;
+    }
+    return 0;
+}
+
+/* Put a chunk of ASCII to *lower* in lower case, without characters that are dropped. */
+static Py_ssize_t lowered(const char *chunk, Py_ssize_t size, char *lower) {
+    Py_ssize_t count = 0;
+    for (Py_ssize_t at = 0; at < size; at++) {
+        char c = chunk[at];
+        if (c >= 32 && c < 127)
+            lower[count++] = c >= 'A' && c <= 'Z' ? c | 32 : c;
+    }
+    return count;
+}
+
+/* Add the rows of all chunks of a text, with room for one; return 0, or -1 with an error. */
+static int add_chunks(Gathered *to, const char *text, Py_ssize_t length, char *lower) {
+    for (Py_ssize_t at = 0, size; at < length; at += size + 1) {
+        int is_ascii;
+        size = chunk_in(text + at, length - at, &is_ascii);
+        Py_ssize_t count = is_ascii ? lowered(text + at, size, lower) : size;
+        if (count > 0 && add_chunk(to, is_ascii ? lower : text + at, count, is_ascii) < 0)
             return -1;
     }
     return 0;
@@ -206,19 +234,21 @@ static int has_removed(const char *text, Py_ssize_t length) {
 
 /* Add the rows of a text; return 0, or -1 with an error. */
 static int add_text(Gathered *to, PyObject *given) {
-    Py_ssize_t length;
-    const char *text = ascii_of(given, &length);
+    Py_ssize_t length, more;
+    const char *text = bytes_of(given, &length, &more);
     if (text == NULL && PyErr_Occurred())
         return -1;
-    if (text == NULL || has_removed(text, length))
-        return add_by_python(to, given);
+    if (text == NULL || has_removed(text, length)) {
+        Met met = {.count = 0};
+        return add_by_python(to, given, &met);
+    }
     char small[ON_STACK];
-    char *lower = length <= ON_STACK ? small : PyMem_Malloc(length);
+    char *lower = length <= ON_STACK ? small : PyMem_Malloc((size_t)length);
     if (lower == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    int failed = add_ascii(to, text, length, lower);
+    int failed = add_chunks(to, text, length, lower);
     if (lower != small)
         PyMem_Free(lower);
     return failed;
@@ -247,8 +277,8 @@ static PyObject *gathered(Gathered *to, PyObject *texts) {
 PyDoc_STRVAR(gather_doc,
              "gather(texts, vocabulary, others, rows, scales, first) -> (numbers, scales, ends)\n\n"
              "Of the pieces of texts, a list, the rows of a table as float32, one after the other;\n"
-             "the scales of these rows; and where each text ends. *others* returns the pieces of a\n"
-             "text that is not of ASCII; a piece of text *first* + 1 has row 1.");
+             "the scales of these rows; and where each text ends. *others* returns the pieces of\n"
+             "what is not of ASCII; a piece of text *first* + 1 has row 1.");
 
 static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;

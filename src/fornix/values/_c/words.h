@@ -17,10 +17,25 @@ static Py_ssize_t words_in(const char *text, Py_ssize_t length) {
     return count;
 }
 
+/* Return how long a text is without what it ends in, of several; its length: it ends in none. */
+static Py_ssize_t without_end(const char *text, Py_ssize_t length, const char *const *ends) {
+    for (; *ends != NULL; ends++) {
+        Py_ssize_t rest = length - (Py_ssize_t)strlen(*ends);
+        if (rest >= 0 && memcmp(text + rest, *ends, (size_t)(length - rest)) == 0)
+            return rest;
+    }
+    return length;
+}
+
 static int ends_in_question(const char *text, Py_ssize_t length) {
-    while (length > 0 && text[length - 1] && strchr(" \t\n\r\"')]}*_", text[length - 1]))
-        length--;
-    return length > 0 && text[length - 1] == '?';
+    static const char *const closing[] = {
+        " ", "\t", "\n", "\r", "\"", "'", ")", "]", "}", "*", "_", /* words._CLOSING */
+        "\xe2\x80\x99", "\xe2\x80\x9d", "\xc2\xbb", "\xe3\x80\x8d", NULL,
+    };
+    static const char *const marks[] = {"?", "\xef\xbc\x9f", "\xd8\x9f", "\xcd\xbe", NULL};
+    for (Py_ssize_t rest; (rest = without_end(text, length, closing)) < length;)
+        length = rest;
+    return without_end(text, length, marks) < length;
 }
 
 /* Tell whether the first word is one with which an instruction may begin. */
@@ -104,7 +119,7 @@ static PyObject *packed(uint32_t *terms, Py_ssize_t count, const uint32_t *marks
 /* The words that were met, and those that mean something by themselves. */
 typedef struct {
     Met *met;
-    PyObject *stop, *temporal;
+    PyObject *stop, *temporal, *others;
 } Known;
 
 static const char known_name[] = "fornix.known_words";
@@ -114,17 +129,21 @@ static void forget_words(PyObject *capsule) {
     free(known->met);
     Py_DECREF(known->stop);
     Py_DECREF(known->temporal);
+    Py_DECREF(known->others);
     PyMem_Free(known);
 }
 
-PyDoc_STRVAR(known_words_doc, "known_words(stop, temporal)\n--\n\n"
-                              "Return what `analyse` knows of words: two frozen sets, and in time\n"
-                              "the terms of those that it meets.");
+PyDoc_STRVAR(known_words_doc,
+             "known_words(stop, temporal, others)\n--\n\n"
+             "Return what `analyse` knows of words: two frozen sets, and in time the terms of what\n"
+             "it meets. *others* returns the terms of what stands between two spaces and is not of\n"
+             "ASCII, a list, how many of its words are temporal, and how many of these are years;\n"
+             "None: it may hold a date in numbers.");
 
 static PyObject *known_words(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
-    if (count != 2 || !PyFrozenSet_Check(given[0]) || !PyFrozenSet_Check(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "known_words takes two frozen sets");
+    if (count != 3 || !PyFrozenSet_Check(given[0]) || !PyFrozenSet_Check(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "known_words takes two frozen sets and a function");
         return NULL;
     }
     Known *known = PyMem_Calloc(1, sizeof(Known));
@@ -135,56 +154,78 @@ static PyObject *known_words(PyObject *module, PyObject *const *given, Py_ssize_
         PyMem_Free(known);
         return PyErr_NoMemory();
     }
-    *known = (Known){met, Py_NewRef(given[0]), Py_NewRef(given[1])};
+    *known = (Known){met, Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2])};
     return capsule;
 }
 
-/* Find out about a word; return 0, or -1 with an error. */
-static int learn(const Known *known, const char *text, Py_ssize_t size, Met *word) {
+/* What is read of a text: terms, with room for so many; how many words are temporal, and how many
+   of these are years. */
+typedef struct {
+    const Known *known;
+    uint32_t *terms;
+    Py_ssize_t count, most, times, years;
+} Reading;
+
+enum outcome { FAILED = -1, READ, FOR_PYTHON };
+
+/* Put down the terms of a word or chunk, how many of its words are temporal, and how many of these
+   are years; return 0 where the terms are many. */
+static int fill(Met *met, const uint32_t *terms, Py_ssize_t count, unsigned times, unsigned years) {
+    if (count >= TERMS_MET)
+        return 0;
+    met->count = (unsigned char)count;
+    met->is.terms[0] = times | years << 16;
+    memcpy(met->is.terms + 1, terms, (size_t)count * sizeof *terms);
+    return 1;
+}
+
+static enum outcome take_terms(Reading *to, const uint32_t *terms, Py_ssize_t count) {
+    if (to->count + count > to->most)
+        return FOR_PYTHON;
+    memcpy(to->terms + to->count, terms, (size_t)count * sizeof *terms);
+    to->count += count;
+    return READ;
+}
+
+static enum outcome take(Reading *to, const Met *met) {
+    to->times += met->is.terms[0] & 0xffff;
+    to->years += met->is.terms[0] >> 16;
+    return take_terms(to, met->is.terms + 1, met->count);
+}
+
+/* Find out about a word of letters and digits: its term, but none of a stop word. */
+static enum outcome learn_word(const Known *known, const char *text, Py_ssize_t size, Met *word) {
     PyObject *token = PyUnicode_FromStringAndSize(text, size);
     if (token == NULL)
-        return -1;
+        return FAILED;
     int stops = PySet_Contains(known->stop, token);
     int is_temporal = stops < 0 ? -1 : PySet_Contains(known->temporal, token);
     Py_DECREF(token);
     if (is_temporal < 0)
-        return -1;
-    word->is.term = stops ? 0 : term_of(text, size);
-    word->sign = (unsigned char)is_temporal;
-    return 0;
+        return FAILED;
+    uint32_t term = stops ? 0 : term_of(text, (size_t)size);
+    int is_year = size == 4 && is_digit(text[0]) && is_digit(text[1]) && is_digit(text[2]) &&
+                  is_digit(text[3]);
+    fill(word, &term, !stops, (unsigned)(is_temporal + is_year), (unsigned)is_year);
+    return READ;
 }
 
-/* Return what is known of a word, in *once* where it is too long to be kept; NULL: an error. */
-static const Met *word_of(const Known *known, const char *text, Py_ssize_t size, uint32_t hash,
-                          Met *once) {
-    if (size > LONGEST_MET)
-        return learn(known, text, size, once) < 0 ? NULL : once;
-    Met *word = place_of(known->met, text, (int)size, hash);
-    if (is_there(word, text, (int)size, hash))
-        return word;
-    word->size = 0; /* until all of it is known */
-    if (learn(known, text, size, word) < 0)
-        return NULL;
-    put(word, text, (int)size, hash);
-    return word;
-}
-
-static int is_year(const char *text, Py_ssize_t size) {
-    return size == 4 && is_digit(text[0]) && is_digit(text[1]) && is_digit(text[2]) &&
-           is_digit(text[3]);
-}
-
-/* Put the terms of a text behind those that are there; return how many they are then, or -1. */
-static Py_ssize_t read_terms(const char *text, Py_ssize_t length, const Known *known,
-                             uint32_t *terms, Py_ssize_t count, Py_ssize_t *times,
-                             Py_ssize_t *years) {
-    char small[ON_STACK];
-    char *lower = length <= ON_STACK ? small : PyMem_Malloc(length);
-    if (lower == NULL) {
-        PyErr_NoMemory();
-        return -1;
+/* Read a word of letters and digits of ASCII in lower case. */
+static enum outcome read_word(Reading *to, const char *text, Py_ssize_t size, uint32_t hash) {
+    Met once, *word = size > LONGEST_MET ? &once : place_of(to->known->met, text, (int)size, hash);
+    if (word == &once || !is_there(word, text, (int)size, hash)) {
+        word->size = 0; /* until all of it is known */
+        if (learn_word(to->known, text, size, word) == FAILED)
+            return FAILED;
+        if (word != &once)
+            put(word, text, (int)size, hash);
     }
-    for (Py_ssize_t at = 0; at < length && count >= 0; at++) {
+    return take(to, word);
+}
+
+/* Read the words of a text of ASCII, with room for one of them in lower case. */
+static enum outcome read_words(Reading *to, const char *text, Py_ssize_t length, char *lower) {
+    for (Py_ssize_t at = 0; at < length; at++) {
         Py_ssize_t size = 0;
         uint32_t hash = NO_HASH;
         for (; at < length; at++) {
@@ -196,50 +237,110 @@ static Py_ssize_t read_terms(const char *text, Py_ssize_t length, const Known *k
             lower[size++] = (char)c;
             hash = hashed(hash, (char)c);
         }
-        if (size == 0)
-            continue;
-        Met once;
-        const Met *word = word_of(known, lower, size, hash, &once);
-        if (word == NULL) {
-            count = -1;
-            break;
-        }
-        *times += word->sign;
-        *years += is_year(lower, size);
-        if (word->is.term)
-            terms[count++] = word->is.term;
+        enum outcome was = size == 0 ? READ : read_word(to, lower, size, hash);
+        if (was != READ)
+            return was;
     }
-    if (lower != small)
-        PyMem_Free(lower);
+    return READ;
+}
+
+/* Have Python read a chunk, and keep what it came to. */
+static enum outcome learn_chunk(Reading *to, const char *chunk, Py_ssize_t size, uint32_t hash) {
+    PyObject *text = PyUnicode_FromStringAndSize(chunk, size), *list;
+    PyObject *found = text ? PyObject_CallFunctionObjArgs(to->known->others, text, NULL) : NULL;
+    unsigned int times, years;
+    enum outcome was = FAILED;
+    Py_XDECREF(text);
+    if (found == Py_None) {
+        was = FOR_PYTHON;
+    } else if (found != NULL && !PyTuple_Check(found)) {
+        PyErr_SetString(PyExc_TypeError, "others returns a tuple, or None");
+    } else if (found != NULL && PyArg_ParseTuple(found, "O!II", &PyList_Type, &list, &times, &years)) {
+        Py_ssize_t count = PyList_Size(list);
+        uint32_t *terms = PyMem_Malloc((size_t)(count + 1) * sizeof *terms);
+        for (Py_ssize_t at = 0; terms != NULL && at < count; at++)
+            terms[at] = (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(list, at));
+        if (terms == NULL)
+            PyErr_NoMemory();
+        else if (!PyErr_Occurred()) {
+            Met met;
+            if (size <= LONGEST_MET && fill(&met, terms, count, times, years)) {
+                put(&met, chunk, (int)size, hash);
+                *place_of(to->known->met, chunk, (int)size, hash) = met;
+            }
+            to->times += times;
+            to->years += years;
+            was = take_terms(to, terms, count);
+        }
+        PyMem_Free(terms);
+    }
+    Py_XDECREF(found);
+    return was;
+}
+
+/* Read what stands between two spaces and is not of ASCII. */
+static enum outcome read_chunk(Reading *to, const char *chunk, Py_ssize_t size) {
+    uint32_t hash = NO_HASH;
+    if (size > LONGEST_MET)
+        return learn_chunk(to, chunk, size, hash);
+    for (Py_ssize_t at = 0; at < size; at++)
+        hash = hashed(hash, chunk[at]);
+    const Met *met = place_of(to->known->met, chunk, (int)size, hash);
+    return is_there(met, chunk, (int)size, hash)
+               ? take(to, met)
+               : learn_chunk(to, chunk, size, hash);
+}
+
+/* Read the words of a text, with room for one of them. */
+static enum outcome read_text(Reading *to, const char *text, Py_ssize_t length, int is_ascii,
+                              char *lower) {
+    if (is_ascii)
+        return read_words(to, text, length, lower);
+    for (Py_ssize_t at = 0, size; at < length; at += size + 1) {
+        size = chunk_in(text + at, length - at, &is_ascii);
+        enum outcome was = is_ascii ? read_words(to, text + at, size, lower)
+                                    : read_chunk(to, text + at, size);
+        if (was != READ)
+            return was;
+    }
+    return READ;
+}
+
+/* Put the marks of a text; return how many, or FAILED where it is for Python to count its words. */
+static int marks_of(const char *text, Py_ssize_t length, int is_ascii, uint32_t *marks) {
+    if (!ends_in_question(text, length))
+        return 0;
+    if (!is_ascii)
+        return FAILED;
+    Py_ssize_t words = words_in(text, length);
+    int count = 0;
+    if (words <= QUESTION_WORDS)
+        marks[count++] = 1;
+    if (words <= SHORT_WORDS)
+        marks[count++] = 2;
     return count;
 }
 
-static PyObject *analysed(const char *text, Py_ssize_t length, PyObject *context,
-                          const Known *known, uint32_t *terms) {
-    Py_ssize_t count = PyList_Size(context), times = 0, years = 0;
-    for (Py_ssize_t at = 0; at < count; at++)
-        terms[at] = (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(context, at));
+/* Return what is read of a text, None where it is for Python; NULL with an error. */
+static PyObject *analysed(Reading *to, const char *text, Py_ssize_t length, int is_ascii,
+                          PyObject *context, char *lower) {
+    for (Py_ssize_t count = PyList_Size(context); to->count < count; to->count++)
+        to->terms[to->count] =
+            (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(context, to->count));
     if (PyErr_Occurred())
         return NULL;
-    count = read_terms(text, length, known, terms, count, &times, &years);
-    if (count < 0)
-        return NULL;
-    if (years && may_hold_date(text, length))
-        Py_RETURN_NONE;
     uint32_t marks[2];
-    int marked = 0;
-    if (ends_in_question(text, length)) {
-        Py_ssize_t words = words_in(text, length);
-        if (words <= QUESTION_WORDS)
-            marks[marked++] = 1;
-        if (words <= SHORT_WORDS)
-            marks[marked++] = 2;
-    }
-    PyObject *bytes = packed(terms, count, marks, marked);
+    int marked = marks_of(text, length, is_ascii, marks);
+    enum outcome was = marked < 0 ? FOR_PYTHON : read_text(to, text, length, is_ascii, lower);
+    if (was == FAILED)
+        return NULL;
+    if (was == FOR_PYTHON || (to->years && may_hold_date(text, length)))
+        Py_RETURN_NONE;
+    PyObject *bytes = packed(to->terms, to->count, marks, marked);
     if (bytes == NULL)
         return NULL;
-    times += years;
-    return Py_BuildValue("Nnn", bytes, count, times < MAX_COUNT ? times : (Py_ssize_t)MAX_COUNT);
+    Py_ssize_t times = to->times < MAX_COUNT ? to->times : MAX_COUNT;
+    return Py_BuildValue("Nnn", bytes, to->count, times);
 }
 
 PyDoc_STRVAR(analyse_doc,
@@ -253,23 +354,30 @@ static PyObject *analyse(PyObject *module, PyObject *const *given, Py_ssize_t co
         return NULL;
     }
     const Known *known = PyCapsule_GetPointer(given[2], known_name);
-    Py_ssize_t length;
-    const char *text = known == NULL ? NULL : ascii_of(given[0], &length);
+    Py_ssize_t length, more;
+    const char *text = known == NULL ? NULL : bytes_of(given[0], &length, &more);
     if (text == NULL) {
         if (PyErr_Occurred())
             return NULL;
         Py_RETURN_NONE;
     }
-    if ((length >= 2 * CUT_WORDS - 1 && words_in(text, length) >= CUT_WORDS) ||
+    /* Each character that is not of ASCII may be a word by itself, or a space. */
+    if ((length - more >= 2 * CUT_WORDS - 1 && words_in(text, length) + more >= CUT_WORDS) ||
         may_instruct(text, length))
         Py_RETURN_NONE;
-    Py_ssize_t most = length / 2 + 1 + PyList_Size(given[1]);
-    uint32_t small[ON_STACK];
-    uint32_t *terms = most <= ON_STACK ? small : PyMem_Malloc(most * sizeof *terms);
-    if (terms == NULL)
-        return PyErr_NoMemory();
-    PyObject *answer = analysed(text, length, given[1], known, terms);
-    if (terms != small)
-        PyMem_Free(terms);
+    char small_lower[ON_STACK];
+    uint32_t small_terms[ON_STACK];
+    Reading to = {.known = known, .most = length + PyList_Size(given[1])};
+    char *lower = length <= ON_STACK ? small_lower : PyMem_Malloc((size_t)length);
+    to.terms = to.most <= ON_STACK ? small_terms : PyMem_Malloc((size_t)to.most * sizeof *to.terms);
+    PyObject *answer = NULL;
+    if (lower != NULL && to.terms != NULL)
+        answer = analysed(&to, text, length, more == 0, given[1], lower);
+    else
+        PyErr_NoMemory();
+    if (lower != small_lower)
+        PyMem_Free(lower);
+    if (to.terms != small_terms)
+        PyMem_Free(to.terms);
     return answer;
 }
