@@ -405,6 +405,7 @@ def test_pieces_are_those_of_the_tokenizers_library():
     assert len(pairs) == 600
     for text, pieces in pairs:
         assert wordpiece.bundled().ids(text) == pieces, ascii(text)
+        assert wordpiece.bundled().find(text) == pieces, ascii(text)
 
 
 @given(ANY_TEXT)
@@ -428,9 +429,9 @@ def test_a_space_separates_for_good(texts):
 def test_what_is_remembered_is_bounded():
     """A million different words or characters do not fill the memory."""
     pieces = wordpiece.WordPieces(["[PAD]"] * 999 + ["a", "##1"])
-    pieces.ids(" ".join(f"a{number}" for number in range(wordpiece.CACHED_CHUNKS + 10)))
-    assert len(pieces.chunks) == 10
-    assert pieces.ids("a11 b") == [999, 1000, 1000, wordpiece.UNKNOWN]
+    pieces.find(" ".join(f"a{number}" for number in range(wordpiece.CACHED_CHUNKS + 10)))
+    assert len(pieces._chunks) == 10
+    assert pieces.find("a11 b") == [999, 1000, 1000, wordpiece.UNKNOWN]
     pieces.words("".join(map(chr, range(wordpiece.CACHED_CHARACTERS + 10))))
     assert len(pieces._characters) == 10
 

@@ -100,9 +100,12 @@ def compare_words(compiled, text, context):
 def compare_rows(compiled, texts):
     """Compare the rows of pieces of texts, which are then summed up by the same call."""
     table, pieces = static.Static()._table(), wordpiece.bundled()
+    for text in texts:
+        found = compiled.pieces(text, pieces.vocabulary_of(compiled), pieces.find)
+        assert found == pieces.find(text), text
     numbers, scales, ends = static.gather_by(compiled, table, texts)
     rows, row_scales, row_ends = static._gathered(table, texts)
-    assert ends == row_ends, [pieces.ids(text) for text in texts]
+    assert ends == row_ends
     assert np.array_equal(numbers, rows)
     assert np.array_equal(scales, row_scales)
 
@@ -155,7 +158,7 @@ def test_a_corpus_is_the_same_by_compiled_code(compiled, monkeypatch):
     compare_rows(compiled, texts)
     stored = []
     for module in (None, compiled):
-        for user in (words, vectors, static):
+        for user in (words, vectors, static, wordpiece):
             monkeypatch.setattr(user, "NATIVE", module)
         stored.append(rows_of([text for text in texts[::4] if text.isprintable()]))
     assert len(stored[0]) > 1000
@@ -292,6 +295,11 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         (compiled.vocabulary, ({}, {}), TypeError),
         (compiled.vocabulary, ({}, [], 9), TypeError),
         (compiled.vocabulary, ({}, {}, 0), TypeError),
+        (compiled.pieces, ("a", pieces), TypeError),
+        (compiled.pieces, (b"a", pieces, list), TypeError),
+        (compiled.pieces, ("a", {}, list), ValueError),
+        (compiled.pieces, ("é", pieces, len), TypeError),
+        (compiled.pieces, ("b", pieces, list), TypeError),
         (compiled.gather, (["a"], {}, list, table, two, 0), ValueError),
         (compiled.gather, (("a",), pieces, list, table, two, 0), TypeError),
         (compiled.gather, ([b"a"], pieces, list, table, two, 0), TypeError),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate, chain
 
 import numpy as np
@@ -107,15 +106,15 @@ def gather_by(
     """Return what `_gathered` does, by compiled code."""
     pieces = wordpiece.bundled()
     numbers, scales, ends = native.gather(
-        texts, _vocabulary(native), pieces.ids, table.rows, table.scales, wordpiece.FIRST_WORD - 1
+        texts,
+        pieces.vocabulary_of(native),
+        pieces.find,
+        table.rows,
+        table.scales,
+        wordpiece.FIRST_WORD - 1,
     )
     rows = np.frombuffer(numbers, np.float32).reshape(-1, table.rows.shape[1])
     return rows, np.frombuffer(scales, np.float32), ends
-
-
-@lru_cache(maxsize=1)
-def _vocabulary(native: Native) -> object:
-    return wordpiece.bundled().vocabulary_of(native)
 
 
 def _gathered(table: WordPieceTable, texts: list[str]) -> tuple[Vectors, Vectors, list[int]]:

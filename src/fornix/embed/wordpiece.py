@@ -15,7 +15,7 @@ from itertools import chain
 
 from fornix.embed.characters import DROPPED, IDEOGRAPHS, PUNCTUATION, CharacterTable
 from fornix.embed.weights import read_lines
-from fornix.values.native import Native
+from fornix.values.native import NATIVE, Native
 
 UNKNOWN = 100
 """The piece of a word that cannot be cut into known pieces."""
@@ -50,7 +50,8 @@ class WordPieces:
         self._inner = {piece[2:]: at for at, piece in enumerate(vocabulary) if piece[:2] == "##"}
         self._longest = max(map(len, chain(self._words, self._inner)))
         self._characters = _Characters()
-        self.chunks = _Chunks(self)
+        self._vocabulary: object = None
+        self._chunks = _Chunks(self)
 
     def ids(self, text: str) -> list[int]:
         """Return the pieces of *text* as places in the vocabulary, without marks.
@@ -59,9 +60,15 @@ class WordPieces:
         each punctuation mark and Chinese character is a word; a word with an unknown part, or of
         more than `LONGEST_WORD` characters, is one `UNKNOWN`.
         """
+        if NATIVE is not None:
+            return NATIVE.pieces(text, self.vocabulary_of(NATIVE), self.find)
+        return self.find(text)
+
+    def find(self, text: str) -> list[int]:
+        """Return what `ids` does, without compiled code."""
         if _REMOVED_SPACES.search(text):
             text = _REMOVED_SPACES.sub("", text)
-        return list(chain.from_iterable(map(self.chunks.__getitem__, text.split())))
+        return list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
 
     def words(self, text: str) -> list[str]:
         """Return the words that *text* is cut into before they are cut into pieces."""
@@ -89,7 +96,9 @@ class WordPieces:
 
     def vocabulary_of(self, native: Native) -> object:
         """Return these pieces as compiled code knows them."""
-        return native.vocabulary(self._words, self._inner, self._longest)
+        if self._vocabulary is None:
+            self._vocabulary = native.vocabulary(self._words, self._inner, self._longest)
+        return self._vocabulary
 
 
 class _Chunks(dict[str, tuple[int, ...]]):

@@ -28,6 +28,7 @@ static PyMethodDef functions[] = {
     {"known_words", (PyCFunction)(void (*)(void))known_words, METH_FASTCALL, known_words_doc},
     {"analyse", (PyCFunction)(void (*)(void))analyse, METH_FASTCALL, analyse_doc},
     {"vocabulary", (PyCFunction)(void (*)(void))vocabulary, METH_FASTCALL, vocabulary_doc},
+    {"pieces", (PyCFunction)(void (*)(void))pieces, METH_FASTCALL, pieces_doc},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
     {"quantise", (PyCFunction)(void (*)(void))quantise, METH_FASTCALL, quantise_doc},
     {"differing", (PyCFunction)(void (*)(void))differing, METH_FASTCALL, differing_doc},

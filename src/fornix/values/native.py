@@ -1,13 +1,13 @@
 """The part of fornix that may be compiled: `NATIVE` has what works on values, or is None.
 
 `_native.c` does what takes most of the time of an add: it reads the words of a text (their stems:
-`_c/stems.h`), sums word pieces up, and rounds vectors; and of a search among very many items: it
-counts the bits in which their codes differ from a question's. It is compiled when fornix is
-installed where a C compiler is (`hatch_build.py`), and left out where there is none; so is what
-writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the last bit:
-it is the definition, reads whatever the compiled part leaves to it, such as words that are not of
-ASCII when they are met first, and serves where that is missing, or where ``FORNIX_NATIVE=off``
-turns it off for a process.
+`_c/stems.h`), cuts it into word pieces, sums these up, and rounds vectors; and of a search among
+very many items: it counts the bits in which their codes differ from a question's. It is compiled
+when fornix is installed where a C compiler is (`hatch_build.py`), and left out where there is none;
+so is what writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the
+last bit: it is the definition, reads whatever the compiled part leaves to it, such as words that
+are not of ASCII when they are met first, and serves where that is missing, or where
+``FORNIX_NATIVE=off`` turns it off for a process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-FUNCTIONS = ("known_words", "analyse", "vocabulary", "gather", "quantise", "differing")
+FUNCTIONS = (
+    *("known_words", "analyse", "vocabulary", "pieces", "gather"),
+    *("quantise", "differing"),
+)
 """What a compiled module has to have; one that stayed from another version may not."""
 
 
@@ -46,7 +49,13 @@ class Native(Protocol):
         ...
 
     def vocabulary(self, firsts: dict[str, int], inner: dict[str, int], longest: int, /) -> object:
-        """Return what `gather` knows of word pieces, to which it adds those of what it meets."""
+        """Return what is known of word pieces, to which those of what is met are added."""
+        ...
+
+    def pieces(
+        self, text: str, vocabulary: object, others: Callable[[str], list[int]], /
+    ) -> list[int]:
+        """See `WordPieces.ids`."""
         ...
 
     def gather(

@@ -80,17 +80,18 @@ static int cut_word(const Vocabulary *of, const char *word, Py_ssize_t size, Py_
     return 1;
 }
 
-/* What `gather` fills: a row of numbers per piece, and by how much each row counts. */
+/* What takes the pieces of texts: a list of them, or rows of a table: numbers for each piece, and by
+   how much each row counts. */
 typedef struct {
     const Vocabulary *vocabulary;
-    PyObject *others;
+    PyObject *others, *list; /* no list: rows */
     Py_buffer rows, scales;
     Py_ssize_t width, first, count, room;
     PyObject *numbers, *weights; /* bytearrays with room for so many rows */
-} Gathered;
+} Sink;
 
 /* Have room for so many rows; return 0, or -1 with an error. */
-static int make_room(Gathered *to, Py_ssize_t room) {
+static int make_room(Sink *to, Py_ssize_t room) {
     Py_ssize_t size = room * (Py_ssize_t)sizeof(float);
     to->room = room;
     return PyByteArray_Resize(to->numbers, size * to->width) < 0 ||
@@ -99,8 +100,17 @@ static int make_room(Gathered *to, Py_ssize_t room) {
                : 0;
 }
 
-/* Add the row of a piece, row 0 if it is none of text; return 0, or -1 with an error. */
-static int add_row(Gathered *to, Py_ssize_t piece) {
+static int add_number(PyObject *list, Py_ssize_t piece) {
+    PyObject *number = PyLong_FromSsize_t(piece);
+    int failed = number == NULL || PyList_Append(list, number) < 0;
+    Py_XDECREF(number);
+    return failed ? -1 : 0;
+}
+
+/* Add a piece, or its row, row 0 if it is none of text; return 0, or -1 with an error. */
+static int add_piece(Sink *to, Py_ssize_t piece) {
+    if (to->list != NULL)
+        return add_number(to->list, piece);
     Py_ssize_t place = piece > to->first ? piece - to->first : 0;
     if (place >= to->rows.len / to->width) {
         PyErr_SetString(PyExc_IndexError, "there is no such row");
@@ -126,8 +136,8 @@ static void keep_piece(Met *met, Py_ssize_t piece) {
         met->count = PIECES_MET + 1;
 }
 
-/* Have Python find the pieces of a text, add their rows, and put them down. */
-static int add_by_python(Gathered *to, PyObject *text, Met *met) {
+/* Have Python find the pieces of a text, add them, and put them down. */
+static int add_by_python(Sink *to, PyObject *text, Met *met) {
     PyObject *pieces = text ? PyObject_CallFunctionObjArgs(to->others, text, NULL) : NULL;
     Py_ssize_t count = pieces == NULL ? -1 : PySequence_Size(pieces);
     int failed = count < 0;
@@ -135,7 +145,7 @@ static int add_by_python(Gathered *to, PyObject *text, Met *met) {
         PyObject *each = PySequence_GetItem(pieces, at);
         Py_ssize_t piece = each == NULL ? -1 : PyLong_AsSsize_t(each);
         Py_XDECREF(each);
-        failed = (piece == -1 && PyErr_Occurred()) || add_row(to, piece) < 0;
+        failed = (piece == -1 && PyErr_Occurred()) || add_piece(to, piece) < 0;
         keep_piece(met, piece);
     }
     Py_XDECREF(pieces);
@@ -150,8 +160,8 @@ static Py_ssize_t first_word(const char *chunk, Py_ssize_t size) {
     return end > 0 ? end : 1;
 }
 
-/* Find the pieces of a chunk of ASCII in lower case, add their rows, and put them down. */
-static int add_words(Gathered *to, const char *chunk, Py_ssize_t size, Met *met) {
+/* Find the pieces of a chunk of ASCII in lower case, add them, and put them down. */
+static int add_words(Sink *to, const char *chunk, Py_ssize_t size, Met *met) {
     for (Py_ssize_t start = 0, length; start < size; start += length) {
         Py_ssize_t pieces[LONGEST_WORD];
         length = first_word(chunk + start, size - start);
@@ -159,7 +169,7 @@ static int add_words(Gathered *to, const char *chunk, Py_ssize_t size, Met *met)
         if (count < 0)
             return -1;
         for (int at = 0; at < count; at++) {
-            if (add_row(to, pieces[at]) < 0)
+            if (add_piece(to, pieces[at]) < 0)
                 return -1;
             keep_piece(met, pieces[at]);
         }
@@ -167,8 +177,8 @@ static int add_words(Gathered *to, const char *chunk, Py_ssize_t size, Met *met)
     return 0;
 }
 
-/* Add the rows of what stands between two spaces; return 0, or -1 with an error. */
-static int add_chunk(Gathered *to, const char *chunk, Py_ssize_t size, int is_ascii) {
+/* Add the pieces of what stands between two spaces; return 0, or -1 with an error. */
+static int add_chunk(Sink *to, const char *chunk, Py_ssize_t size, int is_ascii) {
     Met *table = to->vocabulary->met, found = {.count = 0};
     uint32_t hash = NO_HASH;
     if (size <= LONGEST_MET) {
@@ -177,7 +187,7 @@ static int add_chunk(Gathered *to, const char *chunk, Py_ssize_t size, int is_as
         const Met *met = place_of(table, chunk, (int)size, hash);
         if (is_there(met, chunk, (int)size, hash)) {
             for (int at = 0; at < met->count; at++)
-                if (add_row(to, met->is.pieces[at]) < 0)
+                if (add_piece(to, met->is.pieces[at]) < 0)
                     return -1;
             return 0;
         }
@@ -210,8 +220,8 @@ static Py_ssize_t lowered(const char *chunk, Py_ssize_t size, char *lower) {
     return count;
 }
 
-/* Add the rows of all chunks of a text, with room for one; return 0, or -1 with an error. */
-static int add_chunks(Gathered *to, const char *text, Py_ssize_t length, char *lower) {
+/* Add the pieces of all chunks of a text, with room for one; return 0, or -1 with an error. */
+static int add_chunks(Sink *to, const char *text, Py_ssize_t length, char *lower) {
     for (Py_ssize_t at = 0, size; at < length; at += size + 1) {
         int is_ascii;
         size = chunk_in(text + at, length - at, &is_ascii);
@@ -232,8 +242,8 @@ static int has_removed(const char *text, Py_ssize_t length) {
     return 0;
 }
 
-/* Add the rows of a text; return 0, or -1 with an error. */
-static int add_text(Gathered *to, PyObject *given) {
+/* Add the pieces of a text; return 0, or -1 with an error. */
+static int add_text(Sink *to, PyObject *given) {
     Py_ssize_t length, more;
     const char *text = bytes_of(given, &length, &more);
     if (text == NULL && PyErr_Occurred())
@@ -254,7 +264,7 @@ static int add_text(Gathered *to, PyObject *given) {
     return failed;
 }
 
-static PyObject *gathered(Gathered *to, PyObject *texts) {
+static PyObject *gathered(Sink *to, PyObject *texts) {
     Py_ssize_t count = PyList_Size(texts);
     PyObject *ends = PyList_New(0);
     for (Py_ssize_t at = 0; ends != NULL && at < count && at < PyList_Size(texts); at++) {
@@ -286,7 +296,7 @@ static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t cou
         PyErr_SetString(PyExc_TypeError, "gather takes a list of texts, and five more");
         return NULL;
     }
-    Gathered to = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name)};
+    Sink to = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name)};
     if (to.vocabulary == NULL)
         return NULL;
     to.others = given[2];
@@ -315,4 +325,22 @@ static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t cou
     PyBuffer_Release(&to.rows);
     PyBuffer_Release(&to.scales);
     return answer;
+}
+
+PyDoc_STRVAR(pieces_doc,
+             "pieces(text, vocabulary, others) -> list\n\n"
+             "See `fornix.embed.wordpiece.WordPieces.ids`; *others* returns the pieces of what is\n"
+             "not of ASCII.");
+
+static PyObject *pieces(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "pieces takes a text, a vocabulary and a function");
+        return NULL;
+    }
+    Sink to = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name), .others = given[2]};
+    to.list = to.vocabulary == NULL ? NULL : PyList_New(0);
+    if (to.list != NULL && add_text(&to, given[0]) < 0)
+        Py_CLEAR(to.list);
+    return to.list;
 }
