@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,42 @@ def test_a_full_disk_puts_a_scrub_off(disk: Path) -> None:
             memory.scrub()
         ballast.unlink()
         assert [done.state for done in memory.scrub()] == ["scrubbed"]
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_opening_a_store_on_a_full_disk_says_so(disk: Path, mode) -> None:
+    """SQLite, which makes the index of the log then, does not tell why it could not."""
+    with Memory.open(disk / "app.db", embedder="words") as memory:
+        memory.key("ada").add("x")
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.tell() < 2_000_000:
+            file.write(b"x" * 4096)
+    told = pytest.raises(StoreFull, match="the disk is full; free some room")
+    with told if disk.is_mount() else nullcontext():  # the other disk has room for all but a log
+        Memory.open(disk / "app.db", mode=mode).close()
+    ballast.unlink()
+    with Memory.open(disk / "app.db", mode=mode) as memory:
+        assert texts(memory) == ["x"]
+
+
+def test_closing_a_memory_where_nothing_can_be_written_is_no_error(path: Path, start) -> None:
+    """All that was committed is in the log: only who holds the lock cannot be written down."""
+    child = start("""
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+memory = Memory.open(path, embedder="words")
+memory.key("ada").add("x")
+memory.key("ada").list()[0].text, memory.key("ada").search("x")  # touches wait to be written
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+memory.close()
+say("closed", len(os.listdir("/proc/self/fd")) - taken)
+""".replace("memory = Memory", 'taken = len(os.listdir("/proc/self/fd"))\nmemory = Memory', 1))
+    assert line(child) == "closed 0"
+    assert child.wait(LIMIT_S) == 0
+    with Memory.open(path) as memory:
+        assert texts(memory) == ["x"]
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
 
 
 def test_a_search_answers_while_nobody_can_write(path: Path) -> None:

@@ -95,11 +95,13 @@ _FILES = (
 """How the names of a store's files go on, and of those beside it."""
 
 _CUT_SHORT = (
-    "a restore or repair was cut short; open the store once without mode='ro', which undoes it"
+    "a restore, repair or upgrade was cut short; open the store once without mode='ro', which "
+    "undoes it"
 )
 
 NEAR_LIMIT = 1 << 16
-"""A write is at most so many bytes: a file that failed to grow is within them of the limit."""
+"""A write is at most so many bytes: a file that failed to grow is within them of the limit, and a
+disk that it failed on has less room."""
 
 
 class CallSubject(NamedTuple):
@@ -239,7 +241,9 @@ def _hindrance(error: Exception, subject: CallSubject) -> int | None:
         return None
     if subject.errno in _NO_ROOM:
         return subject.errno
-    return errno.EFBIG if _at_limit(Path(subject.location)) else None
+    if _at_limit(Path(subject.location)):
+        return errno.EFBIG
+    return errno.ENOSPC if not subject.errno and _is_full(Path(subject.location).parent) else None
 
 
 def _at_limit(path: Path) -> bool:
@@ -249,6 +253,14 @@ def _at_limit(path: Path) -> bool:
         return False
     files = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
     return any(each.stat().st_size + NEAR_LIMIT > most for each in files)
+
+
+def _is_full(folder: Path) -> bool:
+    """Return whether a disk has no room for a write: asked where the system's error is not known."""
+    if not folder.is_dir():
+        return False
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < NEAR_LIMIT
 
 
 def _lacks_files(error: Exception) -> bool:

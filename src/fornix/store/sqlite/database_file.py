@@ -552,7 +552,7 @@ class SqliteFile(SqlDatabase):
         if self._state != "open":
             return
         if self._writer is not None and self._touch_times:
-            with suppress(FornixError, apsw.Error), self.writing() as db:
+            with suppress(FornixError, apsw.Error, OSError), self.writing() as db:
                 self._flush_touches(db)
         self._connections.state = "closed"
         if self._owners is not None:
@@ -560,7 +560,7 @@ class SqliteFile(SqlDatabase):
         try:
             if self._writer is not None and self._lock is not None:
                 # The last connection checkpoints as it closes, so it queues with the writers.
-                with suppress(FornixError), self._lock, FORKS.inside():
+                with suppress(FornixError, OSError), self._lock, FORKS.inside():
                     checksums.head(self._writer)
                     if self._guard.unlock():
                         self._leave_log(self._writer)
