@@ -440,6 +440,43 @@ with Memory.open(path, mode="ro") as memory:
         beside.chmod(0o700)
 
 
+def test_what_has_to_remove_index_files_is_refused_before_it_changes_anything(start) -> None:
+    """Who may write a store but not the index beside it: one error, which names that folder."""
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
+            memory.key("ada").add("late", expire_at=datetime(2020, 1, 1, tzinfo=UTC))
+            memory.backup(shared / "backup.db")
+        index = Path(f"{place}.fornix") / "index"
+        index.mkdir()
+        (index / "1.seg").touch()
+        index.chmod(0o755)
+        for folder in (shared, index.parent):
+            folder.chmod(0o777)
+        for file in (place, shared / "backup.db", *index.parent.iterdir()):
+            if file.is_file():
+                file.chmod(0o666)
+        code = """
+def told(call):
+    try:
+        call()
+    except errors.StoreReadOnly as error:
+        return f"{path}.fornix/index cannot be" in str(error)
+with Memory.open(path) as memory:
+    before = memory.stats().store.commits
+    say(told(memory.shrink), memory.stats().store.commits - before)
+say(told(lambda: Memory.repair(path)))
+say(told(lambda: Memory.restore(path, path.replace("app", "backup"))))
+"""
+        child = start("import encodings.ascii, shutil" + DROP_RIGHTS + code, place)
+        assert [line(child) for _ in range(3)] == ["True 0", "True", "True"]
+        assert child.wait(LIMIT_S) == 0
+        assert (index / "1.seg").exists()
+        with Memory.open(place) as memory:
+            memory.shrink()
+        assert not (index / "1.seg").exists()
+
+
 def test_what_root_makes_beside_a_store_is_its_owners(path: Path, monkeypatch) -> None:
     """Else nobody but root could write the store after ``sudo fornix``; SQLite does the same."""
     given: set[Path] = set()

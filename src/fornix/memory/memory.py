@@ -565,7 +565,13 @@ class Memory(Maintenance):
 
         Args:
             progress: Called with the number of bytes given back since the last call.
+
+        Raises:
+            StoreReadOnly: This user may not remove index files that are no longer needed.
         """
+        file = sqlite_store(self._engine.store)
+        if file is not None:
+            file.refuse_closed_index()
         self.sweep()
         freed = 0
         while step_bytes := self._engine.store.shrink():

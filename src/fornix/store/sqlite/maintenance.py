@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import apsw
 
-from fornix.errors import NotAStore, NotFound
+from fornix.errors import NotAStore, NotFound, StoreReadOnly
 from fornix.store import (
     StoreStats,
 )
@@ -104,8 +105,22 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
         copy.close()
 
 
+def refuse_closed(folder: Path) -> None:
+    """Refuse to change anything where side files could not be removed from *folder* then.
+
+    Raises:
+        StoreReadOnly: This user may not.
+    """
+    if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise StoreReadOnly(
+            f"{folder} cannot be read and written by this user, and files in it have to go; let "
+            "it do both, or have the owner of that folder do this"
+        )
+
+
 def drop_side_files(folder: Path) -> None:
     """Remove what was made from the contents of a store, for good."""
+    refuse_closed(folder)
     if folder.exists():
         import shutil  # takes long to import, and is needed here alone
 

@@ -41,6 +41,14 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
                 remaining = receipts.finish(db, unfinished, hindrances, now=now)
             return remaining  # noqa: RET504 - to its types, the block may end early
 
+    def refuse_closed_index(self) -> None:
+        """Refuse what has to remove index files where this user may not.
+
+        Raises:
+            StoreReadOnly: It may not.
+        """
+        maintenance.refuse_closed(self.folder / "index")
+
     @explaining
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """See `Ledger.shrink`."""
