@@ -636,6 +636,24 @@ def test_what_is_no_file_is_not_replaced(filled, tmp_path):
     assert pipe.is_fifo()
 
 
+def test_what_a_link_leads_to_is_replaced_and_not_the_link(filled, tmp_path):
+    """As `cp` and the shell do, on the file of tokens too: others name the file itself."""
+    (tmp_path / "other").mkdir()
+    file, link = tmp_path / "other" / "out.jsonl", tmp_path / "link.jsonl"
+    file.write_text("old")
+    link.symlink_to(file)
+    assert "exists" in filled("export", str(link), code=1).stderr
+    filled("export", str(link), "--force")
+    assert link.is_symlink()
+    assert file.read_bytes() == filled("export").stdout_bytes
+    tokens, named = tmp_path / "tokens.json", tmp_path / "other" / "tokens.json"
+    named.symlink_to(tokens)
+    filled("token", "new", "shop", "--tokens", str(tokens))
+    filled("token", "revoke", "shop", "--tokens", str(named))
+    assert named.is_symlink()
+    assert json.loads(tokens.read_text()) == {"tokens": []}
+
+
 def test_two_exports_to_one_file_are_not_mixed(filled, tmp_path):
     """The second one is refused while the first writes, and what that has written stays."""
     part = tmp_path / "out.jsonl.part"

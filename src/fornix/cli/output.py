@@ -172,6 +172,7 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
         raise InvalidInput(f"{plain(file)} is not a file; name one, or - for stdout")
     if path.exists() and not force:
         raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
+    path = Path(os.path.realpath(path))  # what a link leads to is written, and the link stays
     try:
         with part_of(path) as part:
             with part.open("wb") as out:

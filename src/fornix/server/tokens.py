@@ -196,14 +196,15 @@ class TokenFile:
     def _write(self, tokens: tuple[Token, ...] | list[Token]) -> None:
         """Replace the file as a whole, readable for its owner alone."""
         text = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
-        part = self._path.with_name(f"{self._path.name}.part")
+        target = Path(os.path.realpath(self._path))  # what a link leads to; others may read that
+        part = target.with_name(f"{target.name}.part")
         handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
-        part.replace(self._path)
-        sync_folder(self._path.parent)
+        part.replace(target)
+        sync_folder(target.parent)
 
 
 def _check(token: Token) -> None:
