@@ -174,6 +174,26 @@ def test_who_only_reads_is_told_to_upgrade(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("deep", [[], ["--deep"]])
+def test_doctor_says_what_becomes_of_an_earlier_schema(tmp_path: Path, deep) -> None:
+    """That it is upgraded and how, beforehand; what words read of a text today is no damage."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("tea " * 150)
+    command = CliRunner()
+    now = command.invoke(fornix, ["doctor", "--db", str(path), *deep])
+    assert f"✓ schema       {SCHEMA}\n" in now.stdout
+    with closing(connect(path)) as db:
+        db.execute("UPDATE feature SET terms = x'00'")
+        db.pragma("user_version", SCHEMA - 1)
+    told = command.invoke(fornix, ["doctor", "--db", str(path), *deep])
+    assert told.exit_code == 0, told.stdout
+    (line,) = [line for line in told.stdout.splitlines() if " schema  " in line]
+    assert line.startswith(f"• schema       {SCHEMA - 1}, of an earlier fornix")
+    assert "Take a backup before" in line
+    assert "fornix upgrade" in line
+
+
 OTHER_VFS = """
 import sys
 import apsw

@@ -28,6 +28,7 @@ from fornix.errors import (
 )
 from fornix.memory.maintenance import SPARE
 from fornix.memory.memory import Memory
+from fornix.memory.opening import schema_version
 from fornix.store import Store, StoreStats
 from fornix.store.scope import Scope, is_hidden
 from fornix.transfer import LAST, migrate
@@ -211,8 +212,21 @@ def _contents(memory: Memory) -> Iterator[Finding]:
     yield from _compaction(memory)
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")
-    yield Finding("schema", str(store.details.get("schema", "unknown")))
+    yield _schema(store, known=schema_version() if isinstance(memory.store, Examined) else 0)
     yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _schema(store: StoreStats, *, known: int) -> Finding:
+    """Tell the schema, and of an earlier one of a file what becomes of it."""
+    found = store.details.get("schema", "unknown")
+    if not isinstance(found, int) or found >= known:
+        return Finding("schema", str(found))
+    upgrade = (
+        f"{found}, of an earlier fornix. Opening the memory to write brings it to schema {known}, "
+        f"and a fornix that knows only schema {found} cannot open it then. Take a backup before "
+        "(fornix backup); fornix upgrade does it at once"
+    )
+    return Finding("schema", upgrade, "note")
 
 
 def _room(store: StoreStats) -> Finding:

@@ -11,7 +11,7 @@ from fornix.errors import StoreDamaged
 from fornix.store.packed_values import restored
 from fornix.store.sql.connection import query
 from fornix.store.sqlite import checksums, repair
-from fornix.store.sqlite.connection import CallSubject, SqliteConnection, as_fornix_error
+from fornix.store.sqlite.connection import SCHEMA, CallSubject, SqliteConnection, as_fornix_error
 
 CHECKS = {
     "items without features": "SELECT count(*) FROM item "
@@ -182,7 +182,12 @@ def unreadable(db: SqliteConnection) -> Iterator[str]:
 
 
 def _contradicting(db: SqliteConnection) -> Iterator[str]:
-    """Yield which items are not those that their features were made of."""
+    """Yield which items are not those that their features were made of.
+
+    None of an earlier schema: what words read of a text may have changed since.
+    """
+    if db.pragma("user_version") != SCHEMA:
+        return
     last = -1
     try:
         while some := query(db, repair.SOME, last, repair.STEP):
