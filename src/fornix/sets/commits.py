@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from fornix.errors import DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
+from fornix.errors import DuplicateItem, FornixError, KeyBusy, SetFull, SetMoved, StaleItem
 from fornix.sets.add_call import AddCall
 from fornix.sets.batch import Draft
 from fornix.sets.writer import Engine, PlannedWrite, WriteCall, Writer
@@ -98,11 +98,17 @@ class CommitWriter(Writer):
         else:
             op = engine.op(self._scope, idempotency_key)
             request = engine.request([call.name, call.arguments()])
-            earlier = engine.store.commit_of_op(op, request=request, label=idempotency_key)
-            if earlier is not None:
-                return earlier.result
         source = _CallSource(engine, self._scope, call, op, request, idempotency_key or "")
-        commit = commit_with_retries(engine, self._scope, source)
+        earlier = source.earlier()
+        if earlier is not None:
+            return earlier.result
+        try:
+            commit = commit_with_retries(engine, self._scope, source)
+        except FornixError:  # the same call may have been carried out since it was looked for
+            earlier = source.earlier()
+            if earlier is None:
+                raise
+            return earlier.result
         return commit.result if commit is not None and commit.adopted else source.planned.result
 
     def _added_jointly(self, call: WriteCall) -> Value:
@@ -180,6 +186,12 @@ class _CallSource(BatchSource):
     ) -> None:
         self._engine, self._scope, self._call = engine, scope, call
         self._op, self._request, self._label = op, request, label
+
+    def earlier(self) -> Commit | None:
+        """Return the commit of the same call under its idempotency key; None: there is none."""
+        if self._op is None:
+            return None
+        return self._engine.store.commit_of_op(self._op, request=self._request, label=self._label)
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""

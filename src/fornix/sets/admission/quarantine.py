@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
-from fornix.errors import InvalidInput, NotFound
+from fornix.errors import DuplicateItem, InvalidInput, NotFound
 from fornix.search.near_duplicates import Probe
 from fornix.sets.admission.verdicts import Verdict, plain
 from fornix.sets.origins import known_links
@@ -204,7 +204,7 @@ class Quarantine:
 
     def _planned_discard(self, item_id: str, _new_id: NewId) -> PlannedWrite:
         stored = self._must(item_id)
-        return PlannedWrite([Retire(stored.set, item_id, stored.version)], None)
+        return PlannedWrite([Retire(stored.set, item_id, stored.version)], None, retry=True)
 
     def _planned_release(self, item_id: str, by: str | None, _new_id: NewId) -> PlannedWrite:
         stored = self._must(item_id)
@@ -218,12 +218,16 @@ class Quarantine:
         }
         item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
         target = str(item.id)
+        if self._writer.get(ref, [target], at=None)[0] is not None:
+            self._must(item_id)  # else it is what somebody else released just now
+            raise DuplicateItem(target, set_name=held.set_name)
         record = self._writer.records([(target, item)])[0]
         links = known_links(self._writer, ref, record)
         rules = self._writer.rules(ref, None)
         return PlannedWrite(
             [Retire(stored.set, item_id, stored.version), Add(ref, record, links=links)],
             target,
+            retry=True,
             admission_checks=[] if rules is None else [AdmissionCheck(ref, rules.set_rules)],
         )
 
