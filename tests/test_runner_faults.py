@@ -286,6 +286,21 @@ def test_whatever_an_action_raises_parks_its_run(memory, error):
         assert runner.handle("eve", "good") == ("fine",)
 
 
+def test_what_is_no_ctrl_c_parks_its_run_too(memory):
+    """Ctrl-C comes to the main thread; a worker's action that raises the same is a failed one."""
+
+    @action(InputEvent)
+    def work(event, ctx):
+        if event.input == "bad":
+            raise KeyboardInterrupt
+        ctx.send_event(OutputEvent("fine"))
+
+    with LocalRunner(Agent("odd", actions=[work]), memory) as runner:
+        with pytest.raises(RunParked, match="KeyboardInterrupt"):
+            runner.submit("ada", "bad").result(LIMIT_S)
+        assert runner.submit("eve", "good").result(LIMIT_S) == ("fine",)
+
+
 # --- an action that would wait for itself ---------------------------------------------------------
 
 

@@ -298,9 +298,9 @@ class TaskExecutor:
             run.drop()
             self._abandon(lane)
             return None
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001 - the user's code: its run is parked
+            if _is_ctrl_c(error):
+                raise
             run.drop()
             return self._refused(lane, error)
         finally:
@@ -560,6 +560,12 @@ class TaskExecutor:
             if run is not None and run.span is not None:
                 run.span.end("interrupted")
         return ended
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Return whether a user interrupts the program, which happens in its main thread alone."""
+    main = threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is main
 
 
 def _moved_on(error: BaseException) -> bool:
