@@ -126,3 +126,23 @@ def test_what_a_killed_backup_left_is_named_and_swept(path: Path) -> None:
         memory.backup(copy)
     assert list(path.parent.glob("copy.db.part*")) == []
     assert "copy.db.part" not in CliRunner().invoke(fornix, ["doctor", "--db", str(path)]).stdout
+
+
+def test_a_backup_can_be_written_while_it_is_read(tmp_path: Path) -> None:
+    """A reader holds no lock on a file without a log, which a writer makes; it sees what follows."""
+    path = tmp_path / "monday.db"
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        memory.key("ada").add("x")
+        memory.backup(path)
+    before = sorted(place.name for place in tmp_path.iterdir())
+    with Memory.open(path, mode="ro") as reader:
+        assert [item.text for item in reader.key("ada").list()] == ["x"]
+        assert sorted(place.name for place in tmp_path.iterdir()) == before
+        with Memory.open(path) as writer:
+            for text in ("y", "z"):
+                writer.key("ada").add(text)
+                assert [item.text for item in reader.key("ada").list()][-1] == text
+            with pytest.raises(StoreBusy):  # it reads the log by now
+                Memory.repair(path)
+        assert len(reader.key("ada").search("x y z")) == 3
+    assert Memory.repair(path) == []

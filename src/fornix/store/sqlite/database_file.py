@@ -205,8 +205,7 @@ class SqliteFile(SqlDatabase):
             with store.reader() as db:
                 store._schema = _not_empty(path, schema=check(db, path))
                 if read_only and not immutable:
-                    with suppress(StoreBusy):  # it is being restored: that is not in the way
-                        store._guard.lock()
+                    store._join_readers(db)
         except BaseException:
             store.close()
             raise
@@ -294,6 +293,17 @@ class SqliteFile(SqlDatabase):
         if self._connections.log_identity is None:
             raise StoreBusy(f"{self._path} is being closed by another program; try again")
         log_owner.note(self.folder, self._path)
+
+    def _join_readers(self, db: SqliteConnection) -> None:
+        """Guard the log of a file that is only read; one without, as a backup is, lies at rest.
+
+        A lock on that would keep whoever opens it to write from making the log.
+        """
+        if db.pragma("journal_mode") != "wal":
+            self._immutable, db.at_rest = True, _contents(self._path)
+            return
+        with suppress(StoreBusy):  # it is being restored: that is not in the way
+            self._guard.lock()
 
     def reader(self) -> _Borrowed:
         """Lend a connection that only reads, for a ``with`` block."""
