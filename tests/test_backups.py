@@ -129,7 +129,7 @@ def test_what_a_killed_backup_left_is_named_and_swept(path: Path) -> None:
 
 
 def test_a_backup_can_be_written_while_it_is_read(tmp_path: Path) -> None:
-    """A reader holds no lock on a file without a log, which a writer makes; it sees what follows."""
+    """A reader holds no lock on a file without a log; it sees what that writer adds."""
     path = tmp_path / "monday.db"
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         memory.key("ada").add("x")

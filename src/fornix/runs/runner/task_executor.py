@@ -298,7 +298,7 @@ class TaskExecutor:
             run.drop()
             self._abandon(lane)
             return None
-        except BaseException as error:  # noqa: BLE001 - the user's code: its run is parked
+        except BaseException as error:  # the user's code: its run is parked
             if _is_ctrl_c(error):
                 raise
             run.drop()

@@ -256,7 +256,7 @@ def _at_limit(path: Path) -> bool:
 
 
 def _is_full(folder: Path) -> bool:
-    """Return whether a disk has no room for a write: asked where the system's error is not known."""
+    """Return whether a disk has no room for a write: asked where the error is not known."""
     if not folder.is_dir():
         return False
     disk = os.statvfs(folder)
