@@ -88,12 +88,17 @@ _ONLY_A_VALUE: dict[str, object] = {one.name: one.default for one in dataclass_f
 """The fields of an item of which nothing but its value is known; value and metadata are its own."""
 
 
-def item_of_value(value: object) -> Item:
-    """Return what `Item` makes of a value alone; quicker, as there may be thousands."""
+def item_of_value(value: object, known: Mapping[str, object] | None = None) -> Item:
+    """Return what `Item` makes of a value and of fields by name, which are trusted to be such.
+
+    Quicker, as there may be thousands.
+    """
     item = object.__new__(Item)
     fields = item.__dict__
     fields.update(_ONLY_A_VALUE)
     fields["value"], fields["metadata"] = value, {}
+    if known is not None:
+        fields.update(known)
     return item
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from fornix.sets.set_options import definition
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
 from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
-from fornix.store.items import Item, text_of
+from fornix.store.items import Item, item_of_value, text_of
 from fornix.store.records import check_spans
 from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import (
@@ -90,6 +90,24 @@ class ItemLocation(NamedTuple):
     id: str
 
 
+def _as_it_is(fields: dict[str, Value], name: str) -> object:
+    return fields[name]
+
+
+def _time_in(fields: dict[str, Value], name: str) -> object:
+    return time_of(fields[name])
+
+
+_READERS: dict[str, Callable[[dict[str, Value], str], object]] = {
+    **dict.fromkeys(("id", "text", "importance", *LABELS), _as_it_is),
+    "metadata": object_of,
+    "sources": texts_of,
+    "compacted": lambda fields, name: fields[name] is True,
+    **dict.fromkeys(("time", *TIMES), _time_in),
+}
+"""The fields of an item besides its value, and what reads them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemLine:
     """An item of a set.
@@ -139,23 +157,10 @@ class ItemLine:
     @classmethod
     def from_passed_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
         """Return what `from_fields` does, of fields that are known to be those of an item."""
-        item = Item(
-            value=fields["value"],
-            id=cast("str", fields["id"]) if "id" in fields else ids.make(fields),
-            text=cast("str | None", fields.get("text")),
-            metadata=object_of(fields, "metadata"),
-            importance=cast("float", fields.get("importance", 0.0)),
-            speaker=cast("str | None", fields.get("speaker")),
-            role=cast("str | None", fields.get("role")),
-            session=cast("str | None", fields.get("session")),
-            time=time_of(fields.get("time")),
-            sources=texts_of(fields, "sources"),
-            compacted=fields.get("compacted") is True,
-            until=time_of(fields.get("until")),
-            expire_at=time_of(fields.get("expire_at")),
-            valid_from=time_of(fields.get("valid_from")),
-            valid_to=time_of(fields.get("valid_to")),
-        )
+        known = {name: _READERS[name](fields, name) for name in fields if name in _READERS}
+        if "id" not in fields:
+            known["id"] = ids.make(fields)
+        item = item_of_value(fields["value"], known)
         linked = _locations(fields["linked"]) if "linked" in fields else None
         key, name = cast("str | None", fields["key"]), cast("str", fields["set"])
         return ItemLine(key, name, item, linked)
