@@ -51,8 +51,19 @@ const tasks = {
     await assert.rejects(fornix.listItems({ limit: 0 }), refusedWith(400, "InvalidInput"));
     await assert.rejects(new Fornix(url, { token: "none" }).listKeys(), refusedWith(401, "Unauthenticated"));
     const items = { items: [{ value: "Tea." }] };
+    for (const address of ["http://", "http://a b", "http://a:99999", "http://me@a", `${url}/?a=1`]) {
+      assert.throws(() => new Fornix(address), /nothing after it/);
+    }
+    assert.equal((await new Fornix(new URL(url), { token }).listKeys()).more, false);
+    const secret = (error) => error instanceof TypeError && !error.message.includes("hidden");
+    for (const wrong of ["hidden\n", "hidden words", ""]) assert.throws(() => new Fornix(url, { token: wrong }), secret);
     for (const whose of [{ key: undefined }, { key: null }, { key: "ada", space: undefined }]) {
       await assert.rejects(fornix.addItems(whose, items), { name: "TypeError", message: /leave it out/ });
+    }
+    const dropped = [() => 1, Symbol("a"), [undefined], new Date(NaN)];
+    await assert.rejects(fornix.writeValue({ key: "ada", path: "a" }, { value: -31n }), /\{ "\$int": "-0x1f" \}/);
+    for (const value of dropped) {
+      await assert.rejects(fornix.writeValue({ key: "ada", path: "a" }, { value }), /is not JSON/);
     }
     for (const value of [NaN, [-Infinity], new Map(), { a: new Set() }, new Uint8Array(2), Buffer.from("a")]) {
       const written = fornix.writeValue({ key: "ada", path: "a" }, { value });
@@ -93,6 +104,35 @@ const tasks = {
     assert.equal((await new Fornix(url).listItems({ key: "ada" })).items.length, 1);
   },
 
+  // Something else than a server of fornix, or a part of its answer: said with what was asked.
+  async foreign() {
+    const answers = (body, status = 200) => new Fornix(url, { fetch: async () => new Response(body, { status }) });
+    const page = (status) => (error) => error instanceof FornixError && error.status === status && error.message.startsWith(`GET ${url}/v1/`);
+    for (const body of ["<html>", "null", ""]) await assert.rejects(answers(body).listKeys(), page(200));
+    await assert.rejects(answers(null, 204).listKeys(), page(204));
+    for (const body of ["<html>", "null", '{"error"']) await assert.rejects(answers(body, 404).listKeys(), page(404));
+    for (const stream of [answers("<html>").exportSpace({}), answers("<html>").followEvents({})]) {
+      await assert.rejects(async () => {
+        for await (const _ of stream);
+      }, page(200));
+    }
+    const cut = async () => new Response('{"type": "forn', { headers: { "Fornix-Version": "0" } });
+    await assert.rejects(async () => {
+      for await (const _ of new Fornix(url, { fetch: cut }).exportSpace({}));
+    }, SyntaxError);
+
+    // An error whose body does not end takes no longer than any answer, and is stopped like one.
+    const endless = async (_, { signal }) => {
+      const start = (stream) => signal.addEventListener("abort", () => stream.error(signal.reason));
+      return new Response(new ReadableStream({ start }), { status: 500 });
+    };
+    const late = new Fornix(url, { fetch: endless, timeoutMs: 20, retryForMs: 10 });
+    const write = late.addItems({ key: "ada" }, { items: [] }, { idempotencyKey: "order-991" });
+    await assert.rejects(write, (error) => error instanceof ServerUnreachable && error.idempotencyKey === "order-991");
+    const stopped = new Fornix(url, { fetch: endless }).listKeys({}, { signal: AbortSignal.timeout(20) });
+    await assert.rejects(stopped, { name: "TimeoutError" });
+  },
+
   // A server that is away, and asks for a pause: a date is none, and a long one is told at once.
   async pauses() {
     let count = 0;
@@ -112,7 +152,8 @@ const tasks = {
     const fetch = async (_, { headers }) => {
       asked.push(headers["Last-Event-ID"]);
       const event = new TextEncoder().encode(`id: ${asked.length}\ndata: {}\n\n`);
-      return new Response(new ReadableStream({ start: (stream) => stream.enqueue(event) }));
+      const told = { "Fornix-Version": "0" };
+      return new Response(new ReadableStream({ start: (stream) => stream.enqueue(event) }), { headers: told });
     };
     const fornix = new Fornix(url, { fetch, silentMs: 20 });
     const ids = [];

@@ -48,7 +48,10 @@ export class FornixError extends Error {
 }
 
 /** There was no answer for as long as the client tries; the cause is the last failure. */
-export class ServerUnreachable extends Error {}
+export class ServerUnreachable extends Error {
+  /** Of a write: under which name it is repeated, so that it takes effect once. */
+  readonly idempotencyKey?: string;
+}
 
 /** A server, and how it is asked. */
 export class Connection {

@@ -5,6 +5,8 @@ const AGAIN = new Set([429, 503, 504]);
 const WHOSE = new Set(["key", "space"]);
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
+// A header of each answer of a server of fornix.
+const VERSION = "Fornix-Version";
 
 const etags = new WeakMap();
 // What is to be done when a stream has ended, by its response.
@@ -26,11 +28,17 @@ export class FornixError extends Error {
 
 /** There was no answer for as long as the client tries. */
 export class ServerUnreachable extends Error {
-  constructor(url, cause) {
-    super(`${url} does not answer; is the server running?`, { cause });
+  constructor(asked, cause, idempotencyKey) {
+    super(`${asked}: no answer (${reasonOf(cause)}); is the server running?`, { cause });
     this.name = "ServerUnreachable";
+    this.idempotencyKey = idempotencyKey;
   }
 }
+
+const hexOf = (number) => (number < 0n ? `-0x${(-number).toString(16)}` : `0x${number.toString(16)}`);
+
+// `fetch` says only that it failed; what failed is its cause.
+const reasonOf = (error) => error?.cause?.code ?? error?.cause?.message ?? error?.message;
 
 const pause = (ms, signal) =>
   new Promise((resolve, reject) => {
@@ -55,9 +63,12 @@ export class Connection {
   #silentMs;
 
   constructor(url, { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000, silentMs = 60_000 } = {}) {
-    if (!/^https?:\/\//i.test(url)) throw new TypeError(`${url}: the url of a server is http://host:port, or https://…`);
-    this.#url = url.replace(/\/+$/, "");
-    this.#token = token;
+    const isUrl = /^https?:\/\/[^?#@\s]+$/i.test(url) && URL.canParse(url);
+    if (!isUrl) throw new TypeError(`${url}: the url of a server is http://host:port, or https://…, with nothing after it`);
+    this.#url = String(url).replace(/\/+$/, "");
+    // Here, as the error about a header would show it.
+    if (!/^[\x21-\x7e]+$/.test(token ?? "none")) throw new TypeError("token must be what `fornix token new` printed");
+    this.#token = token ?? undefined;
     this.#fetch = fetch;
     this.#timeoutMs = timeoutMs;
     this.#retryForMs = retryForMs;
@@ -114,16 +125,18 @@ export class Connection {
     if (ifMatch !== undefined) headers["If-Match"] = ifMatch;
     new Headers(headers); // what no header may hold is an error now, and not tried again
     const url = this.#address(path, query);
+    const asked = `${method} ${this.#url}${path}`;
     const sent = { method, headers, body: body === undefined ? undefined : JSON.stringify(body, asJson) };
     const ends = Date.now() + this.#retryForMs;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
       const [response, failure] = await this.#tried(url, sent, signal, isStream);
-      if (response?.ok) return response;
+      if (response?.ok && response.headers.has(VERSION)) return response;
+      if (response?.ok) throw foreign(asked, response);
       const wantedMs = 1_000 * (Number(response?.headers.get("Retry-After")) || 0); // 0: it is a date
       const waitMs = Math.max(wantedMs, pauseMs * (0.5 + Math.random() / 2));
       const isLate = Date.now() + Math.max(waitMs, pauseMs) > ends;
-      if (response !== undefined && (isLate || !isAway(response))) throw await faultOf(response);
-      if (isLate) throw new ServerUnreachable(this.#url, failure);
+      if (response !== undefined && (isLate || !isAway(response))) throw await faultOf(asked, response);
+      if (isLate) throw new ServerUnreachable(asked, failure, headers["Idempotency-Key"]);
       await pause(waitMs, signal);
     }
   }
@@ -139,7 +152,7 @@ export class Connection {
     try {
       response = await this.#fetch(url, { ...sent, signal: stop.signal });
       // The whole of an answer has to come in time, and is asked for again where it does not.
-      return [isStream || !response.ok ? response : await whole(response), undefined];
+      return [isStream && response.ok ? response : await whole(response), undefined];
     } catch (error) {
       signal?.throwIfAborted();
       return [undefined, error];
@@ -171,6 +184,11 @@ function asJson(name, value) {
   if (typeof given === "number" && !Number.isFinite(given)) {
     throw new TypeError(`${name}: ${given} is not JSON; write { "$float": "nan" }, "inf" or "-inf"`);
   }
+  if (typeof given === "bigint") throw new TypeError(`${name}: ${given}n is not JSON; write { "$int": "${hexOf(given)}" }`);
+  if (given instanceof Date && Number.isNaN(given.getTime())) throw new TypeError(`${name}: an invalid Date is not JSON`);
+  if (typeof given === "function" || typeof given === "symbol" || (given === undefined && Array.isArray(this))) {
+    throw new TypeError(`${name}: ${String(given)} is not JSON; write null, or leave it out`);
+  }
   if (given instanceof Map || given instanceof Set || ArrayBuffer.isView(given) || given instanceof ArrayBuffer) {
     throw new TypeError(`${name}: a ${given.constructor.name} is not JSON; write an object, a list, or { "$bytes": base64 }`);
   }
@@ -183,13 +201,21 @@ const isAway = ({ status, headers }) =>
 
 async function whole(response) {
   const { status, headers } = response;
-  return new Response(await response.arrayBuffer(), { status, headers });
+  const bytes = await response.arrayBuffer();
+  return new Response(bytes.byteLength === 0 ? null : bytes, { status, headers });
 }
 
-async function faultOf(response) {
-  const told = await response.json().catch(() => ({}));
-  const message = `the server answered with status ${response.status}`;
-  return new FornixError(response.status, told.error ?? { type: "HttpError", message });
+async function faultOf(asked, response) {
+  const told = await response.json().catch(() => null);
+  const message = `${asked}: the answer has status ${response.status}, and is none of fornix`;
+  return new FornixError(response.status, told?.error ?? { type: "HttpError", message });
+}
+
+function foreign(asked, response) {
+  endings.get(response)?.();
+  response.body?.cancel().catch(() => {});
+  const message = `${asked}: no server of fornix answers there: its answer names no version of it`;
+  return new FornixError(response.status, { type: "NotAStore", message });
 }
 
 // What comes of a body; it is given up where nothing comes for so long.
@@ -218,6 +244,7 @@ async function* linesOf(response, silentMs) {
       rest = lines.pop();
       yield* lines;
     }
+    if (rest !== "") yield rest; // an answer that was cut off is not taken for one that ended
   } finally {
     endings.get(response)?.();
   }
