@@ -181,6 +181,8 @@ def test_an_item_is_shown_with_all_that_is_known(filled):
         1,
     )
     assert "Prefers window seats." in filled("show", "a", "-k", "ada").stdout
+    taken = filled("add", "Prefers aisles.", "-k", "ada", "--id", "a", code=1)
+    assert "pass --on-existing keep or update, or another id" in taken.stderr
     filled("add", "Prefers aisles.", "-k", "ada", "--id", "a", "--on-existing", "update")
     assert [i["version"] for i in filled.json("show", "a", "-k", "ada", "--history")] == [1, 2]
     assert "aisles" in filled("show", "a", "-k", "ada", "--history").stdout
@@ -614,6 +616,12 @@ def test_a_command_may_be_started_without_streams(filled, tmp_path, words, code)
         check=False,
     )
     assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
+
+
+def test_an_argument_that_is_no_text_is_told_as_one(filled):
+    """The shell passes bytes; Python keeps those that are not UTF-8 as halves of characters."""
+    for words in (["add", "caf\udce9", "-k", "ada"], ["get", "city", "-k", "caf\udce9"]):
+        assert "the argument 'caf\\udce9' is not UTF-8" in filled(*words, code=1).stderr
 
 
 def test_a_tree_that_nobody_reads_is_no_error(filled):
@@ -1242,6 +1250,8 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["runs", "retry", "-k", "ada"], 2),
         (["runs", "retry", "1"], 3),
         (["runs", "retry", "--all"], 0),
+        (["runs", "retry", "--all", "-a", "Nobody"], 3),
+        (["runs", "discard", "--all", "-k", "nobody"], 3),
         (["runs", "discard", "1", "2"], 3),
         (["replay", "1"], 3),
         (["completion", "tcsh"], 2),
@@ -1306,7 +1316,7 @@ def test_messages_say_what_to_do(filled, tmp_path):
 def test_mistakes_in_a_process_of_its_own(tmp_path):
     """The same through a real process: bytes that are no text, an unknown option."""
     code, _, err = run("add", b"\xff", "-k", "ada", db=tmp_path / "app.db")
-    assert (code, "surrogate" in err) == (1, True)
+    assert (code, "is not UTF-8" in err) == (1, True)
     assert run("--nope")[0] == 2
     code, out, _ = run("version", env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert (code, b"fornix" in out) == (0, True)

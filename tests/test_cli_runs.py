@@ -418,6 +418,8 @@ def test_the_same_inputs_try_again_where_it_is_asked_for(parked, tmp_path):
 
 def test_recover_says_what_is_left(parked):
     """A run that fails again is parked again, and that is an error."""
+    nobody = parked("runs", "retry", "--all", "--agent", "Nobody", "--key", "bob", code=3)
+    assert "no run of agent 'Nobody' and key 'bob' is kept" in nobody.stderr
     parked("runs", "retry", "--all", "--agent", "Counter", "--key", "bob")
     said = parked("recover", f"{AGENT}Counter", code=1)
     assert "1 of them are parked, 1 wait" in said.stderr

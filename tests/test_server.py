@@ -6,6 +6,7 @@ import base64
 import http.client
 import itertools
 import json
+import os
 import random
 import signal
 import socket
@@ -778,6 +779,47 @@ def test_a_server_that_cannot_start_says_why(tmp_path, words, said):
     assert json.loads(line)["error"]["type"] == said, line
     kept = {path: path.read_bytes() for path in tmp_path.iterdir() if path in before}
     assert kept == before
+
+
+LISTENING = {
+    "serve": ("serve", "--db", "new.db"),
+    "ui": ("ui", "--write", "--db", "new.db"),
+    "mcp": ("mcp", "--key", "ada", "--http", "--db", "new.db"),
+}
+
+
+def listening(folder, name, stdout):
+    """Start what listens until it is stopped."""
+    Memory.open(folder / "new.db", embedder="words").close()
+    return subprocess.Popen(
+        [sys.executable, "-m", "fornix", *LISTENING[name], "--port", "0", "--embedder", "words"],
+        stdout=stdout, stderr=subprocess.PIPE, text=True, cwd=folder,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTENING)
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_what_listens_in_good_order(tmp_path, name, how, code):
+    """With the code that `run --serve` and `--watch` end with; a closed terminal is one, too."""
+    with listening(tmp_path, name, subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert "listening on" in (said := process.stdout.readline()) or "inspector" in said
+        process.send_signal(how)
+        _, told = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, "Traceback" in told) == (code, False), told
+
+
+@pytest.mark.parametrize("name", LISTENING)
+def test_what_cannot_say_where_it_listens_ends(tmp_path, name):
+    """Quietly, as any command does where nobody reads on."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with listening(tmp_path, name, writing) as process:
+        os.close(writing)
+        _, told = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, "Traceback" in told) == (141, False), told
 
 
 CLIENTS = 64

@@ -16,7 +16,7 @@ from fornix import __version__
 from fornix.cli import options, output
 from fornix.cli.commands import LazyGroup
 from fornix.cli.session import Session, session_of
-from fornix.errors import FornixError
+from fornix.errors import DuplicateItem, FornixError
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -142,6 +142,8 @@ def _report(error: Exception, words: Sequence[str]) -> None:
         click.echo(error.format_message(), err=True)
         return
     said = _said(error)
+    if "lone surrogate" in said and (word := _no_utf8(words)) is not None:
+        said = f"the argument {word!r} is not UTF-8; convert it, for example with iconv"
     if _wants_json(words):
         name = "Interrupted" if isinstance(error, click.Abort) else type(error).__name__
         facts = vars(error) if isinstance(error, FornixError) else {}
@@ -150,6 +152,11 @@ def _report(error: Exception, words: Sequence[str]) -> None:
     click.echo(f"fornix: {output.plain(said)}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
+
+
+def _no_utf8(words: Sequence[str]) -> str | None:
+    """Return the first argument whose bytes Python keeps as halves of characters."""
+    return next((word for word in words if word.encode(errors="ignore").decode() != word), None)
 
 
 def _said(error: Exception) -> str:
@@ -165,6 +172,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, FornixError):
         place = "" if error.filename is None else f"{click.format_filename(error.filename)}: "
         return f"{place}{error.strerror or error}"
+    if isinstance(error, DuplicateItem):
+        return str(error).replace("on_existing='keep' or 'update'", "--on-existing keep or update")
     return str(error)
 
 

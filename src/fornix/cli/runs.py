@@ -230,6 +230,10 @@ def _chosen(
     if not numbers and not every:
         raise click.UsageError("add --all to do it with all parked runs that the filters leave")
     if not numbers:
+        if next(_found(memory, agent, key, None, 1), None) is None and (agent or key):
+            named = [("agent", agent), ("key", key)]
+            whose = " and ".join(f"{what} {name!r}" for what, name in named if name is not None)
+            session.nothing(f"no run of {whose} is kept; fornix runs list shows those that are")
         return list(_found(memory, agent, key, "parked", 1 << 62))[::-1]
     return [require(session, memory, number) for number in sorted(set(numbers))]
 

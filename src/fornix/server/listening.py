@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 
@@ -27,12 +30,38 @@ class _ListeningServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._told, self._stops = told, stops
+        self.came: list[int] = []
+        self.failure: OSError | None = None
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
-        await super().startup(sockets)
-        if self.started:
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Have signals end it in good order; by uvicorn's own the process would die of them then.
+
+        A closed terminal, too, unless it was started to outlive that, as by `nohup`.
+        """
+        signals = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signals.append(signal.SIGHUP)
+        before = [(number, signal.signal(number, self.handle_exit)) for number in signals]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note what came, and end."""
+        self.came.append(sig)
+        super().handle_exit(sig, frame)
+
+    async def main_loop(self) -> None:
+        """Serve; if nobody can be told where, end."""
+        try:
             self._told()
+        except OSError as error:
+            self.failure = error
+            return
+        await super().main_loop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Have streams end, which would go on for good; then wait for requests."""
@@ -57,6 +86,8 @@ def listen(
 
     Raises:
         Unusable: It cannot listen there.
+        OSError: *told* could not tell.
+        KeyboardInterrupt: The signal was that of Ctrl-C.
     """
     config = uvicorn.Config(
         app,
@@ -79,4 +110,9 @@ def listen(
     with door:
         address, found, *_ = door.getsockname()
         url = f"http://[{address}]:{found}" if ":" in address else f"http://{address}:{found}"
-        _ListeningServer(config, lambda: told(url), stops).run(sockets=[door])
+        server = _ListeningServer(config, lambda: told(url), stops)
+        server.run(sockets=[door])
+    if server.failure is not None:
+        raise server.failure
+    if signal.SIGINT in server.came:
+        raise KeyboardInterrupt
