@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fornix import Budget, Item, Memory, ScriptedChat, Signals, Trim
-from fornix.errors import InvalidInput, Rejected, Unsupported
+from fornix import Budget, Item, KeyMemory, Memory, ScriptedChat, Signals, Trim
+from fornix.errors import FornixError, InvalidInput, Rejected, Unsupported
 from fornix.facts import LearnOptions
 from fornix.llm import Asking
 from fornix.sets.admission import Candidate, Size, Verdict, admission_rule
@@ -138,3 +139,88 @@ def test_a_set_takes_the_options_that_are_values(served: ServedHere) -> None:
         assert kept.definition.compaction == "reject"
         with pytest.raises(InvalidInput):
             memory.knowledge.set("x", capacity=3)
+
+
+ARGUMENTS: dict[str, Callable[[KeyMemory, Any], object]] = {
+    "importance": lambda k, x: bool(k.add("x", importance=x)),
+    "importance of an item": lambda k, x: len(k.add_many([Item("x", importance=x)])),
+    "importance of a judged item": lambda k, x: k.set("s").admit(Item("x", importance=x)),
+    "importance of a change": lambda k, x: k.update("one", importance=x),
+    "speaker": lambda k, x: bool(k.add("x", speaker=x)),
+    "role": lambda k, x: bool(k.add("x", role=x)),
+    "session": lambda k, x: k.update("one", session=x).session,
+    "text": lambda k, x: bool(k.add("x", text=x)),
+    "id to update": lambda k, x: k.update(x, "x"),
+    "metadata to update": lambda k, x: k.update("one", metadata=x).metadata,
+    "version to update": lambda k, x: k.update("one", "x", if_version=x).text,
+    "version to delete": lambda k, x: k.delete("none", if_version=x),
+    "valid_at": lambda k, x: len(k.list(valid_at=x)),
+    "newest_first": lambda k, x: len(k.list(newest_first=x)),
+    "query": lambda k, x: k.set("s").search(x),
+    "ttl": lambda k, x: k.set("s", ttl=x).name,
+    "capacity": lambda k, x: k.set("s").redefine(capacity=x).capacity,
+    "high_water": lambda k, x: k.set("s").redefine(high_water=x).high_water,
+    "signals of a set": lambda k, x: k.set("s").redefine(signals=x).signals is None,
+    "signals of a prompt": lambda k, x: k.context("x", signals=x).tokens > 0,
+    "scrub": lambda k, x: k.forget("none", scrub=x).commit,
+    "scrub of a key": lambda k, x: k.forget(where={"none": 1}, scrub=x).commit,
+    "dry_run": lambda k, x: k.forget("none", dry_run=x).commit,
+    "ids and where": lambda k, x: k.forget("none", where=x).commit,
+    "a batch": lambda k, x: k.batch(idempotency_key=x) is None,
+    "a moment of exact memory": lambda k, x: k.short_term.at(x).path,
+    "a moment of blocks": lambda k, x: k.blocks.at(x) is None,
+    "a name of one change": lambda k, x: k.short_term.once(x).path,
+    "names, newest first": lambda k, x: k.short_term.names(newest_first=x),
+    "overwrite": lambda k, x: k.short_term.new_object("o", overwrite=x).path,
+    "the last messages": lambda k, x: k.conversation("c").messages(x),
+    "messages of a summary": lambda k, x: k.conversation("c").update_compressed_summary("", x),
+    "messages to mark": lambda k, x: k.conversation("c").update_messages_mark("m", msg_ids=x),
+    "a budget": lambda k, x: k.profile(budget=x).tokens,
+    "steps": lambda k, x: k.facts.neighbours("Ada", steps=x),
+    "where of facts": lambda k, x: k.facts.list(where=x),
+    "how to learn": lambda k, x: k.learn([], model=None, options=x).messages,
+    "what a conversation costs": lambda k, x: k.facts.cost(x, model=None),
+    "whom it is asked": lambda k, x: k.facts.cost(k.conversation("c"), model=x).calls,
+}
+
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    "3",
+    "",
+    "\ud800",
+    1.5,
+    float("nan"),
+    b"x",
+    [1],
+    {"a": {"like": 1}},
+    np.int64(3),
+)
+
+
+@pytest.fixture(scope="module")
+def both(served: ServedHere) -> Iterator[tuple[KeyMemory, KeyMemory]]:
+    """The same key, in this process and behind the server."""
+    with Memory.open(embedder="words") as ram, over_http(served, space="alike") as remote:
+        for memory in (ram, remote):
+            memory.key("ada").add_many([Item("x", id="one"), Item("y", id="two")])
+            memory.key("ada").conversation("c").add({"role": "user", "content": "Hi."})
+        yield ram.key("ada"), remote.key("ada")
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_wrong_arguments_are_told_as_by_a_memory_of_ones_own(
+    both: tuple[KeyMemory, KeyMemory], name: str
+) -> None:
+    """By the same error, in the same words; what is taken by one is taken by the other."""
+
+    def told(key: KeyMemory, value: object) -> object:
+        try:
+            return ARGUMENTS[name](key, value)
+        except FornixError as error:
+            return type(error), re.sub("version [0-9]+ is", "version N is", str(error))
+
+    values = (*VALUES, np.array([1, 2])) if name in ("valid_at", "text") else VALUES
+    for value in values:
+        here, there = (told(key, value) for key in both)
+        assert repr(here) == repr(there), value

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fornix import (
@@ -157,6 +158,13 @@ def test_what_is_nested_deeply_or_huge_is_refused(memory: Memory, call: str, kin
     with pytest.raises(FornixError) as caught:
         CALLS[call](memory, {"lists": LISTS, "dicts": DICTS, "int": 10**5_000}[kind])
     assert len(str(caught.value)) < LONGEST
+
+
+def test_a_whole_number_of_another_type_is_told_what_to_do(memory: Memory) -> None:
+    with pytest.raises(InvalidInput, match=r"limit must .*, not np\.int64\(3\); use int\(\)"):
+        memory.key("a").list(limit=np.int64(3))  # pyright: ignore[reportArgumentType] - on purpose
+    with pytest.raises(InvalidInput, match=r"not True$"):
+        memory.key("a").list(limit=True)
 
 
 @pytest.mark.parametrize("value", [1, "x", [1, {"a": b"b"}], None, -(2**63), datetime.now(UTC)])

@@ -101,6 +101,7 @@ def test_a_durable_call_that_could_not_be_made_is_refused(memory, setting):
             ctx.durable.using(**setting)
         with pytest.raises(InvalidInput, match="calls a function, not 3"):
             ctx.durable(3)
+        assert "call it with a function" in repr(ctx.durable)
         ctx.send_event(OutputEvent("refused"))
 
     with LocalRunner(Agent("calls", actions=[work]), memory) as runner:

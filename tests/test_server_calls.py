@@ -135,6 +135,13 @@ def test_only_who_may_write_has_items_live_longer(tmp_path: Path) -> None:
                 '"compaction": {"name": "trim", "half_life": 1' + "0" * 30 + "}",
             )
         ),
+        *(f'"call": "list", "limit": {wrong}' for wrong in ("true", '"3"', "3.0")),
+        '"call": "list", "newest_first": "off"',
+        '"call": "update", "id": "a", "changes": {}, "if_version": "1"',
+        *(
+            f'"call": "conversation.{name}", "conversation": "chat", {more}, "ids": [{HALF}]'
+            for name, more in (("mark", '"new_mark": "a"'), ("summary", '"summary": "x"'))
+        ),
         '"call": "__class__"',
         '"call": "compact"',
     ],

@@ -15,7 +15,7 @@ from fornix.state import NonValue
 from fornix.state.tree_values import MISSING, Branch, Expiry
 from fornix.store.as_of import FOREVER, AsOf, ValidAt, checked_as_of, valid_time
 from fornix.store.items import Hit, Hits, Item
-from fornix.store.records import request_json
+from fornix.store.records import check_item, request_json
 from fornix.values import wire
 from fornix.values.storable import Value, checked, microseconds, moment
 from fornix.values.times import format_time, parse_time
@@ -149,6 +149,7 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Any]
     Args:
         given: Names of its fields that are sent, whatever they are.
     """
+    check_item(item, given)
     plain = cast("dict[str, Any]", request_json(item))
     defaults = cast("dict[str, Any]", request_json(Item(value=None)))
     sent = {
@@ -169,20 +170,23 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Any]
     return sent
 
 
-def as_of_text(as_of: AsOf | None) -> str | None:
+def as_of_text(as_of: AsOf | None, what: str = "as_of") -> str | None:
     """Return a moment of the past as it is sent."""
-    if as_of is None:
-        return None
-    as_of = checked_as_of(as_of)
+    return None if as_of is None else moment_text(as_of, what)
+
+
+def moment_text(as_of: AsOf, what: str) -> str:
+    """Return a moment of the past, which has to be given, as it is sent."""
+    as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
         return str(min(as_of, FOREVER))
-    return time_text(as_of, "as_of")
+    return time_text(as_of, what)
 
 
 def valid_at_text(valid_at: ValidAt | None) -> str | None:
     """Return when something has to hold as it is sent."""
+    valid_time(valid_at)
     if valid_at is None or isinstance(valid_at, str):
-        valid_time(valid_at)
         return valid_at
     return time_text(valid_at, "valid_at")
 

@@ -24,6 +24,7 @@ from fornix.store import SetRef
 from fornix.text import Summariser
 from fornix.text import tokens as word_pieces
 from fornix.text.budget import Budget
+from fornix.values.storable import counted
 
 
 class RemoteConversation(ConversationMemory):
@@ -100,7 +101,7 @@ class RemoteConversation(ConversationMemory):
             mark=_mark(mark, "mark"),
             exclude_mark=_mark(exclude_mark, "exclude_mark"),
             prepend_summary=bool(prepend_summary),
-            recent_n=value_json(recent_n),
+            recent_n=None if recent_n is None else counted(recent_n, "recent_n", least=0),
             **more,
         )
         return cast("list[dict[str, Any]]", value_of(told["messages"]))

@@ -11,7 +11,6 @@ from fornix.client.json_readers import (
     as_of_text,
     optional_time,
     valid_at_text,
-    value_json,
     value_of,
 )
 from fornix.client.local_only import unsupported
@@ -32,8 +31,15 @@ from fornix.facts import (
     LearnReport,
     Quotation,
 )
+from fornix.facts.entities import MOST_STEPS
 from fornix.facts.facts import names_of_learnings
-from fornix.facts.learning import Source, conversation_of
+from fornix.facts.learning import (
+    Source,
+    check_conversation,
+    check_model,
+    checked_options,
+    conversation_of,
+)
 from fornix.llm import Asking, ChatModel
 from fornix.sets.writer import Where
 from fornix.store import Scope
@@ -113,6 +119,9 @@ class RemoteFacts(Facts):
         options: LearnOptions | None = None,
     ) -> LearningCost:
         """See `Facts.cost`: of what rules read; a model and options are refused."""
+        check_model(model)
+        check_conversation(conversation)
+        checked_options(options)
         if model is not None or options is not None:
             raise unsupported("facts.cost(model=, options=)", "ask where the model is")
         return LearningCost(**self._read("cost", conversation=conversation.name))
@@ -147,7 +156,7 @@ class RemoteFacts(Facts):
         valid_at: ValidAt | None = None,
     ) -> dict[str, tuple[int, Fact]]:
         """See `Facts.neighbours`."""
-        named, far = checked_name(name, "a name"), value_json(steps, "steps")
+        named, far = checked_name(name, "a name"), counted(steps, "steps", most=MOST_STEPS)
         told = self._read("neighbours", name=named, steps=far, **_dates(as_of, valid_at))
         return {
             each["name"]: (each["steps"], read_fact(each["fact"])) for each in told["neighbours"]
@@ -175,7 +184,7 @@ class RemoteFacts(Facts):
     ) -> EntityProfile:
         """See `Facts.profile`."""
         named = None if name is None else checked_name(name, "a name")
-        most = value_json(budget, "budget")
+        most = counted(budget, "budget")
         told = self._read("profile", name=named, budget=most, **_dates(as_of, valid_at))
         counts = {each: told[each] for each in ("name", "tokens", "left_out")}
         return EntityProfile(facts=_facts(told["facts"]), **counts)
@@ -209,14 +218,10 @@ def learn_json(
     Raises:
         Unsupported: There is a model of the call's own.
     """
-    if model is not None and not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        kind = type(model).__name__
-        raise InvalidInput(
-            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
-        )
+    check_model(model)
     if model is not None:
         raise unsupported("learn(model=…)", "`fornix serve --model` chooses who finds the facts")
-    sent = {} if options is None else {"options": _options_json(options)}
+    sent = {} if options is None else {"options": _options_json(checked_options(options))}
     return {"conversation": conversation_of(learned, source).name, **sent}
 
 

@@ -31,21 +31,22 @@ from fornix.compaction.strategies import Merge, Summarize, Trim, stored_form
 from fornix.errors import Unusable
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.projection import MapPoints
+from fornix.search.query import checked_query
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, OnExisting
 from fornix.sets.admission import Quarantine, Quarantined
 from fornix.sets.admission.barrier import OnRejected
 from fornix.sets.admission.rules import CustomRule
 from fornix.sets.admission.verdicts import Added, Verdict
-from fornix.sets.forgetting import Receipt, Scrub
+from fornix.sets.forgetting import HowForgotten, Receipt, Scrub, check_chosen
 from fornix.sets.set_compaction import LAST_ID, checked_page
 from fornix.sets.set_options import (
     SetChanges,
     checked_ids,
+    checked_options,
     definition,
     item_from,
     search_options,
-    stored_options,
 )
 from fornix.sets.set_writes import AddCall, DeleteCall, PopCall, UpdateCall
 from fornix.sets.validity import SupersedeCall
@@ -55,7 +56,6 @@ from fornix.store import Define, Definition, Scope, SetRef
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.store.filters import Filter, plain_filter
 from fornix.store.items import Hits, Item
-from fornix.values.keywords import check_keywords
 from fornix.values.storable import Value, checked_name, counted, moment
 
 PAGE = 256
@@ -90,12 +90,13 @@ class RemoteWriter(Writer):
 
     def stored_compaction(self, compaction: Given) -> str | Mapping[str, Value]:
         """See `SetReader.stored_compaction`."""
+        stored = stored_form(compaction, {})
         if not isinstance(compaction, (str, Trim, Summarize, Merge)):
             raise unsupported(
                 "compaction by a strategy of your own",
                 "name one of fornix, or open the set so where the server's store is opened",
             )
-        return stored_form(compaction, {})
+        return stored
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`: what the server makes of it."""
@@ -255,7 +256,7 @@ class RemoteSet(MemorySet):
             where=where_json(where),
             limit=None if limit is None else counted(limit, "limit", least=0),
             after=None if after is None else checked_name(after, "after"),
-            newest_first=newest_first,
+            newest_first=bool(newest_first),
             as_of=as_of_text(as_of),
             valid_at=valid_at_text(valid_at),
         )
@@ -345,6 +346,8 @@ class RemoteSet(MemorySet):
         """See `SetWrites.forget`."""
         if self._calls.in_batch:
             raise Unusable("forget is a commit of its own; do it outside of the batch")
+        check_chosen(ids, where)
+        HowForgotten(scrub).check()
         told = self._calls.write(
             "forget",
             idempotency_key,
@@ -352,14 +355,15 @@ class RemoteSet(MemorySet):
             ids=None if ids is None else checked_ids(ids),
             where=where_json(where),
             scrub=scrub,
-            dry_run=dry_run,
+            dry_run=bool(dry_run),
         )
         return read_receipt(told)
 
     def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
         """See `SetWrites.redefine`."""
-        check_keywords(self, "redefine", changes, SetChanges)
-        wanted = definition_json(stored_options(changes, self._writer))
+        chosen = self._redefining(changes)
+        checked_options(chosen)
+        wanted = definition_json(chosen)
         self._wanted = {}
         told = self._calls.write("redefine", set=self._place(), definition=wanted)
         return Definition.from_json(told["definition"])
@@ -482,7 +486,7 @@ def search_json(  # noqa: PLR0913 - as `SetReads.search`
     """
     search_options(limit, where, None, signals, valid_at, min_score=min_score, reranker=reranker)
     return {
-        "query": value_json(query, "query"),
+        "query": checked_query(query),
         "limit": limit,
         "where": where_json(where),
         "as_of": as_of_text(as_of),

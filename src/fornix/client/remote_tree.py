@@ -7,11 +7,13 @@ from dataclasses import field, replace
 from functools import partial
 from typing import NoReturn, Protocol, TypeVar
 
+from fornix.client.connection import header_text
 from fornix.client.json_readers import (
     Json,
     as_of_text,
     branch_nodes,
     expiry_json,
+    moment_text,
     read_branch,
     read_found,
     value_json,
@@ -101,7 +103,7 @@ class RemoteTree:
                 f"idempotency key {idempotency_key!r}: the past takes no changes, and a batch "
                 "has a key of its own"
             )
-        return replace(self, idempotency_key=idempotency_key)
+        return replace(self, idempotency_key=header_text(idempotency_key))
 
     def tree_as_of(self, as_of: AsOf) -> RemoteTree:
         """Return the memory as it was at a moment."""
@@ -110,6 +112,7 @@ class RemoteTree:
                 f"at({as_of!r}): inside a batch the past is not read; read it outside, with "
                 "memory.key(…).short_term.at(…)"
             )
+        moment_text(as_of, "at")
         made = replace(self, as_of=as_of)
         made.has(self.paths.root)  # what is no moment, or not kept, is told here
         return made
@@ -168,7 +171,7 @@ class RemoteTree:
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
         """Put an empty object at *location*; one that is there stays."""
-        self._write("new_object", location, expiry, overwrite=overwrite)
+        self._write("new_object", location, expiry, overwrite=bool(overwrite))
 
     def delete(self, location: ParsedPath) -> bool:
         """Remove what is at *location*; return whether something was there."""
@@ -199,7 +202,7 @@ class RemoteTree:
         self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
     ) -> None:
         """Put *value* at *location* if what is there is *expected*."""
-        found = {} if expected is MISSING else {"expected": value_json(expected)}
+        found = {} if expected is MISSING else {"expected": value_json(expected, "expected")}
         self._write("update", location, expiry, value=_sent(location, value), **found)
 
     def copy(self, source: ParsedPath, location: ParsedPath, expiry: Expiry = None) -> None:

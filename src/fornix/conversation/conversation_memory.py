@@ -44,7 +44,7 @@ from fornix.text.budget import Budget
 from fornix.text.messages import MESSAGES, Message
 from fornix.values.keywords import suggest_names_in
 from fornix.values.retries import TRIES, call_with_retries
-from fornix.values.storable import Value, counted, moment
+from fornix.values.storable import Value, checked_name, counted, moment
 
 MOVED = (StaleItem, DuplicateItem)
 """What a change raises if others changed what it had read; it starts over."""
@@ -670,10 +670,10 @@ def summary_item(value: Mapping[str, Any], time: int | None) -> Item:
 def message_ids(given: object) -> list[str]:
     """Return ids of messages, each once; one may be given alone."""
     if isinstance(given, str):
-        return [given]
+        given = [given]
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise InvalidValue("msg_ids", f"are ids, not {type(given).__name__}", hint="use a list")
     found = list(dict.fromkeys(cast("Iterable[object]", given)))
     if wrong := [one for one in found if not isinstance(one, str) or not one]:
         raise InvalidValue("msg_ids", f"are ids, not {wrong[0]!r}", hint="add() returns them")
-    return cast("list[str]", found)
+    return [checked_name(one, "a message's id") for one in found]

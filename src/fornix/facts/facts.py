@@ -53,6 +53,7 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.store.as_of import AsOf, ValidAt
+from fornix.store.filters import Filter
 from fornix.store.records import item_of
 from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import checked_name, counted
@@ -95,6 +96,7 @@ class Facts:
             where: Only those whose metadata match; see `MemorySet.list`.
             valid_at: When they have to hold; by default all are returned, also those that ended.
         """
+        Filter.parse(where)  # before it is a part of another one, whose place it would name
         parts: builtins.list[Where] = [] if where is None else [where]
         if subject is not None:
             parts.append({"subject_key": folded(checked_name(subject, "a subject"))})

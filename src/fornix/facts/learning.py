@@ -22,6 +22,7 @@ from fornix.errors import (
     SetMoved,
     StaleItem,
 )
+from fornix.errors.short_repr import short_repr
 from fornix.facts.answers import (
     DECISIONS_SCHEMA,
     FACTS_SCHEMA,
@@ -136,13 +137,9 @@ def learn(
     progress: Callable[[int], None] | None = None,
 ) -> LearnReport:
     """Learn facts of a key; see `KeyMemory.learn`."""
-    if model is not None and not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        kind = type(model).__name__
-        raise InvalidInput(
-            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
-        )
+    check_model(model)
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)
-    return _Learner(engine, ref, model, options or LearnOptions()).run(progress)
+    return _Learner(engine, ref, model, checked_options(options)).run(progress)
 
 
 def cost_of_learning(
@@ -154,8 +151,35 @@ def cost_of_learning(
     options: LearnOptions | None,
 ) -> LearningCost:
     """Return what `learn` would cost; nothing is changed."""
+    check_model(model)
+    check_conversation(conversation)
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), conversation)
-    return _Learner(engine, ref, model, options or LearnOptions()).cost()
+    return _Learner(engine, ref, model, checked_options(options)).cost()
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no model."""
+    if model is not None and not isinstance(model, ChatModel):
+        kind = type(model).__name__
+        raise InvalidInput(
+            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
+        )
+
+
+def check_conversation(conversation: object) -> None:
+    """Refuse texts and messages, which `learn` would add to a conversation first."""
+    if not isinstance(conversation, ConversationMemory):
+        kind = type(conversation).__name__
+        raise InvalidInput(f"cost takes a conversation, as key.conversation(…) is, not {kind}")
+
+
+def checked_options(options: LearnOptions | None) -> LearnOptions:
+    """Return *options*, or those by default."""
+    if options is None:
+        return LearnOptions()
+    if not isinstance(options, LearnOptions):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"options must be a LearnOptions, not {short_repr(options)}")
+    return options
 
 
 def learned_by(writer: CommitWriter, scope: Scope) -> ConversationMemory:

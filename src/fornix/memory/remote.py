@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, cast
 from uuid import uuid4
 
-from fornix.client.connection import ServerConnection
+from fornix.client.connection import ServerConnection, header_text
 from fornix.client.json_readers import (
     Json,
     as_of_text,
+    moment_text,
     optional_time,
     read_context,
     read_hits,
@@ -53,7 +54,7 @@ from fornix.memory.opening import WAIT_S
 from fornix.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
 from fornix.search.projection import MapPoints
 from fornix.search.signals import Signals
-from fornix.sets.forgetting import Receipt, Scrub
+from fornix.sets.forgetting import HowForgotten, Receipt, Scrub
 from fornix.sets.writer import Where
 from fornix.state import MemoryObject
 from fornix.store import Commit, Scope, SetRef
@@ -315,8 +316,8 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
             raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
         told = self._writer.calls.read(
             "diff",
-            since=as_of_text(a),
-            until=as_of_text(b),
+            since=moment_text(a, "a"),
+            until=as_of_text(b, "b"),
             sets=None if sets is None else [checked_name(name, "a set's name") for name in sets],
             tree=tree == "show",
         )
@@ -335,13 +336,14 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         if ids is not None:
             of, name = self.set(DEFAULT_SET), idempotency_key
             return of.forget(ids, where=where, scrub=scrub, dry_run=dry_run, idempotency_key=name)
+        HowForgotten(scrub).check()
         told = self._writer.calls.write(
             "forget",
             idempotency_key,
             of="key" if where is None else "sets",
             where=where_json(where),
             scrub=scrub,
-            dry_run=dry_run,
+            dry_run=bool(dry_run),
         )
         return read_receipt(told)
 
@@ -377,7 +379,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
         self, connection: ServerConnection, scope: Scope, idempotency_key: str | None
     ) -> None:
         self._is_named = idempotency_key is not None
-        named = str(uuid4()) if idempotency_key is None else idempotency_key
+        named = str(uuid4()) if idempotency_key is None else header_text(idempotency_key)
         self._calls = BatchCalls(connection, scope, named)
         KeySets.__init__(self, no_engine(WAIT_S), RemoteWriter(self._calls, WAIT_S), scope)
         self._root: MemoryObject | None = None

@@ -380,6 +380,9 @@ class Durable:
     def __init__(self, calls: Calls, context: Sealable) -> None:
         self._calls, self._context = calls, context
 
+    def __repr__(self) -> str:
+        return "<ctx.durable: call it with a function and its arguments>"
+
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Return what *function* returned, now or before; in an async action, await that."""
         return self._call(function, options_of(function), args, kwargs)

@@ -215,9 +215,7 @@ class Searcher:
         Args:
             now: By which time it is judged what has expired and what holds; by default the clock's.
         """
-        if type(query) is not str:
-            raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
-        checked(query, where="query")
+        checked_query(query)
         view = self._view(sets)
         infos = _visible(view.sets, sets)
         drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
@@ -672,6 +670,14 @@ def _allowed(
         visible = ~np.isin(one.row, list(hidden))
         mask = visible if mask is None else mask & visible
     return mask
+
+
+def checked_query(query: object) -> str:
+    """Return *query*, if it is a text."""
+    if type(query) is not str:
+        raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
+    checked(query, where="query")
+    return query
 
 
 def _signals(options: SearchOptions, infos: Sequence[SetInfo]) -> Signals:

@@ -387,7 +387,7 @@ class CallAnswer(RootModel[dict[str, Any]]):
 class TouchedItem(BaseModel):
     """A version of an item that a batch changes; 0 where it adds one."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     key: str | None
     set: str
     id: str

@@ -29,7 +29,7 @@ MOST_CALLS = 1_000
 class BatchBody(BaseModel):
     """Calls that are made together, or not at all."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     calls: Annotated[list[Call], Field(max_length=MOST_CALLS)]
     dry_run: Annotated[bool, Field(description="Commit nothing; tell the last answer.")] = False
     base: Annotated[

@@ -30,7 +30,7 @@ NamesOrAll: TypeAlias = Literal["all"] | list[str] | None
 class PromptShares(BaseModel):
     """How a budget is divided among the parts of a prompt; see `Shares` of fornix."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     exact: float = 0.1
     knowledge: float = 0.2
     recent: float = 0.15

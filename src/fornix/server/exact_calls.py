@@ -217,7 +217,7 @@ class ReplaceValue(_Write):
 class NewNode(BaseModel):
     """A value, or, without one, an object, of a tree that is copied."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     path: Names
     value: Any = None
 

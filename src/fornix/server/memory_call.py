@@ -71,7 +71,7 @@ class CallTarget(NamedTuple):
 class MemoryCall(BaseModel):
     """A call; every field is known."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     access: ClassVar[Access] = "write"
 
     @property

@@ -98,7 +98,7 @@ class Problem(BaseModel):
 class _Body(BaseModel):
     """A body whose every field is known."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ItemBody(_Body):
@@ -109,7 +109,7 @@ class ItemBody(_Body):
     texts: list[str] | None = None
     time: Moment | None = None
     metadata: dict[str, Any] | None = None
-    importance: Annotated[float, Field(strict=True)] | None = None
+    importance: float | None = None
     speaker: str | None = None
     role: str | None = None
     session: str | None = None

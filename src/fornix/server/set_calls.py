@@ -26,7 +26,7 @@ from fornix.store.items import Item
 class SetLife(BaseModel):
     """How long items of a set stay that do not say."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     after_s: Annotated[float, Field(gt=0, le=asked.LONGEST_S)]
     refresh: Literal["write", "read"] = "write"
 
@@ -45,7 +45,7 @@ OF_KNOWLEDGE = frozenset({"item_type", "admission"})
 class SetDefinition(BaseModel):
     """How a set is to be; what is left out is as by default. See `Definition` of fornix."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     capacity: int | None = None
     compaction: str | dict[str, Any] | None = None
     capacity_tokens: int | None = None
@@ -87,7 +87,7 @@ class SetDefinition(BaseModel):
 class NamedSet(BaseModel):
     """A set of the key, or of knowledge."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     name: str = "default"
     knowledge: bool = False
     definition: SetDefinition | None = None

@@ -11,7 +11,9 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound, Unavailable
+from fornix.errors.short_repr import short_repr
 from fornix.sets.admission.quarantine import held_as, quarantine_of
+from fornix.sets.set_options import checked_ids
 from fornix.sets.writer import Engine, Where
 from fornix.state.committed_tree import Backoff
 from fornix.store import (
@@ -238,6 +240,13 @@ class HowForgotten(NamedTuple):
             return None
         return engine.named(scope, self.idempotency_key, ["forget", plain])
 
+    def check(self) -> None:
+        """Refuse a `scrub` that is none."""
+        if self.scrub not in (None, "now", "later"):
+            raise InvalidInput(
+                f"scrub must be 'now', 'later' or None, not {short_repr(self.scrub)}"
+            )
+
 
 def forget_key(engine: Engine, scope: Scope, how: HowForgotten) -> Receipt:
     """Erase a key whole; see `Memory.forget`."""
@@ -253,10 +262,9 @@ def forget_items(
     how: HowForgotten,
 ) -> Receipt:
     """Erase items by id, or all that match, in a set or all of an owner; see `MemorySet.forget`."""
-    if (ids is None) == (where is None):
-        raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
+    check_chosen(ids, where)
     scope = of if isinstance(of, Scope) else of.scope
-    id_list = None if ids is None else _checked_ids(ids)
+    id_list = None if ids is None else checked_ids(ids)
     Filter.parse(where)  # first: what is nested too deep is refused there
     asked = cast("Value", plain_filter(where) if id_list is None else id_list)
     named = how.name(engine, scope, [asked, None if isinstance(of, Scope) else of.name])
@@ -267,11 +275,10 @@ def forget_items(
     return _forget(engine, scope, _chosen(engine.store, refs, id_list, where), named, how)
 
 
-def _checked_ids(ids: object) -> list[str]:
-    if not isinstance(ids, (str, list, tuple)):
-        raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
-    named = [ids] if isinstance(ids, str) else cast("list[object]", list(ids))  # pyright: ignore[reportUnknownArgumentType] - checked next
-    return [checked_name(item_id, "an item's id") for item_id in named]
+def check_chosen(ids: object, where: object) -> None:
+    """Refuse what names no items of a set, or names them twice."""
+    if (ids is None) == (where is None):
+        raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
 
 
 def _chosen(
@@ -318,8 +325,7 @@ def _forget(
     named: NamedRequest | None,
     how: HowForgotten,
 ) -> Receipt:
-    if how.scrub not in (None, "now", "later"):
-        raise InvalidInput(f"scrub must be 'now', 'later' or None, not {how.scrub!r}")
+    how.check()
     request = hashed_request(engine.store, scope, items)
     erasure = Erasure(
         scope=scope,

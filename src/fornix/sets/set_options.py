@@ -154,13 +154,18 @@ def search_options(  # noqa: PLR0913 - as a search has them
     """Check what a search was asked with."""
     if min_score is not None:
         checked_relevance(min_score)
-    if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
+    check_signals(signals)
     checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(
         count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker
     )
+
+
+def check_signals(signals: object) -> None:
+    """Refuse what are no signals."""
+    if signals is not None and not isinstance(signals, Signals):
+        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
 
 
 def checked_relevance(min_score: float) -> None:
@@ -174,7 +179,7 @@ def definition(options: Mapping[str, object], start: Definition = Definition()) 
 
     A capacity of None lifts it; the compaction is given as a set keeps it.
     """
-    changed = {name: _CHECKS[name](value, name) for name, value in options.items()}
+    changed = checked_options(options)
     new = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
     plan = new.compaction
     counts = isinstance(plan, Mapping) and "n" in plan
@@ -182,6 +187,11 @@ def definition(options: Mapping[str, object], start: Definition = Definition()) 
         new = replace(new, high_water=1.0)  # it says itself how much room is made
     _check_marks(new)
     return new
+
+
+def checked_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options of a set as a definition has them, each checked by itself."""
+    return {name: _CHECKS[name](value, name) for name, value in options.items()}
 
 
 def _check_marks(new: Definition) -> None:

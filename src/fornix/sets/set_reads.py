@@ -9,7 +9,14 @@ from dataclasses import replace
 from typing import overload
 
 from fornix.display import Figure, Html
-from fornix.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
+from fornix.errors import (
+    InvalidInput,
+    NotFound,
+    SetDefinitionConflict,
+    StoreReadOnly,
+    Unavailable,
+)
+from fornix.errors.short_repr import short_repr
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice
 from fornix.search.projection import Colouring, MapPoints
 from fornix.search.signals import Signals
@@ -55,6 +62,10 @@ class SetReads:
         *,
         ttl: Ttl | None = None,
     ) -> None:
+        if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"ttl must be a Ttl, such as Ttl(timedelta(days=1)), not {short_repr(ttl)}"
+            )
         self._writer, self._ref, self._ttl = writer, ref, ttl
         self._options = {name: value for name, value in options.items() if value is not None}
         self._define = self._definition_to_make()

@@ -199,6 +199,8 @@ class SetWrites(SetReads):
             Rejected: A rule of the set would not have it so.
         """
         check_keywords(self, "update", fields, ItemChanges)
+        checked_name(id, "an item's id")
+        _check_version(if_version)
         changes = dict[str, Any](fields)
         if value is not ...:
             changes["value"] = value
@@ -257,6 +259,7 @@ class SetWrites(SetReads):
         """
         if (ids is None) == (where is None):
             raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
+        _check_version(if_version)
         id_list = None if ids is None else checked_ids(ids)
         editor = SetEditor(self._writer, self._ref)
         call = DeleteCall(editor, id_list, where, Filter.parse(where), if_version)
@@ -329,18 +332,26 @@ class SetWrites(SetReads):
         What is over a smaller capacity is dealt with by the next add. New rules of *admission*
         are for what is added from then on; an empty list lifts them.
         """
+        new = definition(self._redefining(changes), start=self.definition)
+        planned = PlannedWrite([], None, [Define(self._ref, new, replace=True)])
+        self._writer.write(PlannerCall("redefine", None, lambda _: planned))
+        self._define = ()
+        return self.definition
+
+    def _redefining(self, changes: SetChanges) -> dict[str, object]:
+        """Return what is changed of the definition, as that keeps it."""
         check_keywords(self, "redefine", changes, SetChanges)
         capacities = ("capacity", "capacity_tokens", "capacity_bytes")
         chosen = stored_options(changes, self._writer)
         chosen = {n: v for n, v in chosen.items() if v is not None or n in capacities}
         if not self._upkeep:
             refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
+        return chosen
 
-        new = definition(chosen, start=self.definition)
-        planned = PlannedWrite([], None, [Define(self._ref, new, replace=True)])
-        self._writer.write(PlannerCall("redefine", None, lambda _: planned))
-        self._define = ()
-        return self.definition
+
+def _check_version(if_version: object) -> None:
+    if if_version is not None:
+        counted(if_version, "if_version", least=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -613,7 +613,7 @@ def _name_range(
         checked_name(after, "after")
     if limit is not None:
         limit = counted(limit, "limit", least=0)
-    return NameRange(checked_prefix(prefix), after, limit, newest_first)
+    return NameRange(checked_prefix(prefix), after, limit, bool(newest_first))
 
 
 def _json(location: ParsedPath) -> Value:

@@ -82,7 +82,7 @@ def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     """
     if valid_at is None:
         return None
-    if valid_at == ANY_TIME:
+    if isinstance(valid_at, str) and valid_at == ANY_TIME:
         return ANY_TIME
     if not isinstance(valid_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"valid_at must be a datetime or 'any', not {short_repr(valid_at)}")

@@ -278,6 +278,29 @@ def role_of_speaker(speaker: str | None) -> str | None:
     return None if speaker is None else _ROLES_OF_SPEAKERS.get(speaker.casefold())
 
 
+def check_item(item: Item, given: frozenset[str] | None = None) -> None:
+    """Refuse what no record is made of, and read nothing.
+
+    Args:
+        given: Names of the fields that are looked at; None: all of them.
+
+    Raises:
+        InvalidInput: An item cannot be stored; the message says which part of it.
+    """
+    value = checked(item.value)
+    item = with_one_text(item)
+    if given is None or item.text is not None:
+        _text(value, item.text)
+    _metadata(item.metadata)
+    if item.time is not None:
+        microseconds(item.time)
+    for name in ("speaker", "role", "session"):
+        if (said := getattr(item, name)) is not None:
+            checked_name(said, name)
+    if given is None or "importance" in given:
+        _fraction(item.importance)
+
+
 def _fraction(number: object) -> float:
     if type(number) not in (int, float) or not 0.0 <= cast("float", number) <= 1.0:
         raise InvalidInput(f"importance must be a number from 0 to 1, not {short_repr(number)}")
@@ -330,7 +353,7 @@ def request_json(item: Item) -> Value:
     """Return an item as the caller wrote it, to compare a request with its repetition."""
     plain: dict[str, Value] = {
         "value": checked(item.value),
-        "metadata": _plain(item.metadata),
+        "metadata": {} if item.metadata is None else _plain(item.metadata),  # pyright: ignore[reportUnnecessaryComparison] - user input
         "time": None if item.time is None else microseconds(item.time),
     }
     for name in ("id", "text", "importance", "speaker", "role", "session", "compacted"):

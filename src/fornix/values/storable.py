@@ -226,7 +226,8 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
     """Return *number* if it is a whole one from *least* to *most*."""
     if type(number) is not int or number < least or (most is not None and number > most):
         span = f"at least {least}" if most is None else f"from {least} to {most:,}"
-        raise InvalidInput(f"{what} must be a whole number, {span}, not {short_repr(number)}")
+        hint = "" if isinstance(number, int) or not hasattr(number, "__index__") else "; use int()"
+        raise InvalidInput(f"{what} must be a whole number, {span}, not {short_repr(number)}{hint}")
     return number
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 from fornix.errors import InvalidInput
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.signals import Signals
-from fornix.sets.set_options import checked_relevance
+from fornix.sets.set_options import check_signals, checked_relevance
 from fornix.state.paths import path_names
 from fornix.store.as_of import AsOf, ValidAt, valid_time
 from fornix.store.filters import Filter
@@ -154,6 +154,7 @@ class ContextRequest:
             counted(self.limit, "limit", most=1000)
         if not isinstance(self.shares, Shares):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"shares must be a Shares, not {self.shares!r}")
+        check_signals(self.signals)
         checked_reranker(self.reranker)
         checked_relevance(self.min_score)
         Filter.parse(self.where)
