@@ -547,6 +547,30 @@ def test_without_tokens_only_this_machine_is_served(memory):
         asyncio.run(work(url))
 
 
+def test_a_request_whose_id_is_none_is_refused_over_http(memory):
+    """The protocol's package takes it for a notification, which is accepted and not answered."""
+
+    async def work(url):
+        async with httpx2.AsyncClient() as plain:
+            session = (await hello(plain, url)).headers["mcp-session-id"]
+            given = {"Accept": "application/json, text/event-stream", "mcp-session-id": session}
+            params = {"name": "remember", "arguments": {"text": "x"}}
+            asked = {"jsonrpc": "2.0", "method": "tools/call", "params": params}
+            answers = [
+                await plain.post(url, json={**asked, **odd}, headers=given)
+                for odd in ({}, *({"id": odd} for odd in (None, True, 1.5, {}, [])))
+            ]
+            told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            accepted = await plain.post(url, json=told, headers=given)
+        assert {answer.status_code for answer in answers} == {400}
+        assert all("must be a text or a whole" in answer.text for answer in answers)
+        assert accepted.status_code == 202
+
+    with served_here(memory) as url:
+        asyncio.run(work(url))
+    assert len(memory.key("ada").set("default")) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 
+import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
@@ -11,8 +13,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from fornix.errors import AccessDenied, FornixError
 from fornix.mcp.served_key import Asker, ServedKey
 from fornix.mcp.server import ASKER, MemoryHandlers
+from fornix.mcp.stdio import NO_ID
 from fornix.server.callers import Unauthenticated, token_of
-from fornix.server.limits import App, Receive, Scope, Send
+from fornix.server.limits import App, Message, Receive, Scope, Send
 from fornix.server.tokens import Token, TokenFile
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -67,6 +70,8 @@ class _TokenGate:
                 return
             scope["user"] = _user(token)  # a session is of the token that began it
             scope[ASKER] = self._asker if token.may("write") else _reader(token)
+            await _with_ids_checked(self._app, scope, receive, send)
+            return
         await self._app(scope, receive, send)
 
     def _let_in(self, scope: Scope) -> Token:
@@ -75,6 +80,36 @@ class _TokenGate:
         token.check_space(self._served.key.space)
         token.check_key(self._served.key.key)
         return token
+
+
+async def _with_ids_checked(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a request; where its id is none, as 1.5 and null are, say that nothing was done.
+
+    `mcp` leaves out such an id, and answers what then is a notification with 202.
+    """
+    body, refused = bytearray(), False
+
+    async def noted() -> Message:
+        message = await receive()
+        body.extend(message.get("body", b""))
+        return message
+
+    async def answer(message: Message) -> None:
+        nonlocal refused
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.ACCEPTED:
+            refused = _is_question(bytes(body))
+            if refused:
+                await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, NO_ID)
+        if not refused:
+            await send(message)
+
+    await app(scope, noted, answer)
+
+
+def _is_question(body: bytes) -> bool:
+    """Return whether a message that `mcp` read is a request, and no notification or answer."""
+    method = json.loads(body).get("method")
+    return method is not None and not method.startswith("notifications/")
 
 
 def _reader(token: Token) -> Asker:
@@ -93,7 +128,13 @@ async def _refuse(send: Send, error: FornixError) -> None:
         status, extra = 401, [(b"www-authenticate", b"Bearer")]
     else:
         status, extra = (403 if isinstance(error, AccessDenied) else 503), []
-    told = {"jsonrpc": "2.0", "id": None, "error": {"code": REFUSED, "message": str(error)}}
+    await _send_error(send, status, REFUSED, str(error), *extra)
+
+
+async def _send_error(
+    send: Send, status: int, code: int, message: str, *extra: tuple[bytes, bytes]
+) -> None:
+    told = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     headers = [(b"content-type", b"application/json"), *extra]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(told).encode()})

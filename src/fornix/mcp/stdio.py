@@ -120,7 +120,7 @@ class _Questions(_Closes):
             if isinstance(item, ValidationError):
                 await self._answers.send(SessionMessage(_unreadable(item)))
             elif _is_request_without_id(item):
-                await self._answers.send(SessionMessage(_NO_ID))
+                await self._answers.send(SessionMessage(_WITHOUT_ID))
             else:
                 self._note(item)
                 return item
@@ -139,13 +139,10 @@ class _Questions(_Closes):
                 pass
 
 
-_NO_ID = types.JSONRPCError(
-    jsonrpc="2.0",
-    id=None,
-    error=types.ErrorData(
-        code=types.INVALID_REQUEST,
-        message="the id of a request must be a text or a whole number; nothing was done",
-    ),
+NO_ID = "the id of a request must be a text or a whole number; nothing was done"
+
+_WITHOUT_ID = types.JSONRPCError(
+    jsonrpc="2.0", id=None, error=types.ErrorData(code=types.INVALID_REQUEST, message=NO_ID)
 )
 
 
