@@ -59,7 +59,8 @@ class Static:
         """
         table, texts = self._table(), list(as_texts(texts))
         sums = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for first in range(0, len(texts), TEXTS_AT_ONCE):
+        first = 0
+        while first < len(texts):
             some = texts[first : first + TEXTS_AT_ONCE]
             rows, scales, ends = (
                 _gathered(table, some) if NATIVE is None else gather_by(NATIVE, table, some)
@@ -68,6 +69,7 @@ class Static:
             for at, end in enumerate(ends, first):
                 np.dot(scales[start:end], rows[start:end], out=sums[at])
                 start = end
+            first += len(ends)
         return unit(sums)
 
     def word_vectors(self, text: str) -> tuple[list[str], Vectors]:
@@ -103,7 +105,7 @@ class Static:
 def gather_by(
     native: Native, table: WordPieceTable, texts: list[str]
 ) -> tuple[Vectors, Vectors, list[int]]:
-    """Return what `_gathered` does, by compiled code."""
+    """Return what `_gathered` does, by compiled code, of as many texts as have some 500 pieces."""
     pieces = wordpiece.bundled()
     numbers, scales, ends = native.gather(
         texts,

@@ -3,6 +3,8 @@
 #define LONGEST_WORD 100 /* wordpiece.LONGEST_WORD */
 #define UNKNOWN 100      /* wordpiece.UNKNOWN */
 #define NONE (-2)        /* letters that are no piece */
+#define ROWS_AHEAD 4     /* are fetched before they are read */
+#define ENOUGH_ROWS 512  /* of `gather` at once: a cache holds their numbers */
 
 /* Pieces by their letters: those that begin a word, and those that go on with one; and the chunks
    between two spaces that were met. */
@@ -80,51 +82,26 @@ static int cut_word(const Vocabulary *of, const char *word, Py_ssize_t size, Py_
     return 1;
 }
 
-/* What takes the pieces of texts: a list of them, or rows of a table: numbers for each piece, and by
-   how much each row counts. */
+/* The pieces of a text. */
 typedef struct {
     const Vocabulary *vocabulary;
-    PyObject *others, *list; /* no list: rows */
-    Py_buffer rows, scales;
-    Py_ssize_t width, first, count, room;
-    PyObject *numbers, *weights; /* bytearrays with room for so many rows */
-} Sink;
+    PyObject *others;
+    Py_ssize_t *pieces, count, room;
+} Cut;
 
-/* Have room for so many rows; return 0, or -1 with an error. */
-static int make_room(Sink *to, Py_ssize_t room) {
-    Py_ssize_t size = room * (Py_ssize_t)sizeof(float);
-    to->room = room;
-    return PyByteArray_Resize(to->numbers, size * to->width) < 0 ||
-                   PyByteArray_Resize(to->weights, size) < 0
-               ? -1
-               : 0;
-}
-
-static int add_number(PyObject *list, Py_ssize_t piece) {
-    PyObject *number = PyLong_FromSsize_t(piece);
-    int failed = number == NULL || PyList_Append(list, number) < 0;
-    Py_XDECREF(number);
-    return failed ? -1 : 0;
-}
-
-/* Add a piece, or its row, row 0 if it is none of text; return 0, or -1 with an error. */
-static int add_piece(Sink *to, Py_ssize_t piece) {
-    if (to->list != NULL)
-        return add_number(to->list, piece);
-    Py_ssize_t place = piece > to->first ? piece - to->first : 0;
-    if (place >= to->rows.len / to->width) {
-        PyErr_SetString(PyExc_IndexError, "there is no such row");
-        return -1;
+/* Add a piece; return 0, or -1 with an error. */
+static int add_piece(Cut *to, Py_ssize_t piece) {
+    if (to->count == to->room) {
+        Py_ssize_t room = to->room * 2 + 64;
+        Py_ssize_t *larger = PyMem_Realloc(to->pieces, (size_t)room * sizeof *larger);
+        if (larger == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        to->pieces = larger;
+        to->room = room;
     }
-    if (to->count == to->room && make_room(to, to->room * 2 + 64) < 0)
-        return -1;
-    const signed char *row = (const signed char *)to->rows.buf + place * to->width;
-    float *numbers = (float *)PyByteArray_AsString(to->numbers) + to->count * to->width;
-    for (Py_ssize_t at = 0; at < to->width; at++)
-        numbers[at] = (float)row[at];
-    /* A table may be read into memory at an odd address. */
-    memcpy((float *)PyByteArray_AsString(to->weights) + to->count++,
-           (const char *)to->scales.buf + place * sizeof(float), sizeof(float));
+    to->pieces[to->count++] = piece;
     return 0;
 }
 
@@ -137,7 +114,7 @@ static void keep_piece(Met *met, Py_ssize_t piece) {
 }
 
 /* Have Python find the pieces of a text, add them, and put them down. */
-static int add_by_python(Sink *to, PyObject *text, Met *met) {
+static int add_by_python(Cut *to, PyObject *text, Met *met) {
     PyObject *pieces = text ? PyObject_CallFunctionObjArgs(to->others, text, NULL) : NULL;
     Py_ssize_t count = pieces == NULL ? -1 : PySequence_Size(pieces);
     int failed = count < 0;
@@ -161,7 +138,7 @@ static Py_ssize_t first_word(const char *chunk, Py_ssize_t size) {
 }
 
 /* Find the pieces of a chunk of ASCII in lower case, add them, and put them down. */
-static int add_words(Sink *to, const char *chunk, Py_ssize_t size, Met *met) {
+static int add_words(Cut *to, const char *chunk, Py_ssize_t size, Met *met) {
     for (Py_ssize_t start = 0, length; start < size; start += length) {
         Py_ssize_t pieces[LONGEST_WORD];
         length = first_word(chunk + start, size - start);
@@ -178,7 +155,7 @@ static int add_words(Sink *to, const char *chunk, Py_ssize_t size, Met *met) {
 }
 
 /* Add the pieces of what stands between two spaces; return 0, or -1 with an error. */
-static int add_chunk(Sink *to, const char *chunk, Py_ssize_t size, int is_ascii) {
+static int add_chunk(Cut *to, const char *chunk, Py_ssize_t size, int is_ascii) {
     Met *table = to->vocabulary->met, found = {.count = 0};
     uint32_t hash = NO_HASH;
     if (size <= LONGEST_MET) {
@@ -221,7 +198,7 @@ static Py_ssize_t lowered(const char *chunk, Py_ssize_t size, char *lower) {
 }
 
 /* Add the pieces of all chunks of a text, with room for one; return 0, or -1 with an error. */
-static int add_chunks(Sink *to, const char *text, Py_ssize_t length, char *lower) {
+static int add_chunks(Cut *to, const char *text, Py_ssize_t length, char *lower) {
     for (Py_ssize_t at = 0, size; at < length; at += size + 1) {
         int is_ascii;
         size = chunk_in(text + at, length - at, &is_ascii);
@@ -243,7 +220,7 @@ static int has_removed(const char *text, Py_ssize_t length) {
 }
 
 /* Add the pieces of a text; return 0, or -1 with an error. */
-static int add_text(Sink *to, PyObject *given) {
+static int add_text(Cut *to, PyObject *given) {
     Py_ssize_t length, more;
     const char *text = bytes_of(given, &length, &more);
     if (text == NULL && PyErr_Occurred())
@@ -264,17 +241,74 @@ static int add_text(Sink *to, PyObject *given) {
     return failed;
 }
 
-static PyObject *gathered(Sink *to, PyObject *texts) {
+/* What `gather` fills: a row of numbers per piece, and by how much each row counts. */
+typedef struct {
+    Py_buffer rows, scales;
+    Py_ssize_t width, first, count, room;
+    PyObject *numbers, *weights; /* bytearrays with room for so many rows */
+} Gathered;
+
+/* Have room for so many rows; return 0, or -1 with an error. */
+static int make_room(Gathered *to, Py_ssize_t room) {
+    Py_ssize_t size = room * (Py_ssize_t)sizeof(float);
+    to->room = room;
+    return PyByteArray_Resize(to->numbers, size * to->width) < 0 ||
+                   PyByteArray_Resize(to->weights, size) < 0
+               ? -1
+               : 0;
+}
+
+/* Return which row a piece has; row 0 if it is none of text. */
+static Py_ssize_t row_of(const Gathered *to, Py_ssize_t piece) {
+    return piece > to->first ? piece - to->first : 0;
+}
+
+static void widen(const signed char *restrict row, Py_ssize_t width, float *restrict numbers) {
+    for (Py_ssize_t at = 0; at < width; at++)
+        numbers[at] = (float)row[at];
+}
+
+/* Add the rows of pieces; return 0, or -1 with an error. */
+static int add_rows(Gathered *to, const Py_ssize_t *pieces, Py_ssize_t count) {
+    const signed char *rows = to->rows.buf;
+    Py_ssize_t width = to->width, most = to->rows.len / width;
+    if (to->count + count > to->room && make_room(to, to->count + count) < 0)
+        return -1;
+    float *numbers = (float *)PyByteArray_AsString(to->numbers) + to->count * width;
+    float *weights = (float *)PyByteArray_AsString(to->weights) + to->count;
+    for (Py_ssize_t each = 0; each < count; each++, numbers += width) {
+        Py_ssize_t place = row_of(to, pieces[each]);
+        if (place >= most) {
+            PyErr_SetString(PyExc_IndexError, "there is no such row");
+            return -1;
+        }
+        if (each + ROWS_AHEAD < count)
+            fetch_bytes(rows + row_of(to, pieces[each + ROWS_AHEAD]) * width, width);
+        widen(rows + place * width, width, numbers);
+        /* A table may be read into memory at an odd address. */
+        memcpy(weights + each, (const char *)to->scales.buf + place * sizeof(float), sizeof(float));
+    }
+    to->count += count;
+    return 0;
+}
+
+static PyObject *gathered(Gathered *to, Cut *cut, PyObject *texts) {
     Py_ssize_t count = PyList_Size(texts);
     PyObject *ends = PyList_New(0);
-    for (Py_ssize_t at = 0; ends != NULL && at < count && at < PyList_Size(texts); at++) {
-        PyObject *end = add_text(to, PyList_GetItem(texts, at)) < 0
+    if (ends != NULL && count > 1 && make_room(to, 2 * ENOUGH_ROWS) < 0)
+        Py_CLEAR(ends);
+    for (Py_ssize_t at = 0; ends != NULL && at < count && to->count < ENOUGH_ROWS; at++) {
+        cut->count = 0;
+        PyObject *text = PyList_GetItem(texts, at); /* gone, if others took it away */
+        PyObject *end = text == NULL || add_text(cut, text) < 0 ||
+                                add_rows(to, cut->pieces, cut->count) < 0
                             ? NULL
                             : PyLong_FromSsize_t(to->count);
         if (end == NULL || PyList_Append(ends, end) < 0)
             Py_CLEAR(ends);
         Py_XDECREF(end);
     }
+    PyMem_Free(cut->pieces);
     if (ends == NULL)
         return NULL;
     if (make_room(to, to->count) < 0) {
@@ -286,9 +320,10 @@ static PyObject *gathered(Sink *to, PyObject *texts) {
 
 PyDoc_STRVAR(gather_doc,
              "gather(texts, vocabulary, others, rows, scales, first) -> (numbers, scales, ends)\n\n"
-             "Of the pieces of texts, a list, the rows of a table as float32, one after the other;\n"
-             "the scales of these rows; and where each text ends. *others* returns the pieces of\n"
-             "what is not of ASCII; a piece of text *first* + 1 has row 1.");
+             "Of the pieces of the first of some texts, as many as make a few hundred, the rows of\n"
+             "a table as float32, one after the other; the scales of these rows; and where each\n"
+             "text ends. *others* returns the pieces of what is not of ASCII; a piece of text\n"
+             "*first* + 1 has row 1.");
 
 static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
@@ -296,11 +331,8 @@ static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t cou
         PyErr_SetString(PyExc_TypeError, "gather takes a list of texts, and five more");
         return NULL;
     }
-    Sink to = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name)};
-    if (to.vocabulary == NULL)
-        return NULL;
-    to.others = given[2];
-    to.first = PyLong_AsSsize_t(given[5]);
+    Cut cut = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name), .others = given[2]};
+    Gathered to = {.first = cut.vocabulary == NULL ? -1 : PyLong_AsSsize_t(given[5])};
     if (to.first == -1 && PyErr_Occurred())
         return NULL;
     if (PyObject_GetBuffer(given[3], &to.rows, PyBUF_C_CONTIGUOUS) < 0)
@@ -311,14 +343,14 @@ static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t cou
     }
     PyObject *answer = NULL;
     Py_ssize_t rows = to.scales.len / (Py_ssize_t)sizeof(float);
-    if (rows < 1 || to.rows.len % rows)
+    if (rows < 1 || to.rows.len < rows || to.rows.len % rows)
         PyErr_SetString(PyExc_ValueError, "each row has a scale");
     else {
         to.width = to.rows.len / rows;
         to.numbers = PyByteArray_FromStringAndSize(NULL, 0);
         to.weights = PyByteArray_FromStringAndSize(NULL, 0);
         if (to.numbers != NULL && to.weights != NULL)
-            answer = gathered(&to, given[0]);
+            answer = gathered(&to, &cut, given[0]);
     }
     Py_XDECREF(to.numbers);
     Py_XDECREF(to.weights);
@@ -338,9 +370,15 @@ static PyObject *pieces(PyObject *module, PyObject *const *given, Py_ssize_t cou
         PyErr_SetString(PyExc_TypeError, "pieces takes a text, a vocabulary and a function");
         return NULL;
     }
-    Sink to = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name), .others = given[2]};
-    to.list = to.vocabulary == NULL ? NULL : PyList_New(0);
-    if (to.list != NULL && add_text(&to, given[0]) < 0)
-        Py_CLEAR(to.list);
-    return to.list;
+    Cut cut = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name), .others = given[2]};
+    PyObject *list = NULL;
+    if (cut.vocabulary != NULL && add_text(&cut, given[0]) == 0)
+        list = PyList_New(cut.count);
+    for (Py_ssize_t at = 0; list != NULL && at < cut.count; at++) {
+        PyObject *piece = PyLong_FromSsize_t(cut.pieces[at]);
+        if (piece == NULL || PyList_SetItem(list, at, piece) < 0)
+            Py_CLEAR(list);
+    }
+    PyMem_Free(cut.pieces);
+    return list;
 }

@@ -4,6 +4,7 @@
 #define MAX_COUNT 255     /* words.MAX_COUNT */
 #define QUESTION_WORDS 60 /* words.QUESTION_WORDS */
 #define SHORT_WORDS 25    /* words.SHORT_QUESTION_WORDS */
+#define WORDS_AT_ONCE 32
 
 /* Count words between spaces. */
 static Py_ssize_t words_in(const char *text, Py_ssize_t length) {
@@ -223,23 +224,43 @@ static enum outcome read_word(Reading *to, const char *text, Py_ssize_t size, ui
     return take(to, word);
 }
 
-/* Read the words of a text of ASCII, with room for one of them in lower case. */
+/* Where a word of a text is, and by what it is looked up. */
+typedef struct {
+    Py_ssize_t start, size;
+    uint32_t hash;
+} Token;
+
+/* Put the next word from *at* on to *lower* in lower case; return where it ends. */
+static Py_ssize_t next_word(const char *text, Py_ssize_t length, Py_ssize_t at, char *lower,
+                            Token *token) {
+    while (at < length && !is_letter(text[at]) && !is_digit(text[at]))
+        at++;
+    *token = (Token){at, 0, NO_HASH};
+    for (; at < length && (is_letter(text[at]) || is_digit(text[at])); at++) {
+        lower[at] = is_digit(text[at]) ? text[at] : (char)(text[at] | 32);
+        token->hash = hashed(token->hash, lower[at]);
+    }
+    token->size = at - token->start;
+    return at;
+}
+
+/* Read the words of a text of ASCII, with room for it in lower case: several at once, as what is
+   known of each is far away in memory. */
 static enum outcome read_words(Reading *to, const char *text, Py_ssize_t length, char *lower) {
-    for (Py_ssize_t at = 0; at < length; at++) {
-        Py_ssize_t size = 0;
-        uint32_t hash = NO_HASH;
-        for (; at < length; at++) {
-            unsigned char c = (unsigned char)text[at];
-            if (is_letter(c))
-                c |= 32;
-            else if (!is_digit(c))
-                break;
-            lower[size++] = (char)c;
-            hash = hashed(hash, (char)c);
+    Token tokens[WORDS_AT_ONCE];
+    for (Py_ssize_t at = 0; at < length;) {
+        int count = 0;
+        while (count < WORDS_AT_ONCE && at < length) {
+            at = next_word(text, length, at, lower, tokens + count);
+            fetch(to->known->met, tokens[count].hash);
+            count += tokens[count].size > 0;
         }
-        enum outcome was = size == 0 ? READ : read_word(to, lower, size, hash);
-        if (was != READ)
-            return was;
+        for (int each = 0; each < count; each++) {
+            const Token *token = tokens + each;
+            enum outcome was = read_word(to, lower + token->start, token->size, token->hash);
+            if (was != READ)
+                return was;
+        }
     }
     return READ;
 }
@@ -291,7 +312,7 @@ static enum outcome read_chunk(Reading *to, const char *chunk, Py_ssize_t size) 
                : learn_chunk(to, chunk, size, hash);
 }
 
-/* Read the words of a text, with room for one of them. */
+/* Read the words of a text, with room for it in lower case. */
 static enum outcome read_text(Reading *to, const char *text, Py_ssize_t length, int is_ascii,
                               char *lower) {
     if (is_ascii)
