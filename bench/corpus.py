@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 DIMENSIONS = 384
 BLOCK_ROWS = 4096
 """Items made at once; a block depends on the seed and its number only."""
-BLOCKS_KEPT = 4
+BLOCKS_KEPT = 8
 TOPICS = 2000
 TOPIC_WORDS = 40
 INTRINSIC = 64

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -139,6 +140,9 @@ def _why(ahead: Result) -> str:
 
 def _run(jobs: Sequence[Job], out: Path) -> list[Result]:
     """Every job after the other; a job that dies leaves the results it had and one that says so."""
+    # A child has one core. NumPy's threads, made as it is imported, would wait busily on the other,
+    # which counts as time of the processor.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     context = multiprocessing.get_context("spawn")
     with measure.progress("store", total=len(jobs)) as step:
         for job in jobs:
