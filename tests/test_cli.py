@@ -710,6 +710,9 @@ def test_backup_and_restore(filled, tmp_path):
     filled("add", "later", "-k", "ada")
     filled("backup", str(copy), code=1)
     filled("backup", str(tmp_path / "nowhere" / "copy.db"), code=1)
+    (link := tmp_path / "link.db").symlink_to(tmp_path / "nothing.db")
+    assert "link.db exists" in filled("backup", str(link), code=1).stderr
+    assert link.is_symlink()
     filled("restore", str(copy), code=2)
     filled("restore", str(tmp_path / "nothing.db"), "--yes", code=1)
     filled("restore", str(filled.db), "--yes", code=1)

@@ -591,7 +591,7 @@ class Memory(Maintenance):
         if file is None:
             raise Unsupported(f"{self._engine.store.location} has no file to back up; {NO_FILE}")
         target = Path(file_path(path, "a backup is named by a path"))
-        if os.access(target, os.F_OK):  # of a path that is too long the store tells
+        if os.path.lexists(target):  # of a path that is too long the store tells
             raise InvalidInput(f"{target} exists; choose another path, or move it away")
         file.backup(target)
 
