@@ -643,6 +643,39 @@ def test_nobody_without_a_token_has_a_body_read(tmp_path, path):
         made.stop()
 
 
+def test_tokens_changed_by_many_at_once_are_all_changed(tmp_path):
+    """Processes wait for each other: no change undoes another, and a killed one is in no way."""
+    tokens = tmp_path / "tokens.json"
+    TokenFile(tokens).add("old", access="read", space=None, keys="")
+    (tmp_path / "tokens.json.part").write_text("what a kill left")
+    program = (
+        "import pathlib, sys; from fornix.server.tokens import TokenFile\n"
+        "sys.stdin.readline()\n"
+        "file = TokenFile(pathlib.Path(sys.argv[1]))\n"
+        "for n in range(10):\n"
+        "    file.add(f'{sys.argv[2]} {n}', access='read', space=None, keys='')\n"
+        "    file.rotate(f'{sys.argv[2]} {n}')\n"
+        "    if n % 2: file.revoke(f'{sys.argv[2]} {n}')\n"
+    )
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tokens), name], stdin=subprocess.PIPE, text=True
+        )
+        for name in ("one", "two", "three")
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate(timeout=LIMIT_S)
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    kept = {f"{name} {n}" for name in ("one", "two", "three") for n in range(0, 10, 2)}
+    assert {token.name for token in TokenFile(tokens).tokens()} == {"old", *kept}
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens.json"]
+    assert stat.S_IMODE(tokens.stat().st_mode) == 0o600
+
+
 def test_a_digest_that_is_none_is_told(tmp_path):
     """A file of tokens that somebody wrote by hand is refused by name, not by an error of ours."""
     file = TokenFile(tmp_path / "tokens.json")

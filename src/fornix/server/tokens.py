@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from fornix.errors import AccessDenied, InvalidInput, NotFound
 from fornix.store.fsync import sync_folder
+from fornix.store.part_files import part_of
 from fornix.store.scope import Scope
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name
@@ -30,6 +32,9 @@ LEVELS: tuple[str, ...] = get_args(Access)
 """What a token may, the least first; each may what those before it may."""
 
 SECRET_BYTES = 32
+
+WRITE_WAIT_S = 30.0
+"""How long a change of the file waits for others that are being written."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -161,30 +166,37 @@ class TokenFile:
 
         Raises:
             InvalidInput: There is one of that name, or it is to be what there is not.
+            StoreBusy: Others were changing the file for `WRITE_WAIT_S`.
         """
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         token = Token(checked_name(name, "a token"), _digest(secret), access, space, keys, now)
         _check(token)
-        kept = self.tokens() if self._path.exists() else ()
-        if any(each.name == name for each in kept):
-            raise InvalidInput(f"there is a token {name!r}; revoke it, or rotate it")
-        self._write((*kept, token))
+
+        def added() -> Sequence[Token]:
+            kept = self.tokens() if self._path.exists() else ()
+            if any(each.name == name for each in kept):
+                raise InvalidInput(f"there is a token {name!r}; revoke it, or rotate it")
+            return (*kept, token)
+
+        self._replace(added)
         return secret
 
     def rotate(self, name: str) -> str:
         """Give a token another secret, and return it; the old one is of no use any more."""
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-        kept = [
-            replace(each, digest=_digest(secret)) if each.name == name else each
-            for each in self._with(name)
-        ]
-        self._write(kept)
+        digest = _digest(secret)
+        self._replace(
+            lambda: [
+                replace(each, digest=digest) if each.name == name else each
+                for each in self._with(name)
+            ]
+        )
         return secret
 
     def revoke(self, name: str) -> None:
         """Remove a token: it is of no use from now on."""
-        self._write([each for each in self._with(name) if each.name != name])
+        self._replace(lambda: [each for each in self._with(name) if each.name != name])
 
     def _with(self, name: str) -> tuple[Token, ...]:
         """Return all tokens, of which one has that name."""
@@ -193,17 +205,22 @@ class TokenFile:
             raise NotFound(f"{self._path} has no token {name!r}")
         return kept
 
-    def _write(self, tokens: tuple[Token, ...] | list[Token]) -> None:
-        """Replace the file as a whole, readable for its owner alone."""
-        text = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
+    def _replace(self, changed: Callable[[], Sequence[Token]]) -> None:
+        """Replace the file as a whole, readable for its owner alone.
+
+        Args:
+            changed: Returns the tokens as they are to be, from the file as it is now; called
+                again once no other process can change it.
+        """
+        changed()  # what is refused makes no file
         target = Path(os.path.realpath(self._path))  # what a link leads to; others may read that
-        part = target.with_name(f"{target.name}.part")
-        handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
+        with part_of(target, wait_s=WRITE_WAIT_S) as part:
+            text = json.dumps({"tokens": [asdict(token) for token in changed()]}, indent=1)
+            with part.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
         sync_folder(target.parent)
 
 

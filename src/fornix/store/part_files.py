@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from fornix.errors import StoreBusy
 
+POLL_S = 0.01
+"""Pause between two tries for a file that another process writes."""
+
 
 @contextmanager
-def part_of(target: Path) -> Generator[Path]:
+def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
     """Give an empty file that is to become *target*; it goes if it does not.
 
     Whoever writes it holds a lock on it, so that what a kill left is told from what is under way.
+
+    Raises:
+        StoreBusy: Another process was writing *target* for longer than *wait_s*.
     """
     part = target.with_name(f"{target.name}.part")
-    with _locked(part, target) as file:
+    with _locked(part, target, time.monotonic() + wait_s) as file:
         try:
             _journal_of(part).unlink(missing_ok=True)
             file.truncate(0)
@@ -31,7 +38,7 @@ def part_of(target: Path) -> Generator[Path]:
             raise
 
 
-def _locked(part: Path, target: Path) -> IO[bytes]:
+def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
     """Return *part*, open, with a lock on it; the file is made if need be.
 
     It is a file of Python, which closes itself: no interrupt on the way back leaves the lock.
@@ -40,13 +47,16 @@ def _locked(part: Path, target: Path) -> IO[bytes]:
         file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat()):
-                return file
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), part.stat()):
+                    return file
         except BlockingIOError:
-            file.close()
-            raise StoreBusy(
-                f"another process is writing {target}; wait for it, or choose another path"
-            ) from None
+            if time.monotonic() >= deadline:
+                file.close()
+                raise StoreBusy(
+                    f"another process is writing {target}; wait for it, or choose another path"
+                ) from None
+            time.sleep(POLL_S)
         except BaseException:
             file.close()
             raise
