@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +28,7 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.store import Scope
+from waiting import LIMIT_S
 
 
 def commits(memory: Memory) -> int:
@@ -506,3 +510,66 @@ def test_a_batch_that_somebody_else_commits_meanwhile_is_adopted(ada: KeyMemory)
     assert len(ada.history("given")) == len(ada.history("doomed")) == 1
     with pytest.raises(DuplicateItem), ada.batch(idempotency_key="other") as b:
         b.add("not this request", id="given")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda b: b.get("x").text,
+        lambda b: b.get(["x", "y"])[0].text,
+        lambda b: str(texts(b.list())),
+        lambda b: str(texts(b.list(newest_first=True))),
+        lambda b: str(texts(b.history("x"))),
+        lambda b: str(b.short_term.get("n")),
+    ],
+)
+def test_what_the_same_batch_committed_meanwhile_is_not_read(
+    ada: KeyMemory, read: Callable[[KeyBatch], str]
+) -> None:
+    """A block that computes its changes asks for the same, though the other one was quicker."""
+    ada.add_many([Item("one", id="x"), Item("one", id="y")])
+
+    def change(b: KeyBatch) -> None:
+        b.update("x", f"{read(b)} more")
+        b.short_term.set("n", f"{read(b)} more")
+        b.add(read(b), id="new")
+
+    with ada.batch(idempotency_key="k") as late:
+        with ada.batch(idempotency_key="k") as first:
+            change(first)
+        change(late)
+    assert late.committed is not None
+    assert late.committed.adopted
+
+
+def test_two_callers_with_one_batch_at_once_have_one_commit(ada: KeyMemory) -> None:
+    """The second one may begin, and read, at any moment of the first."""
+    numbers: list[object] = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+
+    def count(gate: threading.Barrier, key: str) -> None:
+        gate.wait(LIMIT_S)
+        try:
+            with ada.batch(idempotency_key=key) as b:
+                b.short_term.set("n", b.short_term.get("n", 0) + 1)
+                b.update("x", f"{int(str(texts(b.list())[0])) + 1}")
+        except IdempotencyConflict as error:
+            numbers.append(error)
+        else:
+            numbers.append(b.committed and b.committed.number)
+
+    ada.add("0", id="x")
+    try:
+        for n in range(100):
+            gate = threading.Barrier(2)
+            callers = [threading.Thread(target=count, args=(gate, f"{n}")) for _ in range(2)]
+            for caller in callers:
+                caller.start()
+            for caller in callers:
+                caller.join(LIMIT_S)
+            one, two = numbers[-2:]
+            assert one == two
+    finally:
+        sys.setswitchinterval(before)
+    assert (ada.short_term.get("n"), texts(ada.list())) == (100, ["100"])

@@ -612,13 +612,14 @@ class KeyBatch(KeySets, Prompts):
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
+        head = store.head(self._scope)  # before the look-up: after it, it may be that commit
         first = self._op and store.commit_of_op(self._op, request=None, label=self._label)
         if first:  # a repetition reads what the first one read, so that it asks for the same
             self._base, now = first.number - 1, first.time
             self._draft.before = Moment(self._base, now)
             check_tree(store, self._scope, self._draft.before)
         else:
-            self._base = self._chosen_base(now)
+            self._base = self._chosen_base(head, now)
         overlay = self._overlay(now)
         overlay.records_requests = self._op is not None
         self._tree = BatchTree(overlay)
@@ -650,8 +651,8 @@ class KeyBatch(KeySets, Prompts):
             else:
                 return
 
-    def _chosen_base(self, now: int) -> int:
-        head, asked = self._engine.store.head(self._scope), self._asked_base
+    def _chosen_base(self, head: int, now: int) -> int:
+        asked = self._asked_base
         if asked in (None, head):
             return head
         if asked < head:

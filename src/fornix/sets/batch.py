@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -82,7 +83,7 @@ class Draft(Writer):
         self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
-        self._tidying = False
+        self._tidying = self._planning = False
         self._capacity = engine.compactions.capacity_of(DraftView(self, engine))
         self.admission_checks: dict[SetRef, AdmissionCheck] = {}
         self._whole: set[SetRef] = set()
@@ -106,14 +107,18 @@ class Draft(Writer):
             new_ids.append(self._new_id())
             return new_ids[-1]
 
+        self._planning = True  # what is read to do so is no part of what was asked
         try:
-            change = self._planned(call, new_id)
-        except (Conflict, NotFound):
-            if not self._is_repetition():
-                raise
-            repeated_ids = chain(tuple(new_ids), iter(self._new_id, None))
-            change = self._planned(call, lambda: next(repeated_ids))
-        self.keep(change.items, change.define)
+            try:
+                change = self._planned(call, new_id)
+            except (Conflict, NotFound):
+                if not self._is_repetition():
+                    raise
+                repeated_ids = chain(tuple(new_ids), iter(self._new_id, None))
+                change = self._planned(call, lambda: next(repeated_ids))
+            self.keep(change.items, change.define)
+        finally:
+            self._planning = False
         self.calls.append([call.name, call.arguments()])
         for check in change.admission_checks:
             earlier = self.admission_checks.get(check.set)
@@ -177,6 +182,10 @@ class Draft(Writer):
         if first is not None:
             self.before = Moment(first.number - 1, first.time)
         return first is not None
+
+    def _was_overtaken(self) -> bool:
+        """Return whether what the block just read may be of after that commit of this batch."""
+        return not self._planning and self._is_repetition()
 
     def _planned(self, call: WriteCall, new_id: NewId) -> PlannedWrite:
         change = call.plan(new_id)
@@ -270,6 +279,8 @@ class Draft(Writer):
         committed = super().get(ref, ids, at=self.before if at is None else at)
         if at is not None:
             return committed
+        if self._was_overtaken():
+            committed = super().get(ref, ids, at=self.before)
         current = [
             self._live.get((ref, i), stored) for i, stored in zip(ids, committed, strict=True)
         ]
@@ -292,13 +303,12 @@ class Draft(Writer):
             if home == ref and stored is not None and not self._is_expired(stored, None)
         ]
         hidden = self._hidden if at is None else set[int]()
-        page = super().page(
-            ref,
-            after=after,
-            limit=limit + len(hidden),
-            newest_first=newest_first,
-            at=self.before if at is None else at,
+        read = partial(
+            super().page, ref, after=after, limit=limit + len(hidden), newest_first=newest_first
         )
+        page = read(at=self.before if at is None else at)
+        if at is None and self._was_overtaken():
+            page = read(at=self.before)
         committed = [stored for stored in page if stored.row not in hidden]
         if at is not None or not drafted:
             return committed[:limit]
@@ -312,6 +322,7 @@ class Draft(Writer):
         """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
         self._check_open()
         committed = super().versions(ref, item_id)
+        self._was_overtaken()  # if so, what it made is left out
         if self.before is None:
             return committed
         last = self.before.commit
