@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES (1u << 16) /* of 64 bytes, a line of the processor's cache: 4 MB in all */
+#define PLACES (1u << 16) /* of 64 bytes, as a line of the processor's cache: 4 MB in all */
 #define LONGEST_MET 34    /* bytes of a text */
 #define PIECES_MET 12     /* that a text came to, at most */
 #define TERMS_MET 6

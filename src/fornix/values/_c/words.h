@@ -61,7 +61,8 @@ static int may_instruct(const char *text, Py_ssize_t length) {
 /* Tell whether a date in numbers may be in it. */
 static int may_hold_date(const char *text, Py_ssize_t length) {
     for (Py_ssize_t at = 1; at + 1 < length; at++)
-        if ((text[at] == '-' || text[at] == '.') && is_digit(text[at - 1]) && is_digit(text[at + 1]))
+        if ((text[at] == '-' || text[at] == '.') && is_digit(text[at - 1]) &&
+            is_digit(text[at + 1]))
             return 1;
     return 0;
 }
@@ -276,7 +277,8 @@ static enum outcome learn_chunk(Reading *to, const char *chunk, Py_ssize_t size,
         was = FOR_PYTHON;
     } else if (found != NULL && !PyTuple_Check(found)) {
         PyErr_SetString(PyExc_TypeError, "others returns a tuple, or None");
-    } else if (found != NULL && PyArg_ParseTuple(found, "O!II", &PyList_Type, &list, &times, &years)) {
+    } else if (found != NULL &&
+               PyArg_ParseTuple(found, "O!II", &PyList_Type, &list, &times, &years)) {
         Py_ssize_t count = PyList_Size(list);
         uint32_t *terms = PyMem_Malloc((size_t)(count + 1) * sizeof *terms);
         for (Py_ssize_t at = 0; terms != NULL && at < count; at++)
