@@ -39,6 +39,12 @@ static int ends_in_question(const char *text, Py_ssize_t length) {
     return without_end(text, length, marks) < length;
 }
 
+/* Tell whether a text goes on with a letter that is s or k where case is ignored: U+017F, U+212A. */
+static int is_odd_letter(const char *text, Py_ssize_t length) {
+    return (length >= 2 && memcmp(text, "\xc5\xbf", 2) == 0) ||
+           (length >= 3 && memcmp(text, "\xe2\x84\xaa", 3) == 0);
+}
+
 /* Tell whether the first word is one with which an instruction may begin. */
 static int may_instruct(const char *text, Py_ssize_t length) {
     static const char *const firsts[] = {"please", "always", "never", "from", "whenever", "make"};
@@ -52,6 +58,8 @@ static int may_instruct(const char *text, Py_ssize_t length) {
         word[size++] = is_letter(text[at]) ? (char)(text[at] | 32) : text[at];
     }
     word[size] = 0;
+    if (is_odd_letter(text + at, length - at))
+        return 1;
     for (size_t each = 0; each < sizeof firsts / sizeof *firsts; each++)
         if (strcmp(word, firsts[each]) == 0)
             return 1;
