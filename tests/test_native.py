@@ -36,32 +36,9 @@ FRAGMENTS = (
     *("29.12.2023", "2023-12-29", "2023-13-01", "1.2", "always", "Never mind", "please", "make"),
     *("?", "?)", "? ", ".", "-", "_", "\x00", "\x0b", "\x1c", "\x1e", "\x85", "\t", "\n"),
     *("é", "漢字", "\ud800", "ß", "ﬀ", "२०२३", "—2024", "x２０２३-12-29", "x2023-12-29", "２-３"),
-    *(
-        "Änderungen",
-        "“It’s”",
-        "d’été",
-        "…",
-        "Москва",
-        "وكتابها",
-        "किताबों",
-        "ไทย",
-        "🎉",
-        "👩\u200d🚀",
-    ),
-    *(
-        "\xa0",
-        "\u3000",
-        "？",
-        "؟”",
-        "?’",
-        "?»",
-        "？。",
-        "ı",
-        "İ",
-        "e\u0301",
-        "👩\u200d🚀",
-        "d’hier—today",
-    ),
+    *("Änderungen", "“It’s”", "d’été", "…", "Москва", "وكتابها", "किताबों", "ไทย"),
+    *("🎉", "👩\u200d🚀", "\xa0", "\u3000", "？", "؟”", "?’", "?»", "？。", "ı", "İ", "e\u0301"),
+    *("d’hier—today", "Alway\u017f", "plea\u017fe", "ma\u212ae", "sure you always"),
 )
 TEXTS = st.one_of(
     st.text(),
@@ -85,6 +62,7 @@ def corpus():
     for page in pages():
         yield from page.read_text(encoding="utf-8").splitlines()
     yield from by_length()
+    yield from ("Alway\u017f answer", "Plea\u017fe never say so", "ma\u212ae sure you always")
     for size in range(400):
         yield random.choice([" ", ", ", ". "]).join(random.choices(FRAGMENTS, k=size % 40))
 
