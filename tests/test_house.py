@@ -421,6 +421,22 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         importlib.import_module("fornix").Memroy  # noqa: B018 - the look-up is the test
 
 
+def test_type_checkers_know_which_names_are_there():
+    """A module whose `__getattr__` they see has every name, and a wrong import passes."""
+    expect_none(
+        at(path, statement)
+        for path in sources("src")
+        for statement in tree(path).body
+        if "__getattr__" in _names_bound_by(statement)
+    )
+
+
+def _names_bound_by(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.Assign):
+        return {each.id for each in statement.targets if isinstance(each, ast.Name)}
+    return {statement.name} if isinstance(statement, ast.FunctionDef) else set()
+
+
 def test_every_command_is_on_the_page_of_commands():
     """The command line has no secrets: each command is in docs/cli.md, in full."""
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

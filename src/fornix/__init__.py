@@ -148,7 +148,8 @@ _NAMES = {
 }
 """The module of each public name."""
 
-__getattr__ = lazy_names(__name__, _NAMES)
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:

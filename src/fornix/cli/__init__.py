@@ -23,4 +23,5 @@ def main() -> NoReturn:
     run()
 
 
-__getattr__ = lazy_names(__name__, {"fornix.cli.app": ["fornix"]})
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(__name__, {"fornix.cli.app": ["fornix"]})

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPRESSED", "SUMMARY", "Compressed", "ConversationMemory", "Said"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "fornix.conversation.conversation_memory": ("ConversationMemory",),
-        "fornix.conversation.message_items": ("COMPRESSED", "SUMMARY", "Said"),
-        "fornix.conversation.rolling_summary": ("Compressed",),
-    },
-)
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "fornix.conversation.conversation_memory": ("ConversationMemory",),
+            "fornix.conversation.message_items": ("COMPRESSED", "SUMMARY", "Said"),
+            "fornix.conversation.rolling_summary": ("Compressed",),
+        },
+    )

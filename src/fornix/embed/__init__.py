@@ -266,10 +266,11 @@ class _OpenEmbedders:
 
 _open_embedders = _OpenEmbedders()
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "fornix.embed.minilm_onnx": ("MiniLmOnnx",),
-        "fornix.embed.openai_embedder": ("OpenAIEmbedder",),
-    },
-)
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "fornix.embed.minilm_onnx": ("MiniLmOnnx",),
+            "fornix.embed.openai_embedder": ("OpenAIEmbedder",),
+        },
+    )

@@ -35,20 +35,21 @@ __all__ = [
     "learn",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "fornix.facts.entities": ("EntityPage", "EntityProfile"),
-        "fornix.facts.fact": (
-            "Fact",
-            "FactOrigin",
-            "FactProblem",
-            "LearnReport",
-            "Learning",
-            "LearningCost",
-            "Quotation",
-        ),
-        "fornix.facts.facts": ("Facts", "facts_of_key"),
-        "fornix.facts.learning": ("LearnOptions", "Source", "learn"),
-    },
-)
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "fornix.facts.entities": ("EntityPage", "EntityProfile"),
+            "fornix.facts.fact": (
+                "Fact",
+                "FactOrigin",
+                "FactProblem",
+                "LearnReport",
+                "Learning",
+                "LearningCost",
+                "Quotation",
+            ),
+            "fornix.facts.facts": ("Facts", "facts_of_key"),
+            "fornix.facts.learning": ("LearnOptions", "Source", "learn"),
+        },
+    )

@@ -53,12 +53,13 @@ __all__ = [
     "read_json",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "fornix.llm.json_answers": ("Asking", "Unfit", "ask_json", "read_json"),
-        "fornix.llm.openai_chat": ("Dialect", "OpenAIChat"),
-        "fornix.llm.reranking": ("ChatReranker", "HttpReranker"),
-        "fornix.llm.scripted": ("ScriptedChat",),
-    },
-)
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "fornix.llm.json_answers": ("Asking", "Unfit", "ask_json", "read_json"),
+            "fornix.llm.openai_chat": ("Dialect", "OpenAIChat"),
+            "fornix.llm.reranking": ("ChatReranker", "HttpReranker"),
+            "fornix.llm.scripted": ("ScriptedChat",),
+        },
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body
@@ -86,7 +87,8 @@ def make_batch(
     batch = _batch(memory, body.base, idempotency_key)
     answers: list[Document] = []
     with suppress(_DryRun), batch:
-        answers += _answers(CallTarget(batch, at.caller.token), batch, body)
+        to = CallTarget(batch, at.caller.token)
+        answers += _answers(to, batch, body, partial(_is_repetition, memory, idempotency_key))
     done = batch.committed
     return {
         "base": batch.base,
@@ -100,7 +102,18 @@ def make_batch(
     }
 
 
-def _answers(to: CallTarget, batch: KeyBatch, body: BatchBody) -> Iterator[Document]:
+def _is_repetition(memory: KeyMemory, idempotency_key: str | None) -> bool:
+    """Return whether a batch was committed before: it changes nothing then."""
+    if idempotency_key is None:
+        return False
+    engine = memory.engine
+    op = engine.op(Scope(memory.space, memory.key), idempotency_key)
+    return engine.store.commit_of_op(op, request=None, label=idempotency_key) is not None
+
+
+def _answers(
+    to: CallTarget, batch: KeyBatch, body: BatchBody, is_repetition: Callable[[], bool]
+) -> Iterator[Document]:
     """Yield what the calls of a batch answer, as they are made.
 
     Raises:
@@ -113,7 +126,7 @@ def _answers(to: CallTarget, batch: KeyBatch, body: BatchBody) -> Iterator[Docum
         yield _answer(call, to, body if number < body.answered else None)
     if body.dry_run:
         raise _DryRun
-    if body.touched is not None:
+    if body.touched is not None and not is_repetition():
         told = [Touched(each.key, each.set, each.id, each.version) for each in body.touched]
         _compare(told, batch.touched)
 

@@ -12,4 +12,5 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenTelemetry"]
 
-__getattr__ = lazy_names(__name__, {"fornix.telemetry.open_telemetry": ("OpenTelemetry",)})
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(__name__, {"fornix.telemetry.open_telemetry": ("OpenTelemetry",)})

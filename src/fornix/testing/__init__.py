@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
 _MISSING = [name for name in ("pytest", "hypothesis") if find_spec(name) is None]
 
@@ -84,10 +85,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Say which packages a name needs that is not there without them."""
-    if _MISSING and name in __all__:
-        missing = " and ".join(_MISSING)
-        message = f"fornix.testing.{name} needs {missing}: pip install pytest hypothesis"
-        raise ImportError(message, name=_MISSING[0])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # else any name would be one of the package
+
+    def __getattr__(name: str) -> object:
+        """Say which packages a name needs that is not there without them."""
+        if _MISSING and name in __all__:
+            missing = " and ".join(_MISSING)
+            message = f"fornix.testing.{name} needs {missing}: pip install pytest hypothesis"
+            raise ImportError(message, name=_MISSING[0])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,11 +20,12 @@ __all__ = [
     "tokens",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "fornix.text.extractive_summariser": ("ExtractiveSummariser",),
-        "fornix.text.model_summariser": ("ModelSummariser",),
-        "fornix.text.sentence_ends": ("sentences", "tokens"),
-    },
-)
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "fornix.text.extractive_summariser": ("ExtractiveSummariser",),
+            "fornix.text.model_summariser": ("ModelSummariser",),
+            "fornix.text.sentence_ends": ("sentences", "tokens"),
+        },
+    )
