@@ -139,7 +139,9 @@ def visit(browser):
         origin = url.split("/ui/")[0]
 
         def heard(message):
-            if message.type in ("error", "warning") and not re.search(ignored, message.text):
+            # A page may outlive its server by a moment; it asks no other, or `asked` hears of it.
+            known = f"{ignored}|net::ERR_CONNECTION_REFUSED"
+            if message.type in ("error", "warning") and not re.search(known, message.text):
                 complaints.append(message.text)
 
         def asked(request):
