@@ -14,6 +14,7 @@ from typing import cast
 
 from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
 from fornix.store.scope import SetRef
+from fornix.values.background_thread import BackgroundThread
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
 
@@ -71,9 +72,7 @@ class CompactionWorker:
             failure = self.failures.get(ref)
             self._waiting.setdefault(ref, 0.0 if failure is None else failure.due)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="fornix-compaction", daemon=True
-                )
+                self._thread = BackgroundThread(self._run, "fornix-compaction", self._ask_to_stop)
                 self._thread.start()
             self._change.notify_all()
 
@@ -98,12 +97,15 @@ class CompactionWorker:
 
     def close(self) -> None:
         """Stop after the step it is at."""
+        self._ask_to_stop()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _ask_to_stop(self) -> None:
         with self._change:
             self._closed = True
             self._change.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
 
     def _run(self) -> None:
         while (ref := self._next()) is not None:

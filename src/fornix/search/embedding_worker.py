@@ -22,6 +22,7 @@ from fornix.embed import Embedder, Vectors, embed_quantised
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
 from fornix.store import PendingVectors, Scope, Store
 from fornix.store.records import text_to_embed
+from fornix.values.background_thread import BackgroundThread
 from fornix.values.forks import HandleLock
 
 log = logging.getLogger(__name__)
@@ -65,9 +66,7 @@ class EmbeddingWorker:
         self._wake.set()
         with self._mutex:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="fornix-embedding", daemon=True
-                )
+                self._thread = BackgroundThread(self._run, "fornix-embedding", self._ask_to_stop)
                 self._thread.start()
 
     def embed(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> int:
@@ -137,10 +136,13 @@ class EmbeddingWorker:
 
     def close(self) -> None:
         """Stop the background thread after the batch it is at; what is pending stays so."""
-        self._stop.set()
-        self._wake.set()
+        self._ask_to_stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def _ask_to_stop(self) -> None:
+        self._stop.set()
+        self._wake.set()
 
     def _run(self) -> None:
         try:

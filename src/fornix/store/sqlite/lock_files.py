@@ -102,6 +102,7 @@ class WriteLock:
             raise
         # A memory that is collected without close() leaves no descriptors behind.
         self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
+        self._close.atexit = False  # what runs as Python ends may still write
         for name in ("lock", "turn"):
             give_to_owner(folder / name, folder)
 

@@ -1,0 +1,40 @@
+"""A thread that works in the background, and ends before Python does.
+
+Python stops the threads that it does not wait for wherever they are. In the midst of a product of
+matrices that is too early: the process then waits for OpenBLAS, which waits for a thread that was
+never told to end (NumPy 2.4.6 on Linux: 4 of 150 processes never ended).
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable
+
+AT_EXIT_S = 5.0
+"""How long the end of a process waits for what such threads are at, in all."""
+
+
+class BackgroundThread(threading.Thread):
+    """Runs *work* until it returns, which it soon does after *stop* was called.
+
+    Attributes:
+        stop: Asks *work* to return, without waiting. It is called as Python ends, at the latest.
+    """
+
+    def __init__(self, work: Callable[[], None], name: str, stop: Callable[[], None]) -> None:
+        super().__init__(target=work, name=name, daemon=True)
+        self.stop = stop
+
+
+def _end_all() -> None:
+    running = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundThread)]
+    for thread in running:
+        thread.stop()
+    deadline = time.monotonic() + AT_EXIT_S
+    for thread in running:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+atexit.register(_end_all)
