@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Collection, Coroutine
 from pathlib import Path
@@ -109,6 +110,31 @@ def test_everything_goes_through(tmp_path: Path) -> None:
             assert ada.long_term_memory is ada
 
     run(work())
+
+
+def test_calls_may_be_tasks() -> None:
+    """A call is a coroutine for type checkers too; several ids are answered by several items."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder=Letters()) as memory:
+            ada = await memory.key("ada")
+            adding = asyncio.create_task(ada.add("green tea", id="1"))
+            one: str = await adding
+            two: str | None = None
+            for item in await ada.get([one]):
+                assert item
+                two = item.id
+            counts: dict[str, int] = await ada.sets(counts=True)
+            assert (one, two, counts) == ("1", "1", {"default": 1})
+
+    run(work())
+
+
+def test_opening_has_the_arguments_of_open() -> None:
+    """Shells and type checkers see what `AsyncMemory.open` takes."""
+    assert inspect.signature(AsyncMemory.open).parameters == (
+        inspect.signature(Memory.open).parameters
+    )
 
 
 def test_conversations_go_through(tmp_path: Path) -> None:

@@ -392,6 +392,44 @@ def test_what_shells_complete_is_what_is_listed():
     assert typed == {name: module for module, names in fornix._NAMES.items() for name in names}
 
 
+def test_no_name_is_taken_for_a_module():
+    """mypy takes a name for the module of that name beside it: `fornix` imports from the module."""
+    package = ROOT / "src" / "fornix"
+    expect_none(
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree(package / "__init__.py"))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (ROOT / "src" / f"{node.module}.{alias.name}".replace(".", "/"))
+        .with_suffix(".py")
+        .exists()
+    )
+
+
+def test_wrapped_calls_keep_their_overloads():
+    """mypy keeps one overload of a method that `awaited` or `delegated` wraps: a cast says all."""
+    overloaded = {
+        (kind.name, method.name)
+        for path in sources("src")
+        for kind in nodes(path)
+        if isinstance(kind, ast.ClassDef)
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef)
+        and "overload" in map(ast.unparse, method.decorator_list)
+    }
+    assert {("SetReads", "get"), ("OwnerSets", "sets")} <= overloaded
+    for module in map(importlib.import_module, ("fornix.memory.aio", "fornix.memory.keys")):
+        for line in ast.walk(tree(Path(module.__file__))):
+            if isinstance(line, ast.Assign) and (
+                wrapped := re.search(
+                    r"^(?:awaited|delegated)\(.*?(\w+)\.(\w+)", ast.unparse(line.value)
+                )
+            ):
+                kinds = getattr(module, wrapped[1]).__mro__
+                kind = next(each for each in kinds if wrapped[2] in vars(each))
+                assert (kind.__name__, wrapped[2]) not in overloaded
+
+
 def test_the_door_is_light():
     """`import fornix` loads no array library and no database: a name does, at its first use."""
     program = (

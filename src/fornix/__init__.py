@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fornix.store import Limits, Retain
     from fornix.store.items import Hit, Hits, Item
     from fornix.text.budget import Budget
-    from fornix.tools import memory_tools
+    from fornix.tools.memory_tools import memory_tools
     from fornix.values.retries import Retry
 
 __version__ = "0.1.0"
@@ -143,7 +143,7 @@ _NAMES = {
     "fornix.store": ("Limits", "Retain"),
     "fornix.store.items": ("Hit", "Hits", "Item"),
     "fornix.text.budget": ("Budget",),
-    "fornix.tools": ("memory_tools",),
+    "fornix.tools.memory_tools": ("memory_tools",),
     "fornix.values.retries": ("Retry",),
 }
 """The module of each public name."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import CancelledError, ensure_future
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from types import TracebackType
@@ -25,6 +25,8 @@ from fornix.memory.async_calls import (
     AsyncConversation,
     CallExecutor,
     CallLane,
+    GetsItemsLater,
+    ListsSetsLater,
     OneByOne,
     awaited,
     direct,
@@ -60,13 +62,34 @@ S = TypeVar("S")
 
 def _opened(
     method: Callable[Concatenate[S, P], MemorySet],
-) -> Callable[Concatenate[Async, P], Awaitable[AsyncMemorySet]]:
+) -> Callable[Concatenate[Async, P], Coroutine[None, None, AsyncMemorySet]]:
     """Make a call that gives a set."""
 
     @wraps(method)
     async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
         made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
         return AsyncMemorySet(self.loop, made)
+
+    return call
+
+
+def _opening(
+    method: Callable[P, Memory],
+) -> Callable[Concatenate[type[AsyncMemory], P], Coroutine[None, None, AsyncMemory]]:
+    """Make the call that opens a memory; it takes what *method* takes."""
+
+    @wraps(cast("Any", method).__func__)
+    async def call(cls: type[AsyncMemory], *args: P.args, **kwargs: P.kwargs) -> AsyncMemory:
+        loop = CallExecutor()
+        opened: list[Memory] = []
+        try:
+            await loop.run(lambda: opened.append(method(*args, **kwargs)))
+        except BaseException:
+            for memory in opened:  # for somebody who was cancelled meanwhile
+                memory.close()
+            loop.close()
+            raise
+        return cls(loop, opened[0])
 
     return call
 
@@ -185,7 +208,7 @@ class AsyncMemorySet:
     __repr__ = shown
     add = awaited(MemorySet.add)
     add_many = awaited(MemorySet.add_many)
-    get = awaited(MemorySet.get)
+    get = cast("GetsItemsLater", awaited(MemorySet.get))
     list = awaited(MemorySet.list)
     recent = awaited(MemorySet.recent)
     history = awaited(MemorySet.history)
@@ -299,7 +322,7 @@ class AsyncKnowledge:
     search = awaited(KnowledgeMemory.search)
     points = awaited(KnowledgeMemory.points)
     map = awaited(KnowledgeMemory.map)
-    sets = awaited(KnowledgeMemory.sets)
+    sets = cast("ListsSetsLater", awaited(KnowledgeMemory.sets))
     set = _opened(KnowledgeMemory.set)
 
     @property
@@ -328,11 +351,11 @@ class _AsyncSets(ABC):
     search = awaited(KeySets.search)
     points = awaited(KeySets.points)
     map = awaited(KeySets.map)
-    sets = awaited(KeySets.sets)
+    sets = cast("ListsSetsLater", awaited(KeySets.sets))
     set = _opened(KeySets.set)
     add = awaited(KeySets.add)
     add_many = awaited(KeySets.add_many)
-    get = awaited(MemorySet.get, default_set)
+    get = cast("GetsItemsLater", awaited(MemorySet.get, default_set))
     list = awaited(KeySets.list)
     recent = awaited(KeySets.recent)
     history = awaited(KeySets.history)
@@ -526,24 +549,7 @@ class AsyncMemory:
             """Raise the error of a name that is none of a memory, but perhaps of a key's."""
             raise no_attribute(self, name, KeyMemory, 'a key has it: (await memory.key("…"))')
 
-    @classmethod
-    async def open(cls, *args: object, **kwargs: object) -> Self:
-        """Open a memory; takes what `Memory.open` takes."""
-        loop = CallExecutor()
-        opened: list[Memory] = []
-
-        def opening() -> None:
-            opened.append(Memory.open(*args, **kwargs))  # pyright: ignore[reportArgumentType] - checked by Memory.open
-
-        try:
-            await loop.run(opening)
-        except BaseException:
-            for memory in opened:  # for somebody who was cancelled meanwhile
-                memory.close()
-            loop.close()
-            raise
-        return cls(loop, opened[0])
-
+    open = classmethod(_opening(Memory.open))
     restore = staticmethod(in_thread(Memory.restore))
     repair = staticmethod(in_thread(Memory.repair))
     reindex = staticmethod(in_thread(Memory.reindex))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fornix.conversation import ConversationMemory
 from fornix.errors import StoreClosed
 from fornix.store import SetRef
+from fornix.store.as_of import AsOf
+from fornix.store.items import Item
 from fornix.values.forks import FORKS, FreshLock, ProcessBound
 from fornix.values.keywords import UnknownKeyword
 
@@ -139,10 +141,11 @@ class Async(Protocol):
 
 def awaited(
     method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
-) -> Callable[Concatenate[Async, P], Awaitable[R]]:
+) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
     """Return a method of the sync object behind, or of a *part* of it, as one that is awaited.
 
-    A class of its own, as the memory of a server has, may do it otherwise.
+    A class of its own, as the memory of a server has, may do it otherwise. What a coroutine yields
+    is None to type checkers: with Any there, mypy takes all that `asyncio.gather` returns for Any.
     """
     of, name = part or partial(cast, "S"), method.__name__
 
@@ -171,7 +174,7 @@ def shown(self: Async) -> str:
     return f"<{type(self).__name__} of {self.sync!r}>"
 
 
-def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]:
     """Return a function that needs no memory, as a call that is awaited; it runs in a thread."""
 
     @wraps(function)
@@ -179,6 +182,26 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
         return await asyncio.to_thread(function, *args, **kwargs)
 
     return call
+
+
+class GetsItemsLater(Protocol):
+    """`GetsItems`, awaited."""
+
+    @overload
+    async def __call__(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
+    @overload
+    async def __call__(
+        self, ids: list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> list[Item | None]: ...
+
+
+class ListsSetsLater(Protocol):
+    """The call `KeyMemory.sets`, awaited, for the same reason."""
+
+    @overload
+    async def __call__(self, *, prefix: str = "", counts: Literal[False] = False) -> list[str]: ...
+    @overload
+    async def __call__(self, *, prefix: str = "", counts: Literal[True]) -> dict[str, int]: ...
 
 
 class AsyncConversation:

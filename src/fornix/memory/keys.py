@@ -45,6 +45,7 @@ from fornix.sets.commits import CommitWriter, commit_draft
 from fornix.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items, forget_key
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import SetOptions, stored_options
+from fornix.sets.set_reads import GetsItems
 from fornix.sets.writer import Engine, Where, Writer
 from fornix.state import (
     Backoff,
@@ -274,7 +275,7 @@ class KeySets(OwnerSets):
     # Of the set "default":
     add = delegated(default_set, MemorySet.add)
     add_many = delegated(default_set, MemorySet.add_many)
-    get = delegated(default_set, MemorySet.get)
+    get = cast("GetsItems", delegated(default_set, MemorySet.get))
     list = delegated(default_set, MemorySet.list)
     recent = delegated(default_set, MemorySet.recent)
     update = delegated(default_set, MemorySet.update)

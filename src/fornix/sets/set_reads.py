@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import overload
+from typing import Protocol, overload
 
 from fornix.display import Figure, Html
 from fornix.errors import (
@@ -45,6 +45,20 @@ SHOWN = 10
 
 def _is_timed(stored: StoredItem) -> bool:
     return not stored.record.valid_from is stored.record.valid_to is None
+
+
+class GetsItems(Protocol):
+    """The call `SetReads.get` where a method wraps it.
+
+    mypy keeps one overload of a method that is wrapped: https://github.com/python/mypy/issues/15737
+    """
+
+    @overload
+    def __call__(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
+    @overload
+    def __call__(
+        self, ids: list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> list[Item | None]: ...
 
 
 @suggest_names_in_part

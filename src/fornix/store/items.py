@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as dataclass_fields
 from datetime import datetime, timedelta
-from typing import Any, Self, cast
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,12 @@ from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, counted
+
+LeftOut: TypeAlias = Any
+"""Beside a type, of a field that a user may leave out, but that every item of fornix has.
+
+So a type checker takes what a search found for a text where one is wanted, and not for None.
+"""
 
 
 @suggest_names_in
@@ -60,16 +66,16 @@ class Item:
     """
 
     value: Any  # a storable value; as json.loads, it says no more than that
-    id: str | None = None
-    text: str | None = None
+    id: str | LeftOut = None
+    text: str | LeftOut = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     importance: float = 0.0
     speaker: str | None = None
     role: str | None = None
     session: str | None = None
-    time: datetime | None = None
-    created: datetime | None = None
-    updated: datetime | None = None
+    time: datetime | LeftOut = None
+    created: datetime | LeftOut = None
+    updated: datetime | LeftOut = None
     accessed: datetime | None = None
     sources: tuple[str, ...] = ()
     compacted: bool = False
@@ -78,7 +84,7 @@ class Item:
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     version: int = 0
-    set_name: str | None = None
+    set_name: str | LeftOut = None
     retired: datetime | None = None
     ttl: timedelta | str | None = None
     texts: Sequence[str] | None = None

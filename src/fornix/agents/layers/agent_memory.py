@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.buffers import ShortTermMemory
 from fornix.agents.layers.fragment_items import FragmentEntry
-from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
+from fornix.agents.layers.fragments import AgentMemoryFragment, T, WriteOperation
 from fornix.agents.layers.gpts_memory import GptsMemory, GptsMessageMemory, GptsPlansMemory
 from fornix.agents.layers.importance import ImportanceScorer
 from fornix.agents.layers.insight_extractors import InsightExtractor
@@ -20,7 +20,6 @@ from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
 from fornix.values.keywords import delegated
 
-T = TypeVar("T", bound=MemoryFragment)
 C = TypeVar("C", bound=type)
 
 FORWARDED = (

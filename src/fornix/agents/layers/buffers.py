@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, TypeVar, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from fornix.agents.layers.fragment_items import FragmentEntry
-from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
+from fornix.agents.layers.fragments import MemoryFragment, T, WriteOperation, finite
 from fornix.agents.layers.importance import Weights
 from fornix.agents.layers.layer import LayerMemory, LayerOptions, absorb, normal_text
 from fornix.agents.layers.layer_plans import ModelAnswers, Move
@@ -17,8 +17,6 @@ from fornix.memory.keys import KeySets
 from fornix.sets.writer import Writer
 from fornix.values.keywords import check_keywords
 from fornix.values.storable import counted
-
-T = TypeVar("T", bound=MemoryFragment)
 
 
 class BufferMemory(LayerMemory[T]):

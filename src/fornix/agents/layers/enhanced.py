@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, ClassVar, TypeVar, Unpack, cast
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 
 from fornix.agents.layers.buffers import ShortTermMemory
 from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, merged
-from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
+from fornix.agents.layers.fragments import MemoryFragment, T, WriteOperation, finite
 from fornix.agents.layers.importance import unit
 from fornix.agents.layers.layer import LayerOptions
 from fornix.agents.layers.layer_plans import Move
@@ -22,8 +22,6 @@ from fornix.agents.layers.layer_results import Failure
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.search.similarity import Nearness
 from fornix.values.storable import counted
-
-T = TypeVar("T", bound=MemoryFragment)
 
 ENHANCED = "enhanced"
 """In the note of the layer: by the id of each fragment, the ids of those that strengthened it."""

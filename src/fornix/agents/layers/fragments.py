@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from numbers import Real
-from typing import Any, Self, SupportsFloat, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, TypeAlias, TypedDict, TypeVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.values.forks import FreshLock
@@ -318,6 +318,14 @@ class StructuredObservation(TypedDict, total=False):
     action: str
     action_input: Any
     observation: Any
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # type checkers know it by heart
+
+    T = TypeVarWithDefault("T", bound=MemoryFragment, default=Any)
+else:
+    T = TypeVar("T", bound=MemoryFragment)
 
 
 Structure: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from fornix.agents.layers.buffers import BufferMemory, SensoryMemory
 from fornix.agents.layers.enhanced import EnhancedShortTermMemory
 from fornix.agents.layers.fragment_items import FragmentEntry
-from fornix.agents.layers.fragments import MemoryFragment, WriteOperation
+from fornix.agents.layers.fragments import MemoryFragment, T, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Weights
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer import LayerMemory, LayerOptions
@@ -25,8 +25,6 @@ from fornix.memory.keys import KeySets
 from fornix.memory.memory import Memory as Store
 from fornix.sets.writer import Writer
 from fornix.values.keywords import check_keywords
-
-T = TypeVar("T", bound=MemoryFragment)
 
 DEFAULT_STORE = "agent_memory_long_term"
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import FragmentEntry, entry_of, item_id, labels_of
-from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
+from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, T, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Profile, ProfileName, unit
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer_plans import (
@@ -30,7 +30,6 @@ from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, checked_name
 
 R = TypeVar("R")
-T = TypeVar("T", bound=MemoryFragment)
 
 Dedupe: TypeAlias = Literal["id", "text", "none"]
 """Which of two fragments are one: those with one id, also those with one text, or none."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
 from fornix.agents.layers.fragment_items import (
     FragmentEntry,
@@ -17,7 +17,7 @@ from fornix.agents.layers.fragment_items import (
     item_id,
     value_of,
 )
-from fornix.agents.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
+from fornix.agents.layers.fragments import FragmentId, MemoryFragment, T, WriteOperation, finite
 from fornix.agents.layers.importance import Weights, recency, unit
 from fornix.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
 from fornix.agents.layers.layer_plans import Insight, Move
@@ -36,8 +36,6 @@ from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.values.keywords import check_keywords
 from fornix.values.wire import digest
-
-T = TypeVar("T", bound=MemoryFragment)
 
 Mark: TypeAlias = Literal["forget", "merge"]
 """Why a fragment that is still there is recalled no more."""

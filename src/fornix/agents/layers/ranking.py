@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from fornix.agents.layers.fragment_items import item_id
-from fornix.agents.layers.fragments import FragmentId, MemoryFragment
+from fornix.agents.layers.fragments import FragmentId, MemoryFragment, T
 from fornix.agents.layers.importance import Weights, recency, unit
 from fornix.agents.storage import LayerStorage, aware
 from fornix.errors import InvalidInput
 from fornix.search.similarity import Nearness
 from fornix.values.lazy_dataclass import dataclass
-
-T = TypeVar("T", bound=MemoryFragment)
 
 
 @dataclass(frozen=True, slots=True)
