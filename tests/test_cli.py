@@ -26,6 +26,7 @@ from rich.console import Console
 
 from fornix import Memory
 from fornix.cli import fornix, main, session, tables
+from fornix.cli.app import MENDED
 from fornix.cli.commands import BY_NAME
 from fornix.cli.commands import COMMANDS as LISTED
 from fornix.cli.output import bar, plain, sink, size
@@ -1337,8 +1338,12 @@ def test_what_is_printed_cannot_steer_a_terminal(filled):
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
 def test_the_completion_script_is_printed(shell, shell_name):
-    """What a shell loads names the program."""
-    assert "_FORNIX_COMPLETE" in shell("completion", shell_name).stdout
+    """What a shell loads names the program, and takes any name for one word."""
+    script = shell("completion", shell_name).stdout
+    assert "_FORNIX_COMPLETE" in script
+    of_click, mended = MENDED[shell_name]
+    assert mended % () in script
+    assert of_click not in script
 
 
 def complete(*words, db=None):
@@ -1365,6 +1370,12 @@ def test_names_are_completed_from_the_memory(filled):
     assert complete("set", "-k", "ada", "profile.", db=filled.db) == ["profile.city"]
     assert complete("sea", db=filled.db) == ["search"]
     assert sorted(filled.db.parent.iterdir()) == before
+
+
+def test_a_name_of_several_lines_is_not_completed(filled):
+    """A shell would take it for several names."""
+    filled("add", "x", "-k", "adele\nbob")
+    assert complete("tree", "-k", "a", db=filled.db) == ["ada"]
 
 
 def test_completion_is_never_in_the_way(tmp_path):

@@ -20,6 +20,24 @@ from fornix.errors import DuplicateItem, FornixError
 
 SHELLS = ("bash", "zsh", "fish")
 
+MENDED = {
+    "bash": (
+        "COMPREPLY+=($value)",
+        """[[ ${COMP_WORDS[COMP_CWORD]} == [\\"\\']* ]] || printf -v value %%q "$value"
+            COMPREPLY+=("$value")""",
+    ),
+    "zsh": (
+        "compadd -U -V unsorted -a completions",
+        'compadd -U -P "${(M)PREFIX#--*=}" -V unsorted -a completions',
+    ),
+    "fish": ('string split ","', 'string split --max 1 ","'),
+}
+"""What is changed in click's scripts, which no name of a user was tried with.
+
+bash would put a name with a space into the line as two words, and files in place of one with ``*``;
+zsh a name in place of ``--key=`` and what follows; fish the beginning of a name with a comma.
+"""
+
 
 @options.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
@@ -39,7 +57,7 @@ def completion_command(_session: Session, *, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - click knows all three
     script = kind(root, {}, "fornix", "_FORNIX_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
+    click.echo(script.source_template.replace(*MENDED[shell]) % script.source_vars())
 
 
 FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141

@@ -180,7 +180,11 @@ def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Compl
                 url = f"sqlite:///{session.file.resolve()}{IMMUTABLE_SUFFIX}"
             opened = fornix.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro")
             with opened as memory:
-                found = [n for n in names(memory, ctx, incomplete) if n.startswith(incomplete)]
+                found = [
+                    name
+                    for name in names(memory, ctx, incomplete)
+                    if name.startswith(incomplete) and name.isprintable()  # else it is several
+                ]
         except (FornixError, click.UsageError, OSError):  # a shell cannot show errors
             return []
         return [CompletionItem(name) for name in found[:MOST_NAMES]]
