@@ -177,6 +177,28 @@ const tasks = {
     });
   },
 
+  // Node.js warns of more than ten listeners of one signal.
+  async shared() {
+    const stop = new AbortController();
+    const endless = async (_, { signal }) => {
+      const start = (stream) => {
+        signal.addEventListener("abort", () => stream.error(signal.reason));
+        stream.enqueue(new TextEncoder().encode("id: 1\ndata: {}\n\n"));
+      };
+      return new Response(new ReadableStream({ start }), { headers: { "Fornix-Version": "0" } });
+    };
+    const fornix = new Fornix(url, { fetch: endless });
+    const streams = Array.from({ length: 20 }, () => fornix.followEvents({}, { signal: stop.signal }));
+    await Promise.all(streams.map((stream) => stream.next()));
+    assert.equal(getEventListeners(stop.signal, "abort").length, 1);
+    const nexts = streams.map((stream) => stream.next());
+    stop.abort(new Error("enough"));
+    for (const next of nexts) await assert.rejects(next, /enough/);
+    const late = fornix.followEvents({}, { signal: stop.signal }).next();
+    await assert.rejects(late, /enough/);
+    assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+  },
+
   // Writes, one after the other, and tells of each that was answered.
   async writes(count) {
     const fornix = new Fornix(url, { retryForMs: 120_000 });

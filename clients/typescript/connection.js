@@ -40,18 +40,39 @@ const hexOf = (number) => (number < 0n ? `-0x${(-number).toString(16)}` : `0x${n
 // `fetch` says only that it failed; what failed is its cause.
 const reasonOf = (error) => error?.cause?.code ?? error?.cause?.message ?? error?.message;
 
+// What is to be done where a signal is aborted, by the signal: Node.js warns of more than ten listeners.
+const relays = new WeakMap();
+
+/** Have a signal, if there is one, call `act` once it is aborted; return what ends that. */
+function onAbort(signal, act) {
+  if (signal === undefined || signal === null) return () => {};
+  signal.throwIfAborted();
+  let relay = relays.get(signal);
+  if (relay === undefined) {
+    const acts = new Set();
+    relay = { acts, listener: () => [...acts].forEach((each) => each()) };
+    relays.set(signal, relay);
+    signal.addEventListener("abort", relay.listener, { once: true });
+  }
+  const own = () => act();
+  relay.acts.add(own);
+  return () => {
+    if (!relay.acts.delete(own) || relay.acts.size > 0) return;
+    signal.removeEventListener("abort", relay.listener);
+    relays.delete(signal);
+  };
+}
+
 const pause = (ms, signal) =>
   new Promise((resolve, reject) => {
-    signal?.throwIfAborted();
-    const stop = () => {
+    const forget = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal.reason);
-    };
+    });
     const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
+      forget();
       resolve();
     }, ms);
-    signal?.addEventListener("abort", stop, { once: true });
   });
 
 export class Connection {
@@ -143,10 +164,7 @@ export class Connection {
 
   async #tried(url, sent, signal, isStream) {
     const stop = new AbortController();
-    const relay = () => stop.abort(signal.reason);
-    const forget = () => signal?.removeEventListener("abort", relay);
-    signal?.throwIfAborted();
-    signal?.addEventListener("abort", relay, { once: true });
+    const forget = onAbort(signal, () => stop.abort(signal.reason));
     const timer = setTimeout(() => stop.abort(new Error("timed out")), this.#timeoutMs);
     let response;
     try {
