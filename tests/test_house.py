@@ -419,7 +419,7 @@ def test_wrapped_calls_keep_their_overloads():
     }
     assert {("SetReads", "get"), ("OwnerSets", "sets")} <= overloaded
     for module in map(importlib.import_module, ("fornix.memory.aio", "fornix.memory.keys")):
-        for line in ast.walk(tree(Path(module.__file__))):
+        for line in ast.walk(tree(Path(str(module.__file__)))):
             if isinstance(line, ast.Assign) and (
                 wrapped := re.search(
                     r"^(?:awaited|delegated)\(.*?(\w+)\.(\w+)", ast.unparse(line.value)

@@ -289,8 +289,45 @@ def test_items_of_other_keys_are_not_shown_as_sources(tmp_path: Path) -> None:
                 else:
                     assert [node["erased"] for node in told["nodes"]] == [False, True]
                     assert told["edges"] == [[0, 1]]
+        found = sources_of_a_tip(made, whole, "shared", writes=True)
+        assert found == [["s"]] * len(found)
+        for token, space in zip(limited, ("shared", "shared", "other"), strict=True):
+            found = sources_of_a_tip(made, token, space, writes=token == limited[0])
+            assert found == [[]] * len(found)
     finally:
         made.stop()
+
+
+def sources_of_a_tip(served: ServedHere, token: str, space: str, *, writes: bool) -> list[Any]:
+    """Return what each read of an item of knowledge says that it was made of."""
+    place = {"space": space} | ({"key": "ada-1"} if writes else {})
+    calls: list[dict[str, Any]] = [
+        {"call": "get", "ids": ["t"]},
+        {"call": "list"},
+        {"call": "recent"},
+        {"call": "history", "id": "t"},
+        {"call": "search", "query": "tip"},
+        {"call": "search", "query": "tip", "sets": "all"},
+    ]
+    told: list[Any] = []
+    for call in calls:
+        body = call | {"set": TIPS}
+        told.append(served.ask("POST", "/v1/call", body, token=token, **place)[1])
+        if writes:
+            answer = served.ask("POST", "/v1/batch", {"calls": [body]}, token=token, **place)
+            told.append(answer[1]["answers"][0])
+    of = {"space": space, "set": "tips"}
+    told += [
+        {"items": [served.ask("GET", "/v1/item", token=token, id="t", **of)[1]]},
+        {"items": served.ask("GET", "/v1/item/history", token=token, id="t", **of)[1]["versions"]},
+        served.ask("GET", "/v1/items", token=token, **of)[1],
+        served.ask("POST", "/v1/items/get", {"ids": ["t"]}, token=token, **of)[1],
+        served.ask("POST", "/v1/search", {"query": "tip"}, token=token, space=space)[1],
+    ]
+    return [
+        (each["items"][0] if "items" in each else each["hits"][0]["item"])["sources"]
+        for each in told
+    ]
 
 
 def test_lives_and_definitions_are_changed_once_under_a_name(served: ServedHere) -> None:

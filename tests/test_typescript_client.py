@@ -34,7 +34,9 @@ def done(process):
     return out.splitlines()
 
 
-@pytest.mark.parametrize("task", ["calls", "errors", "again", "foreign", "silent", "shared", "pauses"])
+@pytest.mark.parametrize(
+    "task", ["calls", "errors", "again", "foreign", "silent", "shared", "pauses"]
+)
 def test_each_kind_of_call(tmp_path, task):
     """With a token; what is refused has its status, its class and its facts."""
     file = TokenFile(tmp_path / "tokens.json")

@@ -66,7 +66,8 @@ def make_call(
         owner = at.caller.knowledge(at.space, body.access)
     once = idempotency_key if body.access == "write" else None
     token = at.caller.token
-    return body.answer(CallTarget(owner, token, once, renews=token.may("write")))
+    answer = body.answer(CallTarget(owner, token, once, renews=token.may("write")))
+    return at.caller.shown(answer, at.space, None if body.shows_knowledge else at.key)
 
 
 @router.post("/batch", **schemas.answers(schemas.BatchAnswer))
@@ -90,6 +91,10 @@ def make_batch(
         to = CallTarget(batch, at.caller.token)
         answers += _answers(to, batch, body, partial(_is_repetition, memory, idempotency_key))
     done = batch.committed
+    answers = [
+        at.caller.shown(answer, at.space, None if call.shows_knowledge else at.key)
+        for call, answer in zip(body.calls, answers, strict=False)
+    ]
     return {
         "base": batch.base,
         "answers": answers[-1:] if body.dry_run else answers,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 from fornix.errors import AccessDenied, FornixError, InvalidInput, StoreClosed
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.memory import Memory
+from fornix.server.json_forms import without_sources
 from fornix.server.tokens import ANYBODY, Access, Token, TokenFile
 from fornix.sets import MemorySet
 from fornix.values.lazy_dataclass import dataclass
@@ -208,6 +209,17 @@ class Caller:
         if key is None:
             return self.knowledge(space, access)
         return self.key(space, key, access)
+
+    def shown(self, answer: dict[str, Any], space: str, key: str | None) -> dict[str, Any]:
+        """Return an answer of a key, or of knowledge, as the token may see it.
+
+        Knowledge may be made of items of any key, and of any space that shares it: a token for
+        some is not told their ids.
+        """
+        whole = (None, self.memories.of(space).knowledge.name)
+        if key is not None or (not self.token.keys and self.token.space in whole):
+            return answer
+        return cast("dict[str, Any]", without_sources(answer))
 
     def set(self, space: str, key: str | None, name: str, access: Access) -> MemorySet:
         """Return a set of a key, or of the knowledge where no key is named."""

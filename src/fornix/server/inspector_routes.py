@@ -188,7 +188,9 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
     of = at.open("read")
     last = at.owner.caller.memories.of(at.owner.space).store.commit_at(FOREVER)
     found = of.get(body.ids, as_of=last)
-    return {"items": [None if item is None else forms.item_fields(item) for item in found]}
+    return at.owner.shown(
+        {"items": [None if item is None else forms.item_fields(item) for item in found]}
+    )
 
 
 @router.get("/item/lineage", tags=["history"])
@@ -252,7 +254,7 @@ def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAUL
 def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
     """List what rules of admission hold back of a key, or of knowledge."""
     found = at.open("read").quarantine.list(limit=limit)
-    return {"held": [*map(forms.held_fields, found)]}
+    return at.shown({"held": [*map(forms.held_fields, found)]})
 
 
 @router.get("/quarantine/all", tags=["quarantine"])

@@ -63,6 +63,17 @@ def item_fields(item: Item) -> dict[str, Json]:
     }
 
 
+def without_sources(told: Json) -> Json:
+    """Return an answer in which no item says of which others it was made."""
+    if isinstance(told, Mapping):
+        if "sources" in told and "set" in told:  # an item, whose value may be anything
+            return {**told, "sources": []}
+        return {name: without_sources(field) for name, field in told.items()}
+    if isinstance(told, Sequence) and not isinstance(told, str):
+        return [without_sources(each) for each in told]
+    return told
+
+
 def hits_fields(hits: Hits) -> dict[str, Json]:
     """Return the result of a search, as JSON."""
     return {

@@ -80,6 +80,11 @@ class MemoryCall(BaseModel):
         return False
 
     @property
+    def shows_knowledge(self) -> bool:
+        """Whether its answer may hold items of knowledge."""
+        return self.in_knowledge
+
+    @property
     def set_name(self) -> str | None:
         """The set that it is to."""
         return None

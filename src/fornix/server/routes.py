@@ -114,6 +114,10 @@ class OwnerPlace(NamedTuple):
             return self.caller.knowledge(self.space, access)
         return self.caller.key(self.space, self.key, access)
 
+    def shown(self, answer: Document) -> Document:
+        """See `Caller.shown`."""
+        return self.caller.shown(answer, self.space, self.key)
+
 
 async def _owner(
     caller: Asking, space: asked.Space = asked.DEFAULT, key: asked.OptionalKey = None
@@ -126,6 +130,10 @@ class SetPlace(NamedTuple):
 
     owner: OwnerPlace
     name: str
+
+    def shown(self, answer: Document) -> Document:
+        """See `Caller.shown`."""
+        return self.owner.shown(answer)
 
     def open(self, access: Access) -> MemorySet:
         """Return it, if whoever asks may use it so."""
@@ -334,7 +342,7 @@ def list_items(
         valid_at=asked.valid_at(valid_at),
     )
     items = [forms.item_fields(item) for item in found[: page.limit]]
-    return {"items": items, "more": len(found) > page.limit}
+    return at.shown({"items": items, "more": len(found) > page.limit})
 
 
 @router.post("/items", tags=["items"], **schemas.answers(schemas.AddedIds, status=201))
@@ -362,7 +370,7 @@ def read_item(
     item = of.get(id, as_of=asked.as_of(as_of))
     if item is None:
         raise NotFound(f"set {at.name!r} has no item {id!r}")
-    return _item_answer(item, response)
+    return at.shown(_item_answer(item, response))
 
 
 @router.patch("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
@@ -409,7 +417,7 @@ def list_versions(
 ) -> Document:
     """Read every version of an item, the oldest first, also after it was deleted."""
     versions = at.open("read").history(id)
-    return {"versions": [*map(forms.item_fields, versions)]}
+    return at.shown({"versions": [*map(forms.item_fields, versions)]})
 
 
 def _item_answer(item: Item, response: Response) -> Document:
@@ -444,7 +452,7 @@ def search(
         min_score=body.min_score,
         **asked.filters(body),
     )
-    return forms.hits_fields(hits)
+    return at.shown(forms.hits_fields(hits))
 
 
 @router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))

@@ -49,6 +49,11 @@ class ReadSources(SetRead):
     call: Literal["sources"]
     id: str
 
+    @property
+    def shows_knowledge(self) -> bool:
+        """See `MemoryCall.shows_knowledge`."""
+        return True
+
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         found = self.set.open(to).inside.sources(self.id, may_see=to.may_see)

@@ -62,7 +62,7 @@ class ItemOrigins(NamedTuple):
             for stored, at in self.writer.rows(rows)
             if may_see is None or may_see(stored.set.scope)
         ]
-        return sorted(found, key=lambda item: (item.time, item.id))  # pyright: ignore[reportArgumentType]  complete
+        return sorted(found, key=lambda item: (item.time, item.id))
 
     def lineage(self, id: str, *, may_see: MaySee | None = None) -> Lineage:
         """Return all that an item was derived from, to any depth, as a graph.
