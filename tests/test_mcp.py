@@ -341,6 +341,33 @@ def test_mistakes_are_told_and_change_nothing(memory, era):
     assert memory.key("ada").get(item).text == "Ada lives in Lisbon."
 
 
+class Broken(ServedKey):
+    """A key of which every call fails as nobody expects."""
+
+    def call(self, asked, asker):
+        """Raise."""
+        raise RuntimeError("zzcanary")
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_error_that_nobody_expected_is_told_by_a_reference(memory, era, caplog):
+    """The log has it; the client is told where, and no word of it."""
+
+    async def work():
+        made = MemoryHandlers(Broken(memory.key("ada")), Asker()).server()
+        async with Client(made, mode=era) as client:
+            with pytest.raises(MCPError) as raised:
+                await client.call_tool("recall", {"query": "tea"})
+            await client.list_tools()
+        return raised.value.error
+
+    error = asyncio.run(work())
+    assert error.code == -32603
+    assert "zzcanary" not in error.message
+    (line,) = [each for each in caplog.records if each.name == "fornix.server.unexpected"]
+    assert line.reference in error.message
+
+
 def test_a_store_that_cannot_be_used_is_told(tmp_path):
     """The model reads why; the server lives on."""
     memory = Memory.open(tmp_path / "memory.db", embedder="words")

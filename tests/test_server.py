@@ -24,7 +24,7 @@ import uvicorn
 
 import warm
 from fornix import Memory
-from fornix.errors import InvalidInput
+from fornix.errors import FornixError, InvalidInput
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.inspector import add_inspector
 from fornix.server.tokens import TokenFile
@@ -134,20 +134,21 @@ class ServedHere(Asked):
 
     def __init__(self, folder, *, tokens=None, limits=ServerLimits(), writes=False, telemetry=None):  # noqa: B008 - frozen
         super().__init__()
-        self.file = folder / "memory.db"
-
-        def open_space(space):
-            return Memory.open(self.file, space=space, embedder=self.embedder, telemetry=telemetry)
-
+        self.file, self._telemetry = folder / "memory.db", telemetry
         self._door = socket.create_server(("127.0.0.1", 0))
         self._door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `listen` does
         self.port = self._door.getsockname()[1]
-        self.app = create_app(open_space, tokens=tokens, limits=limits, telemetry=telemetry)
+        self.app = create_app(self.open_space, tokens=tokens, limits=limits, telemetry=telemetry)
         add_inspector(self.app, space="default", writes=writes)
         self._server = uvicorn.Server(uvicorn.Config(self.app, log_level="warning"))
         self._thread = threading.Thread(target=self._server.run, args=([self._door],))
         self._thread.start()
         wait_until(lambda: self._server.started)
+
+    def open_space(self, space):
+        """Open the memory of a space."""
+        told = self._telemetry
+        return Memory.open(self.file, space=space, embedder=self.embedder, telemetry=told)
 
     def stop(self):
         """End it."""
@@ -845,6 +846,42 @@ def test_a_signal_ends_what_listens_in_good_order(tmp_path, name, how, code):
 
 
 @pytest.mark.parametrize("name", LISTENING)
+class Broken(ServedHere):
+    """A server that has no answer, nor an error of fornix, for any space."""
+
+    def open_space(self, space):
+        """Raise what nobody expects."""
+        raise RuntimeError("zzcanary")
+
+
+def test_an_error_that_nobody_expected_is_told_by_a_reference(tmp_path, caplog):
+    """The log has it; the answer has the form of all errors, and no word of it."""
+    made = Broken(tmp_path)
+    client = made.client()
+    place = f"http://127.0.0.1:{made.port}"
+    try:
+        status, answer = client.ask("GET", "/v1/keys")
+        metrics = client.ask("GET", "/metrics")[1]
+        mem0 = client.ask("GET", "/v1/entities/")
+        stores = client.ask("GET", "/v1/memory_stores")
+        with pytest.raises(FornixError, match="its log has the cause") as raised:
+            Memory.open(place)
+    finally:
+        made.stop()
+    told = answer["error"]
+    reference = told["facts"]["reference"]
+    assert (status, told["type"]) == (500, "InternalError")
+    assert reference in told["message"]
+    assert "zzcanary" not in json.dumps([answer, mem0, stores]) + str(raised.value)
+    assert "its log has" in mem0[1]["detail"]
+    assert stores[1]["error"]["type"] == "api_error"
+    assert client.headers["Cache-Control"] == "no-store"
+    assert 'route="/v1/keys",status="500"' in metrics
+    (line,) = [each for each in caplog.records if reference in each.getMessage()]
+    assert line.exc_info
+    assert str(line.exc_info[1]) == "zzcanary"
+
+
 def test_what_cannot_say_where_it_listens_ends(tmp_path, name):
     """Quietly, as any command does where nobody reads on."""
     reading, writing = os.pipe()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.trace import SpanKind
 
-from test_server import ServedHere
+from test_server import Broken, ServedHere
 from test_telemetry import Emitted, attributes_of, id_of, parent_of
 from waiting import wait_until
 
@@ -60,3 +60,15 @@ def test_a_request_is_a_span_with_what_the_memory_did_in_it(emitted):
 
 def test_no_name_and_no_text_of_a_request_is_exported(emitted):
     assert CANARY not in emitted.text()
+
+
+def test_a_request_that_failed_unexpectedly_is_an_error(tmp_path):
+    """Its span says so, as it does where no answer came."""
+    told = Emitted()
+    served = Broken(tmp_path, telemetry=told.telemetry)
+    try:
+        assert served.ask("GET", "/v1/keys")[0] == 500
+        wait_until(lambda: told.spans("fornix.request"))
+    finally:
+        served.stop()
+    assert attributes_of(told.span("fornix.request"))["error.type"] == "InternalError"

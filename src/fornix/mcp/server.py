@@ -18,6 +18,7 @@ from fornix import __version__
 from fornix.errors import FornixError, InvalidInput, NotFound
 from fornix.mcp import prompts, resources
 from fornix.mcp.served_key import Asked, Asker, ServedKey
+from fornix.server.unexpected import noted
 from fornix.tools import ToolAnswer, ToolSchema
 from fornix.tools.memory_tools import READING
 
@@ -146,18 +147,26 @@ class MemoryHandlers:
             on_list_prompts=self.list_prompts,
             on_get_prompt=self.get_prompt,
         )
-        made.middleware.append(_explain_malformed)
+        made.middleware.append(_explain_errors)
         return made
 
 
-async def _explain_malformed(ctx: Ctx, call_next: CallNext) -> HandlerResult:
-    """Have a request of another form than the protocol's told what is wrong with it."""
+async def _explain_errors(ctx: Ctx, call_next: CallNext) -> HandlerResult:
+    """Have a request of another form than the protocol's told what is wrong with it.
+
+    Of an error that nobody expected a client is told where the log has it: `mcp` would send its
+    message, which may hold content of the memory.
+    """
     try:
         return await call_next(ctx)
+    except MCPError:
+        raise
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "params"
         raise MCPError(types.INVALID_PARAMS, f"{ctx.method}: {place}: {first['msg']}") from error
+    except Exception as error:
+        raise MCPError(types.INTERNAL_ERROR, str(noted(ctx.method))) from error
 
 
 def _tool(schema: ToolSchema) -> types.Tool:

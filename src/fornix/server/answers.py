@@ -10,19 +10,23 @@ from typing import Any, cast
 
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from fornix import errors
 from fornix.errors import FornixError, InvalidInput
 from fornix.server.callers import Unauthenticated, token_of
 from fornix.server.json_forms import Json, wired
+from fornix.server.unexpected import InternalError, noted
 from fornix.values.storable import Value
 
 RETRY_AFTER_S = 1
 """When a client is to come again that found the store busy."""
 
 STATUS: Mapping[type[FornixError], int] = {
+    InternalError: 500,
     Unauthenticated: 401,
     errors.AccessDenied: 403,
     errors.StoreReadOnly: 403,
@@ -59,7 +63,8 @@ class PlainRoute(APIRoute):
     """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
 
     Headers that a route sets on its `Response` parameter go with it. Who has no token is told
-    before the body is read, so nobody else can fill the server's RAM.
+    before the body is read, so nobody else can fill the server's RAM. An error that nobody
+    expected is logged, and becomes an `InternalError`.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
@@ -71,7 +76,12 @@ class PlainRoute(APIRoute):
 
         async def handler(request: Request) -> Response:
             token_of(request.headers.get("authorization"), request.app.state.tokens)
-            return await answer(request)
+            try:
+                return await answer(request)
+            except (FornixError, HTTPException, RequestValidationError):
+                raise
+            except Exception as error:
+                raise noted(f"{request.method} {self.path}") from error
 
         return handler
 

@@ -6,7 +6,8 @@ It tells method, route and status; never an address with its names, a header, or
 from __future__ import annotations
 
 from fornix.server.limits import App, Message, Receive, Scope, Send, method_of
-from fornix.telemetry.catalogue import METHOD, REQUEST, ROUTE, STATUS, Facts
+from fornix.server.unexpected import InternalError
+from fornix.telemetry.catalogue import ERROR, METHOD, REQUEST, ROUTE, STATUS, Facts
 from fornix.telemetry.open_telemetry import OpenTelemetry, remote_caller
 
 FAILED = 500
@@ -35,7 +36,9 @@ class RequestSpans:
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                facts[STATUS] = message["status"]
+                facts[STATUS] = status = message["status"]
+                if status == FAILED:
+                    facts[ERROR] = InternalError.__name__
             await send(message)
 
         with self._telemetry.start(REQUEST, {METHOD: method}, parent=parent, served=True) as span:

@@ -50,6 +50,7 @@ FAULTS: dict[int | str, str] = {
     413: "The request is too large.",
     422: "A rule of admission rejects it.",
     429: "Too many requests.",
+    500: "The server failed unexpectedly; its log has the cause under `facts.reference`.",
     502: "A model or an embedder did not answer.",
     503: "The store is busy, or away.",
 }
