@@ -625,11 +625,28 @@ def test_an_argument_that_is_no_text_is_told_as_one(filled):
         assert "the argument 'caf\\udce9' is not UTF-8" in filled(*words, code=1).stderr
 
 
-def test_a_tree_that_nobody_reads_is_no_error(filled):
-    """`fornix tree | true` ends as other commands do; Rich would have it fail."""
+def test_output_that_finds_no_room_is_named(tmp_path):
+    """The system does not say which file it was, and it looks like the store's."""
+    command = f"ulimit -f 0; {sys.executable} -m fornix.cli --version >> out.txt"
+    (tmp_path / "out.txt").write_text("full")
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("fornix: standard output: File too large; the output is not")
+
+
+@pytest.mark.parametrize("words", [["tree", "-k", "ada"], ["--help"], ["--version"]])
+def test_what_nobody_reads_is_no_error(filled, words):
+    """`fornix tree | true` ends as other commands do; Rich and click would have it fail."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "fornix.cli", "--db", str(filled.db), "tree", "-k", "ada"]
+    command = [sys.executable, "-m", "fornix.cli", "--db", str(filled.db), *words]
     ended = subprocess.run(
         command, stdout=writing, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,6 +63,11 @@ def completion_command(_session: Session, *, shell: str) -> None:
 
 
 FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+LOST_OUTPUT = (
+    "the output is not complete, but a command that changes something may have changed it; make "
+    "room, or send the output elsewhere"
+)
 
 HELP = """Memory for AI agents, on the command line.
 
@@ -132,15 +139,27 @@ class Fornix(LazyGroup):
             _report(error, words)
         sys.exit(code if isinstance(code, int) else 0)
 
+    def make_context(self, *given: Any, **more: Any) -> click.Context:  # noqa: ANN401 - click's
+        """Read the options, and print what --help and --version ask for."""
+        with _quiet_if_nobody_reads():
+            return super().make_context(*given, **more)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; if nobody reads on, end quietly."""
-        try:
+        """Run the command."""
+        with _quiet_if_nobody_reads():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(BROKEN_PIPE)
-        return result
+            return result
+
+
+@contextmanager
+def _quiet_if_nobody_reads() -> Generator[None]:
+    """End quietly where the reader of stdout has closed it, with an exit code of its own."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(BROKEN_PIPE) from error
 
 
 def _open_closed_streams() -> None:
@@ -188,11 +207,19 @@ def _message(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message().rstrip(".")
     if isinstance(error, OSError) and not isinstance(error, FornixError):
-        place = "" if error.filename is None else f"{click.format_filename(error.filename)}: "
-        return f"{place}{error.strerror or error}"
+        said = str(error.strerror or error)
+        if error.filename is not None:
+            return f"{click.format_filename(error.filename)}: {said}"
+        return f"standard output: {said}; {LOST_OUTPUT}" if _is_of_printing(error) else said
     if isinstance(error, DuplicateItem):
         return str(error).replace("on_existing='keep' or 'update'", "--on-existing keep or update")
     return str(error)
+
+
+def _is_of_printing(error: OSError) -> bool:
+    """Return whether an error came up in what prints; the system does not say in which file."""
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].split(".")[0] in {"click", "rich"}
 
 
 def _wants_json(words: Sequence[str]) -> bool:
