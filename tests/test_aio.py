@@ -600,6 +600,8 @@ def test_what_a_key_has_is_told_of_a_memory() -> None:
             with pytest.raises(AttributeError) as told:
                 _ = cast("Any", memory.knowledge).add
             assert str(told.value).endswith('; a set has it: (await knowledge.set("…")).add(…)')
+            with pytest.raises(AttributeError, match="; a key learns"):
+                _ = cast("Any", (await memory.key("ada")).facts).learn
 
     run(ask())
 

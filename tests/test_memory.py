@@ -469,6 +469,19 @@ def test_what_a_key_has_is_told_of_a_memory() -> None:
         assert copy(memory).space == memory.space
 
 
+def test_who_learns_is_told_of_facts() -> None:
+    """`learn` is looked for where facts are read; other names have no such hint."""
+    with Memory.open(embedder="words") as memory:
+        facts = memory.key("ada").facts
+        for name, problem in {
+            "learn": r"learn'; a key learns: key\.learn\(…\)$",
+            "add": "add'$",
+        }.items():
+            with pytest.raises(AttributeError, match=problem):
+                getattr(facts, name)
+        assert len(copy(facts)) == 0
+
+
 def test_what_a_set_has_is_told_of_a_knowledge() -> None:
     """A name that a set of a knowledge has is answered with how the set is asked."""
     with Memory.open(embedder="words") as memory:

@@ -6,7 +6,7 @@ import builtins
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fornix.conversation import ConversationMemory
 from fornix.conversation.message_items import as_message
@@ -71,6 +71,12 @@ class Facts:
         self._set = MemorySet(writer, ref, {})
         self._records = LearningRecords(writer, ref.scope)
         self._names = EntityNames(MemorySet(writer, SetRef(ref.scope, ENTITIES), {}))
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one of facts
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of facts, but perhaps what a key does."""
+            raise no_attribute_of_facts(self, name)
 
     def __repr__(self) -> str:
         return f"<facts of key {self._ref.scope.key!r}>"
@@ -420,3 +426,10 @@ def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
 def _is_deleted(undone: Sequence[LearningChanges], name: str) -> bool:
     """Return whether a fact that is not there was deleted by somebody else than these."""
     return not any(name in one.taken_back for one in undone)
+
+
+def no_attribute_of_facts(facts: object, name: str) -> AttributeError:
+    """Return the error of a name that *facts*, which may be half made, have not."""
+    hint = "; a key learns: key.learn(…)" if name == "learn" else ""
+    said = f"{type(facts).__name__!r} object has no attribute {name!r}{hint}"
+    return AttributeError(said, name=name, obj=facts)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from fornix.embed import Embedder
 from fornix.errors import Unusable
 from fornix.facts import Facts, LearningCost, LearnOptions, LearnReport, Source
+from fornix.facts.facts import no_attribute_of_facts
 from fornix.llm import ChatModel
 from fornix.memory.async_calls import (
     Async,
@@ -252,6 +253,12 @@ class AsyncFacts:
 
     def __init__(self, loop: CallLane, sync: Facts) -> None:
         self.loop, self.sync = loop, sync
+
+    if not TYPE_CHECKING:  # as in `Facts`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of facts, but perhaps what a key does."""
+            raise no_attribute_of_facts(self, name)
 
     __repr__ = shown
     list = awaited(Facts.list)
