@@ -27,6 +27,7 @@ from fornix.errors import (
     StaleRun,
     Unusable,
 )
+from fornix.sets.admission import Exact
 from fornix.store import Scope
 from waiting import LIMIT_S
 
@@ -540,6 +541,26 @@ def test_what_the_same_batch_committed_meanwhile_is_not_read(
         change(late)
     assert late.committed is not None
     assert late.committed.adopted
+
+
+def test_a_value_is_not_a_duplicate_of_what_the_same_batch_committed_meanwhile(
+    ada: KeyMemory,
+) -> None:
+    """Nor does a block that asks `admit` take another way then."""
+    ada.set("facts", admission=[Exact()]).add("Tea.")
+
+    def change(b: KeyBatch) -> None:
+        outcome = b.set("facts").admit("Milk.").outcome
+        b.set("facts").add("Milk.")
+        b.short_term.set("first", outcome)
+
+    with ada.batch(idempotency_key="k") as late:
+        with ada.batch(idempotency_key="k") as first:
+            change(first)
+        change(late)
+    assert late.committed is not None
+    assert late.committed.adopted
+    assert ada.short_term.get("first") == "accept"
 
 
 def test_two_callers_with_one_batch_at_once_have_one_commit(ada: KeyMemory) -> None:

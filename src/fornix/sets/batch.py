@@ -400,10 +400,13 @@ class Draft(Writer):
         """See `Writer.alike`: with what was gathered."""
         self._check_open()
         last_row: int | None = None
+        matches: list[list[StoredItem]] = []
         if self.before is None:
             last_row, matches = super().alike(ref, probes)
-        else:
-            matches = self._unexpired(self._engine.alike.find_at(ref, probes, self.before.commit))
+            self._was_overtaken()
+        if self.before is not None:
+            found = self._engine.alike.find_at(ref, probes, self.before.commit)
+            last_row, matches = None, self._unexpired(found)
         drafted_terms = self._drafted_terms.get(ref)
         if drafted_terms is None:
             drafted_terms = self._drafted_terms[ref] = ItemsByTerm()
