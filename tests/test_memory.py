@@ -7,8 +7,9 @@ import subprocess
 import sys
 from copy import copy
 from datetime import datetime, timedelta
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from fornix.errors import (
     InvalidInput,
     InvalidName,
     InvalidTime,
+    InvalidValue,
     NotAStore,
     NotFound,
     StoreBusy,
@@ -467,6 +469,30 @@ def test_what_a_key_has_is_told_of_a_memory() -> None:
                 getattr(memory, name)
         assert not hasattr(memory, "add")
         assert copy(memory).space == memory.space
+
+
+class Person(str, Enum):  # noqa: UP042 - `str` of it is "Person.ADA"
+    """Names that are written as an enum."""
+
+    ADA = "ada"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (Person.ADA, "use its value"),
+        (b"ada", "decode it"),
+        (None, "pass a name"),
+        (7, r"convert it with str\(\)"),
+    ],
+)
+def test_a_name_that_is_no_text_is_told_how_to_be_one(name: object, hint: str) -> None:
+    """And not by `str`, where that makes the name of another key."""
+    with Memory.open(embedder="words") as memory:
+        with pytest.raises(InvalidName, match=f"a key must be a non-empty str.*; {hint}$"):
+            memory.key(cast("str", name))
+        with pytest.raises(InvalidValue, match=r"Person\.ADA.*; use key\.value$"):
+            memory.key("ada").short_term.set("d", {Person.ADA: 1})
 
 
 def test_who_learns_is_told_of_facts() -> None:

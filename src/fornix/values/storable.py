@@ -120,7 +120,8 @@ def _is_text(text: str) -> bool:
 def _name(key: object, where: str) -> str:
     if type(key) is not str:
         problem = f"a dict with the non-str key {short_repr(key)} cannot be stored"
-        raise InvalidValue(where, problem, hint="convert its keys with str()")
+        hint = "use key.value" if isinstance(key, Enum) else "convert its keys with str()"
+        raise InvalidValue(where, problem, hint=hint)
     return _text(key, f"a key of {where}")
 
 
@@ -200,7 +201,7 @@ def checked_name(name: object, what: str) -> str:
     """
     if type(name) is not str:
         found = f"{short_repr(name)} ({type(name).__name__})"
-        raise InvalidName(f"{what} must be a non-empty str, not {found}; convert it with str()")
+        raise InvalidName(f"{what} must be a non-empty str, not {found}; {_name_hint(name)}")
     if not name:
         raise InvalidName(f"{what} must be a non-empty str, and this one is empty; pass a name")
     if len(name) > MAX_NAME:
@@ -213,6 +214,15 @@ def checked_name(name: object, what: str) -> str:
                 f"{what} {name!r} holds a lone surrogate, which is not text"
             ) from None
     return name
+
+
+def _name_hint(name: object) -> str:
+    """Say how what is no str becomes a name: `str` would make another one of some."""
+    if isinstance(name, Enum):
+        return "use its value"
+    if isinstance(name, bytes):
+        return "decode it"
+    return "pass a name" if name is None else "convert it with str()"
 
 
 def checked_prefix(prefix: object) -> str:
