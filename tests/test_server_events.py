@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import random
@@ -9,11 +10,15 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
+from fastapi import Request
 
 from fornix import Memory
+from fornix.server import event_streams
+from fornix.server.callers import Caller, Memories
 from fornix.server.tokens import TokenFile
 from scale import COUNTS
 from test_server import Client, Served, ServedHere
@@ -194,6 +199,41 @@ def test_a_token_that_is_revoked_or_rotated_ends_its_streams(tmp_path):
         for each in (numbers, *followers):
             each.close()
         made.stop()
+
+
+class RevokedMeanwhile(event_streams._FollowedKeys):
+    """Commits of a key, read while a token is revoked and another one is made."""
+
+    tokens: TokenFile
+
+    def events(self, after):
+        """Return what is committed once the token is of no use."""
+        self.tokens.revoke("a")
+        self.memory.key("ada").short_term.set("n", 1)
+        return super().events(after)
+
+
+def test_what_was_committed_after_a_token_was_revoked_is_not_told(tmp_path):
+    """A read may wait for those of hundreds of streams, and what it finds may be of later."""
+    RevokedMeanwhile.tokens = file = TokenFile(tmp_path / "tokens.json")
+    secret = file.add("a", access="read", space=None, keys="")
+    (token,) = file.tokens()
+    state = SimpleNamespace(tokens=file, ends=threading.Event())
+    headers = [(b"authorization", f"Bearer {secret}".encode())]
+
+    async def silence():
+        await asyncio.Event().wait()
+        return {}
+
+    async def told(memory):
+        followed = RevokedMeanwhile(memory, "ada", "", knowledge=False)
+        caller = Caller(token, Memories(lambda _: memory))
+        app = SimpleNamespace(state=state)
+        request = Request({"type": "http", "app": app, "headers": headers}, silence)
+        return [part async for part in event_streams._events(followed, caller, request, 0)]
+
+    with Memory.open(embedder="words") as memory:
+        assert asyncio.run(told(memory)) == ["id: 0\n\n"]
 
 
 def test_a_position_of_another_store_is_refused(served):

@@ -134,8 +134,10 @@ async def _events(
         seen = await run_in_threadpool(_last, followed.memory) if begin is None else begin
         yield f"id: {seen}\n\n"  # no event, but from now on there is a position to return to
         quiet_s = 0.0
-        while not await _is_over(caller, request):
+        while True:
             told, seen, is_all = await run_in_threadpool(followed.events, seen)
+            if await _is_over(caller, request):  # a read may have waited for those of other streams
+                return
             for event in told:
                 yield event
             quiet_s = 0.0 if told else quiet_s + FOLLOW_S
@@ -150,10 +152,12 @@ async def _events(
 
 async def _numbers(memory: Memory, caller: Caller, request: Request) -> AsyncGenerator[str]:
     seen, quiet_s = -1, 0.0
-    while not await _is_over(caller, request):
+    while True:
         try:
             number = await run_in_threadpool(_last, memory)
         except StoreClosed:
+            return
+        if await _is_over(caller, request):
             return
         quiet_s += FOLLOW_S
         if number != seen:
