@@ -1315,6 +1315,8 @@ def test_messages_say_what_to_do(filled, tmp_path):
             "ada",
         ): "deeper than 100 levels; --text stores it",
         ("set", "x", "[" * 150 + "]" * 150, "-k", "ada"): "…: is nested deeper than 100 levels",
+        ("set", "x", '{"a": 1, "a": 2}', "-k", "ada"): "the field 'a' is there twice",
+        ("list", "-k", "ada", "--where", '{"a": 1, "a": 2}'): "the field 'a' is there twice",
         ("add", "", "-k", "ada"): "TEXT is empty",
         ("add", "-", "-k", "ada"): "what stdin says is empty",
         ("add", "x", "-k", "ada", "--metadata", "["): "is not JSON; quote it for the shell",

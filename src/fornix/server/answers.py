@@ -21,6 +21,7 @@ from fornix.server.callers import Unauthenticated, token_of
 from fornix.server.json_forms import Json, wired
 from fornix.server.unexpected import InternalError, noted
 from fornix.values.storable import Value
+from fornix.values.wire import unique_fields
 
 RETRY_AFTER_S = 1
 """When a client is to come again that found the store busy."""
@@ -59,6 +60,14 @@ CUT = 100
 """Characters of a parameter's name that an error repeats."""
 
 
+class _StrictRequest(Request):
+    """A request whose body has no field twice: one of the values would be lost."""
+
+    async def json(self) -> Json:
+        """Return the body."""
+        return json.loads(await self.body(), object_pairs_hook=unique_fields)
+
+
 class PlainRoute(APIRoute):
     """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
 
@@ -77,7 +86,7 @@ class PlainRoute(APIRoute):
         async def handler(request: Request) -> Response:
             token_of(request.headers.get("authorization"), request.app.state.tokens)
             try:
-                return await answer(request)
+                return await answer(_StrictRequest(request.scope, request.receive))
             except (FornixError, HTTPException, RequestValidationError):
                 raise
             except Exception as error:

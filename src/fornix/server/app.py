@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from fornix import __version__
-from fornix.errors import FornixError
+from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.memory import Memory
 from fornix.server import (
@@ -136,6 +136,8 @@ def _no_body(cause: BaseException | None) -> str:
     """Return why a body could not be read, and not for the form of its JSON."""
     if isinstance(cause, UnicodeDecodeError):
         return "is not UTF-8"
+    if isinstance(cause, InvalidInput):
+        return str(cause)
     if isinstance(cause, ValueError):
         return 'has a number of too many digits; write it as in exports: {"$int": "0xff"}'
     return "its JSON is nested too deep"

@@ -242,7 +242,9 @@ def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON
     if text is None:
         return None
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=wire.unique_fields)
+    except InvalidInput as error:
+        raise InvalidInput(f"where: {error}") from None
     except (ValueError, RecursionError):
         raise InvalidInput('where must be a filter as JSON, such as {"city": "Lisbon"}') from None
 

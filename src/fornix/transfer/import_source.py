@@ -37,17 +37,7 @@ UNREADABLE = {
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def _unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
-    """Return an object. JSON allows a field to occur twice, and one of the values would be lost."""
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {twice!r:.40} is there twice")
-    return fields
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_fields)
+_DECODER = json.JSONDecoder(object_pairs_hook=wire.unique_fields)
 
 
 def numbered_lines(

@@ -190,12 +190,27 @@ def decode_user_json(text: str) -> Value:
     too. A name may begin with one ``$``; two stand for one.
 
     Raises:
-        InvalidInput: A number is beyond what a float holds, or two names of an object mean one.
+        InvalidInput: A number is beyond what a float holds, a name of an object is there twice, or
+            two mean one.
         ValueError: It is no JSON, or no value.
         RecursionError: It is nested very deeply.
     """
     check_depth(text)
-    return _user_value(json.loads(text, parse_float=_finite))
+    return _user_value(json.loads(text, parse_float=_finite, object_pairs_hook=unique_fields))
+
+
+def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+    """Return an object, for `object_pairs_hook`.
+
+    Raises:
+        InvalidInput: A name is there twice, as JSON allows: one of the values would be lost.
+    """
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(f"the field {twice!r:.40} is there twice")
+    return fields
 
 
 def check_depth(text: str) -> None:
