@@ -8,10 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import apsw
 import pytest
 from click.testing import CliRunner
 
-from fornix import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix import (
+    Agent,
+    AsyncMemory,
+    CompactionPlan,
+    Derived,
+    InputEvent,
+    LocalRunner,
+    Memory,
+    OutputEvent,
+    action,
+)
 from fornix.cli import fornix
 from fornix.errors import (
     Forgotten,
@@ -577,3 +588,28 @@ def test_a_forgotten_run_is_not_shown(tmp_path):
         assert "forgotten" in done.stderr
     done = CliRunner().invoke(fornix, ["--db", str(tmp_path / "app.db"), "runs", "list"])
     assert done.exit_code == 0
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_what_is_forgotten_while_it_is_read_is_not_there(tmp_path, asked):
+    """Compactions, and items, are read before the names of their sets, which may be gone then."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        ada = memory.key("ada")
+        notes = ada.set("notes")
+        ids = notes.add_many(["Tea.", "More tea."])
+        notes.compact(lambda *_: CompactionPlan(add=[Derived(ids, "Much tea.")]))
+        names_asked: list[str] = []
+
+        def forget(event: dict[str, str]) -> None:
+            if "memory_set JOIN scope" in event["sql"]:
+                names_asked.append(event["sql"])
+                if len(names_asked) == asked:
+                    ada.forget(scrub="later")
+
+        store = cast("SqliteStore", memory.store)
+        with store.reader() as db:
+            db.trace_v2(apsw.SQLITE_TRACE_STMT, forget)
+            store._readers.append(db)
+            found = notes.compactions()
+            db.trace_v2(0, None)
+        assert [done.added for done in found] == [()] * (asked - 1)

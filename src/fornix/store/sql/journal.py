@@ -66,7 +66,8 @@ def compactions(db: Connection, where: str, *bindings: object) -> list[Compactio
     """Return the compactions that a condition chooses."""
     rows = query(db, f"{_DONE} WHERE {where}", *bindings)
     refs = set_refs(db, sorted({row[1] for row in rows}))
-    return [_compaction(db, row, refs[row[1]]) for row in rows]
+    # A set that was forgotten between the two queries has no name any more.
+    return [_compaction(db, row, refs[row[1]]) for row in rows if row[1] in refs]
 
 
 def _compaction(db: Connection, row: Row, ref: SetRef) -> Compaction:

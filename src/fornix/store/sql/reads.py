@@ -389,7 +389,8 @@ class SqlReads(WholeSets, SqlDatabase):
         by_row = {row[0]: row for row in versions}
         refs = {number: row_values.ref_of(*names) for number, *names in sets}
         wanted = [by_row[row] for row in rows if row in by_row]
-        return [self._stored(row, refs[row[19]]) for row in wanted]
+        # What was erased between the two queries may leave no set.
+        return [self._stored(row, refs[row[19]]) for row in wanted if row[19] in refs]
 
     @reads
     def expired_items(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
@@ -548,4 +549,4 @@ def _nodes(
 def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
     rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
     refs = row_values.set_refs(db, sorted({row[19] for row in rows}))
-    return [row_values.stored(row, refs[row[19]]) for row in rows]
+    return [row_values.stored(row, refs[row[19]]) for row in rows if row[19] in refs]
