@@ -14,9 +14,9 @@ from typing import cast
 
 from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
 from fornix.store.scope import SetRef
-from fornix.values.background_thread import BackgroundThread
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
+from fornix.values.threads import NO_THREAD, BackgroundThread, began
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,22 +65,36 @@ class CompactionWorker:
         self._thread: threading.Thread | None = None
 
     def notify(self, ref: SetRef) -> None:
-        """Have a set seen to; starts the thread if need be."""
+        """Have a set seen to; starts the thread if need be.
+
+        Where none can be started, the set waits for the next call.
+        """
         with self._change:
             if self._closed:
                 return
             failure = self.failures.get(ref)
             self._waiting.setdefault(ref, 0.0 if failure is None else failure.due)
-            if self._thread is None:
-                self._thread = BackgroundThread(self._run, "fornix-compaction", self._ask_to_stop)
-                self._thread.start()
+            self._begin()
             self._change.notify_all()
 
+    def _begin(self) -> None:
+        """Start the thread, unless it runs, or none can be started."""
+        if self._thread is None:
+            thread = BackgroundThread(self._run, "fornix-compaction", self._ask_to_stop)
+            self._thread = thread if began(thread) else None
+
     def settle(self, wait_s: float | None) -> bool:
-        """Wait until nothing is left to do but what failed; return whether it is in time."""
+        """Wait until nothing is left to do but what failed; return whether it is in time.
+
+        Raises:
+            Unavailable: Something is left, and no thread can be started.
+        """
         deadline = None if wait_s is None else time.monotonic() + wait_s
         with self._change:
             while not self._closed and (self._current_set or self._fresh()):
+                self._begin()
+                if self._thread is None:
+                    raise Unavailable(f"nothing is compacted in the background: {NO_THREAD}")
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return False

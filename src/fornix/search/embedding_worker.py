@@ -22,8 +22,8 @@ from fornix.embed import Embedder, Vectors, embed_quantised
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
 from fornix.store import PendingVectors, Scope, Store
 from fornix.store.records import text_to_embed
-from fornix.values.background_thread import BackgroundThread
 from fornix.values.forks import HandleLock
+from fornix.values.threads import NO_THREAD, BackgroundThread, began
 
 log = logging.getLogger(__name__)
 
@@ -60,14 +60,22 @@ class EmbeddingWorker:
         return bool(self._embedder.dimensions) and not self._store.read_only
 
     def notify(self) -> None:
-        """Say that something may be pending; starts the background thread if need be."""
+        """Say that something may be pending; starts the background thread if need be.
+
+        Where none can be started, items stay pending until the next call, or a search.
+        """
         if not self.needed or self._stop.is_set():
             return
         self._wake.set()
         with self._mutex:
             if self._thread is None:
-                self._thread = BackgroundThread(self._run, "fornix-embedding", self._ask_to_stop)
-                self._thread.start()
+                thread = BackgroundThread(self._run, "fornix-embedding", self._ask_to_stop)
+                if began(thread):
+                    self._thread = thread
+                else:
+                    self.failure = Unavailable(
+                        f"nothing is embedded in the background: {NO_THREAD}"
+                    )
 
     def embed(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> int:
         """Embed up to *limit* pending items now; return how many there were.

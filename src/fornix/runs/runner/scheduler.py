@@ -29,6 +29,7 @@ from fornix.store import Ledger, Run, Store
 from fornix.store.scope import Lease, Scope
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
+from fornix.values.threads import began
 
 if TYPE_CHECKING:
     from fornix.telemetry.run_spans import Outcome
@@ -308,8 +309,8 @@ class Scheduler:
         elif len(self._threads) < self.concurrency and not self.stopping.is_set():
             name = f"fornix-{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            if began(thread):  # else the watch calls one again
+                self._threads.append(thread)
 
     def look_after(self) -> tuple[float | None, list[PendingCommit]]:
         """Make lanes ready whose time has come; help where a worker is held up.

@@ -34,6 +34,7 @@ from fornix.errors import (
     StoreClosed,
     StoreFull,
     StoreReadOnly,
+    Unavailable,
 )
 from fornix.runs.durable_calls import Slot
 from fornix.runs.run import Finished, Interrupted, LiveRun, RunnerSetup
@@ -50,6 +51,7 @@ from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Commit
 from fornix.store.running_keys import RunningKey
 from fornix.values.forks import HandleLock
+from fornix.values.threads import NO_THREAD, began
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -508,6 +510,7 @@ class TaskExecutor:
     # --- async actions ------------------------------------------------------------------------
 
     def _send_away(self, lane: LiveLane) -> None:
+        self._loop.begin()  # before the lane is away: it may raise
         if self.scheduler.send_away(lane) is not None:
             self._loop.run(self._act_async(lane))
 
@@ -598,7 +601,7 @@ class ActionThreads(ThreadPoolExecutor):
 class EventLoopThread:
     """An event loop in a thread of its own, on which async actions run.
 
-    It starts with the first coroutine. Every method may be called from any thread.
+    Every method may be called from any thread.
 
     Args:
         threads: Threads for what coroutines do in one, at most.
@@ -612,6 +615,23 @@ class EventLoopThread:
         self._stopped = False
         self._running: set[Future[None]] = set()
 
+    def begin(self) -> None:
+        """Start the thread, unless it runs or was stopped; before the first coroutine.
+
+        Raises:
+            Unavailable: None can be started.
+        """
+        with self._lock:
+            if self._stopped or self._loop is not None:
+                return
+            loop = asyncio.new_event_loop()
+            loop.set_default_executor(ActionThreads(self._threads, thread_name_prefix=self._name))
+            thread = threading.Thread(target=_run_loop, args=(loop,), name=self._name, daemon=True)
+            if not began(thread):
+                loop.close()
+                raise Unavailable(f"no async action can run: {NO_THREAD}")
+            self._loop, self._thread = loop, thread
+
     def run(self, coroutine: Coroutine[object, object, None]) -> None:
         """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped.
 
@@ -622,15 +642,7 @@ class EventLoopThread:
             if self._stopped:
                 coroutine.close()
                 return
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(
-                    ActionThreads(self._threads, thread_name_prefix=self._name)
-                )
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name=self._name, daemon=True
-                )
-                self._thread.start()
+            assert self._loop is not None  # noqa: S101 - begun by who sent the first lane away
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
             self._running.add(future)
         future.add_done_callback(self._running.discard)

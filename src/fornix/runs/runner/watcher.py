@@ -21,6 +21,7 @@ from fornix.runs.runner.task_executor import TaskExecutor
 from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Retain
 from fornix.store.scope import Scope
+from fornix.values.threads import NO_THREAD, began
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,8 +86,13 @@ class Watcher:
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+        """Begin to look.
+
+        Raises:
+            Unavailable: No thread can be started.
+        """
+        if not began(self._thread):
+            raise Unavailable(f"the runner did not start: {NO_THREAD}")
 
     def end(self, wait_s: float) -> None:
         """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back."""

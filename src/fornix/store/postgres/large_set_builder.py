@@ -24,6 +24,7 @@ from fornix.store.postgres.large_sets import IS_THERE, LARGE, STRAYS, keyed
 from fornix.store.postgres.vacuuming import GIVE_MEMORY, TAKE_MEMORY_BACK
 from fornix.store.sql.connection import Row, first, query
 from fornix.values import words
+from fornix.values.threads import began
 
 STEP = 500
 """Items that are taken in at a time."""
@@ -132,10 +133,11 @@ class LargeSetBuilder:
             works = self._thread is not None and self._thread.is_alive()
             if works or self._impossible or self._stopped.is_set():
                 return
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._run, args=(dimensions,), name="fornix large sets", daemon=True
             )
-            self._thread.start()
+            if began(thread):  # else the next search asks again
+                self._thread = thread
 
     def stop(self) -> None:
         """Stop the thread: its step ends, but the making of an index is broken off."""

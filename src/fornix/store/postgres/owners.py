@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager, suppress
 
 import psycopg
 
-from fornix.errors import FornixError
+from fornix.errors import FornixError, Unavailable
 from fornix.store.postgres.connection import PostgresConnection
+from fornix.values.threads import NO_THREAD, began
 
 LEASE_S = 5.0
 """How long an owner counts as alive after its process was heard of last."""
@@ -67,13 +68,15 @@ class ServerOwners:
             db.execute(_FORGET_DEAD)
             db.execute(_ENLIST, (owner,))
         with self._mutex:
-            self._mine.add(owner)
             if self._thread is None:
                 keep = weakref.WeakMethod(self._beat)
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=_beating, args=(keep, self._stopped), name="fornix leases", daemon=True
                 )
-                self._thread.start()
+                if not began(thread):
+                    raise Unavailable(f"no key can be leased: {NO_THREAD}")
+                self._thread = thread
+            self._mine.add(owner)
 
     def take(self, owner: str) -> bool:
         """Make *owner* count as alive, as `enlist` does, unless it does so for another process."""

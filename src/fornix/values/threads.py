@@ -1,4 +1,4 @@
-"""A thread that works in the background, and ends before Python does.
+"""Threads of fornix's own: begun where the system gives them, and ended before Python does.
 
 Python stops the threads that it does not wait for wherever they are. In the midst of a product of
 matrices that is too early: the process then waits for OpenBLAS, which waits for a thread that was
@@ -8,12 +8,31 @@ never told to end (NumPy 2.4.6 on Linux: 4 of 150 processes never ended).
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 import time
 from collections.abc import Callable
 
+_LOG = logging.getLogger(__name__)
+
 AT_EXIT_S = 5.0
 """How long the end of a process waits for what such threads are at, in all."""
+
+NO_THREAD = "no thread could be started: the system gives no more, or Python is ending"
+
+
+def began(thread: threading.Thread) -> bool:
+    """Start a thread; return whether that was possible.
+
+    It is not where a limit of the system is reached, and in Python 3.12 as Python ends. What was
+    committed stands then, so whoever asks goes on, and asks again later.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        _LOG.warning("thread %s was not started: %s", thread.name, error)
+        return False
+    return True
 
 
 class BackgroundThread(threading.Thread):

@@ -1,0 +1,205 @@
+"""Threads of fornix end before Python does, and where there are none, nothing committed raises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from doors import Letters
+from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, action
+from fornix.errors import Unavailable
+from waiting import LIMIT_S, wait_until
+
+HEAD = """
+import os, sys, threading, time
+import numpy as np
+from fornix import Derived, CompactionPlan, Item, Memory
+from fornix.values import threads
+
+began = threading.Event()
+
+def work():
+    began.set()
+    time.sleep(0.3)
+    os.write(1, b"whole\\n")
+
+class Slow:
+    name, dimensions, instant = "slow", 2, False
+    def embed(self, texts):
+        work()
+        return np.full((len(texts), 2), 0.5**0.5, dtype=np.float32)
+
+def slow(items, capacity):
+    work()
+    return CompactionPlan(add=[Derived([item.id for item in items], "all of it")])
+"""
+
+EMBEDS = """
+memory = Memory.open(sys.argv[1], embedder=Slow())
+memory.key("ada").add("x")
+began.wait()
+"""
+
+COMPACTS = """
+memory = Memory.open(sys.argv[1], embedder="words")
+notes = memory.key("ada").set("talk", capacity=4, compaction=slow)
+notes.add_many(["a", "b", "c", "d"])
+began.wait()
+"""
+
+GOES_ON = """
+threads.AT_EXIT_S = 0.1
+hangs = threading.Event()
+work = hangs.wait
+thread = threads.BackgroundThread(hangs.wait, "hangs", lambda: os.write(1, b"asked\\n"))
+thread.start()
+"""
+
+CLOSES = """
+import atexit
+atexit.register(lambda: memory.close())
+"""
+
+WRITES = """
+import atexit
+
+def at_exit():
+    memory.key("ada").short_term.set("a", 1)
+    memory.close()
+    with Memory.open(sys.argv[1], embedder="words") as again:
+        os.write(1, b"%d\\n" % again.key("ada").short_term.get("a"))
+
+atexit.register(at_exit)
+memory = Memory.open(sys.argv[1], embedder="words")
+"""
+
+
+def output(code: str, path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + code, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [EMBEDS, COMPACTS, EMBEDS + CLOSES, EMBEDS + "raise SystemExit(0)"],
+    ids=["embeds", "compacts", "is closed at exit", "exits"],
+)
+def test_a_process_ends_after_what_it_does_in_the_background(tmp_path: Path, code: str) -> None:
+    """Stopped in the midst of a product of matrices, a thread has some processes never end."""
+    assert output(code, tmp_path / "app.db") == "whole\n"
+
+
+def test_a_memory_is_open_until_python_ends(tmp_path: Path) -> None:
+    """Also for what was to be done at the end before the memory was opened."""
+    assert output(WRITES, tmp_path / "app.db") == "1\n"
+
+
+def test_a_process_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """What hangs is asked to end, and left."""
+    assert output(GOES_ON, tmp_path / "app.db") == "asked\n"
+
+
+class Echo(Agent):
+    """Answers what it is told."""
+
+    @action(InputEvent)
+    def answer(self, event, ctx):
+        ctx.send_event(OutputEvent(event.input))
+
+
+class AsyncEcho(Agent):
+    """The same on an event loop."""
+
+    @action(InputEvent)
+    async def answer(self, event, ctx):
+        ctx.send_event(OutputEvent(event.input))
+
+
+@contextmanager
+def no_threads(monkeypatch: pytest.MonkeyPatch, *, but: int = 0) -> Iterator[None]:
+    """Have the system give no more than so many new threads during a block."""
+    start, left = threading.Thread.start, [but]
+
+    def refused(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        yield
+
+
+def test_without_a_thread_items_wait_to_be_embedded(tmp_path: Path, monkeypatch) -> None:
+    """A commit that stands does not raise: whoever asked would do it again."""
+    with no_threads(monkeypatch):
+        memory = Memory.open(tmp_path / "app.db", embedder=Letters(instant=False))
+        memory.key("ada").add_many(["x", "y"])
+        assert memory.stats().pending == 2
+        assert [hit.item.value for hit in memory.key("ada").search("x", limit=1)] == ["x"]
+        memory.key("ada").add("z")
+    memory.key("ada").add("w")
+    wait_until(lambda: memory.stats().pending == 0)
+    memory.close()
+
+
+def test_without_a_thread_a_set_waits_to_be_compacted(tmp_path: Path, monkeypatch) -> None:
+    """`settle` says so in place of waiting for ever; the next call begins."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        notes = memory.key("ada").set("talk", capacity=4, compaction=Trim())
+        with no_threads(monkeypatch):
+            notes.add_many([Item(str(number)) for number in range(4)])
+            with pytest.raises(Unavailable, match="no thread could be started"):
+                memory.settle()
+        assert len(notes) == 4
+        assert memory.settle()
+        assert len(notes) == 2
+
+
+@pytest.mark.parametrize("agent", [Echo, AsyncEcho])
+def test_a_runner_without_threads_is_closed(tmp_path: Path, monkeypatch, agent) -> None:
+    """It says what is the matter, and another one goes on with what was submitted."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        runner = LocalRunner(agent, memory)
+        with no_threads(monkeypatch), pytest.raises(Unavailable, match="no thread"):
+            runner.submit("ada", "hello", event_id="one").result()
+        runner.close()
+        with LocalRunner(agent, memory) as runner:
+            assert runner.handle("ada", "hello", event_id="one") == ("hello",)
+
+
+def test_a_worker_that_could_not_be_called_is_called_again(tmp_path: Path, monkeypatch) -> None:
+    """The watch, which has a thread, does it."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        with no_threads(monkeypatch, but=1):
+            runner = LocalRunner(Echo, memory)
+            ticket = runner.submit("ada", "hello", event_id="one")
+            assert not ticket.done
+        assert ticket.result() == ("hello",)
+        runner.close()
+
+
+def test_an_async_action_without_a_loop_fails_its_runner(tmp_path: Path, monkeypatch) -> None:
+    """Its watch has a thread; who waits is told."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        with no_threads(monkeypatch, but=1):
+            runner = LocalRunner(AsyncEcho, memory)
+            with pytest.raises(Unavailable, match="no async action can run"):
+                runner.handle("ada", "hello", event_id="one")
+            runner.close()
+        with LocalRunner(AsyncEcho, memory) as runner:
+            assert runner.handle("ada", "hello", event_id="one") == ("hello",)
