@@ -49,7 +49,7 @@ class Token:
     Attributes:
         name: For people, and for revoking it.
         digest: The SHA-256 of the secret, in hexadecimal.
-        access: "read"; "write": change and forget as well; "admin": also export, runs, and
+        access: "read"; "write": change and forget as well; "admin": also export, and runs and
             receipts of all keys.
         space: The one space that it may use; None: all.
         keys: With what the keys have to begin that it may use; a token with such a beginning
