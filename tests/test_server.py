@@ -846,7 +846,6 @@ def test_a_signal_ends_what_listens_in_good_order(tmp_path, name, how, code):
     assert (process.returncode, "Traceback" in told) == (code, False), told
 
 
-@pytest.mark.parametrize("name", LISTENING)
 class Broken(ServedHere):
     """A server that has no answer, nor an error of fornix, for any space."""
 
@@ -883,6 +882,7 @@ def test_an_error_that_nobody_expected_is_told_by_a_reference(tmp_path, caplog):
     assert str(line.exc_info[1]) == "zzcanary"
 
 
+@pytest.mark.parametrize("name", LISTENING)
 def test_what_cannot_say_where_it_listens_ends(tmp_path, name):
     """Quietly, as any command does where nobody reads on."""
     reading, writing = os.pipe()
