@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import io
@@ -1360,9 +1361,9 @@ def test_the_completion_script_is_printed(shell, shell_name):
     """What a shell loads names the program, and takes any name for one word."""
     script = shell("completion", shell_name).stdout
     assert "_FORNIX_COMPLETE" in script
-    of_click, mended = MENDED[shell_name]
-    assert mended % () in script
-    assert of_click not in script
+    for of_click, mended in MENDED[shell_name]:
+        assert mended % () in script
+        assert of_click % () not in script.replace(mended % (), "")
 
 
 def complete(*words, db=None):
@@ -1389,6 +1390,40 @@ def test_names_are_completed_from_the_memory(filled):
     assert complete("set", "-k", "ada", "profile.", db=filled.db) == ["profile.city"]
     assert complete("sea", db=filled.db) == ["search"]
     assert sorted(filled.db.parent.iterdir()) == before
+
+
+def test_bash_completes_what_it_takes_for_several_words(filled, tmp_path):
+    """Names go on past a colon or an equals sign, as in ``user:1``; typed into a real bash."""
+    for key in ("user:one", "team:a:two", "a=three", "x y:four"):
+        filled("set", "here", key, "-k", key)
+    lines = ["-k user:o", "--key=team:", "--key=a=", r"-k x\ y:", '-k "x y:']
+    typed = ['eval "$(fornix completion bash)"']
+    for n, line in enumerate(lines):
+        typed.append(f"fornix get {line}\t here > {tmp_path / str(n)}")
+    ours, terminal = os.openpty()
+    variables = {
+        "FORNIX_DB": str(filled.db),
+        "INPUTRC": os.devnull,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "TERM": "dumb",
+    }
+    bash = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=os.environ | variables,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    os.write(ours, "\n".join([*typed, "exit", ""]).encode())
+    with contextlib.suppress(OSError):  # EIO: bash has ended
+        while os.read(ours, 4096):
+            pass
+    os.close(ours)
+    assert bash.wait(LIMIT_S) == 0
+    got = [(tmp_path / str(n)).read_text() for n in range(len(lines))]
+    assert got == ["user:one\n", "team:a:two\n", "a=three\n", "x y:four\n", "x y:four\n"]
 
 
 def test_a_name_of_several_lines_is_not_completed(filled):

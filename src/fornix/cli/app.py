@@ -22,22 +22,57 @@ from fornix.errors import DuplicateItem, FornixError
 
 SHELLS = ("bash", "zsh", "fish")
 
-MENDED = {
+MENDED: dict[str, tuple[tuple[str, str], ...]] = {
     "bash": (
-        "COMPREPLY+=($value)",
-        """[[ ${COMP_WORDS[COMP_CWORD]} == [\\"\\']* ]] || printf -v value %%q "$value"
-            COMPREPLY+=("$value")""",
+        (
+            """$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD""",
+            """$(env COMP_WORDS="${line[*]}" COMP_CWORD=$at""",
+        ),
+        (
+            "    local response\n",
+            """    local response rest=$COMP_LINE line=() at=0 i word typed
+    for i in "${!COMP_WORDS[@]}"; do
+        word=${COMP_WORDS[i]}
+        if ((i)) && [[ $rest != [[:space:]]* && ${COMP_WORDS[i-1]}$word == *[:=]* ]]; then
+            line[-1]+=$word
+        else
+            line+=("$word")
+        fi
+        rest=${rest#"${rest%%%%[![:space:]]*}"}
+        rest=${rest#"$word"}
+        ((i == COMP_CWORD)) && at=$((${#line[@]} - 1)) && typed=${line[-1]}
+    done
+    word=${COMP_WORDS[COMP_CWORD]}
+    [[ $word == [:=]* ]] || typed=${typed%%"$word"}
+    typed=${typed#--*=}
+""",
+        ),
+        (
+            "COMPREPLY+=($value)",
+            """[[ ${COMP_WORDS[COMP_CWORD]} == [\\"\\']* ]] || printf -v value %%q "$value"
+            COMPREPLY+=("${value#"$typed"}")""",
+        ),
     ),
     "zsh": (
-        "compadd -U -V unsorted -a completions",
-        'compadd -U -P "${(M)PREFIX#--*=}" -V unsorted -a completions',
+        (
+            "compadd -U -V unsorted -a completions",
+            'compadd -U -P "${(M)PREFIX#--*=}" -V unsorted -a completions',
+        ),
     ),
-    "fish": ('string split ","', 'string split --max 1 ","'),
+    "fish": (
+        ('string split ","', 'string split --max 1 ","'),
+        (
+            "echo $metadata[2]",
+            """echo (string match -r -- '^--[^=]*=|^' (commandline -t))$metadata[2]""",
+        ),
+    ),
 }
 """What is changed in click's scripts, which no name of a user was tried with.
 
-bash would put a name with a space into the line as two words, and files in place of one with ``*``;
-zsh a name in place of ``--key=`` and what follows; fish the beginning of a name with a comma.
+bash takes what is before and after a ``:`` or ``=`` for several words, and asks for the last one
+alone. It would put a name with a space into the line as two words, and files in place of one with
+``*``; zsh and fish a name in place of ``--key=`` and what follows; fish the beginning of a name
+with a comma.
 """
 
 
@@ -59,7 +94,10 @@ def completion_command(_session: Session, *, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - click knows all three
     script = kind(root, {}, "fornix", "_FORNIX_COMPLETE")
-    click.echo(script.source_template.replace(*MENDED[shell]) % script.source_vars())
+    template = script.source_template
+    for of_click, mended in MENDED[shell]:
+        template = template.replace(of_click, mended)
+    click.echo(template % script.source_vars())
 
 
 FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
