@@ -123,7 +123,7 @@ def test_a_profile_keeps_to_its_budget_and_names_its_sources(ada):
     assert small.tokens < whole.tokens
     assert small.left_out >= 1
     assert small.to_json()["text"] == small.text
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match=r"on the page, about\('Nobody'\)"):
         ada.profile("Nobody")
     with pytest.raises(InvalidInput, match="budget"):
         ada.profile(budget=0)

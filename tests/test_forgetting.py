@@ -98,6 +98,16 @@ def test_a_key_is_forgotten_by_two_ways(memory):
     assert [r.id for r in memory.receipts()] == [r.id for r in reversed(receipts)]
 
 
+def test_a_key_is_forgotten_once_under_one_idempotency_key(memory):
+    """By either way; what was added since stays, and the receipt is the same."""
+    memory.key("ada").add("Prefers window seats.")
+    receipt = memory.forget("ada", idempotency_key="request-17")
+    memory.key("ada").add("Is back.")
+    assert memory.forget("ada", idempotency_key="request-17").id == receipt.id
+    assert memory.key("ada").forget(idempotency_key="request-17").id == receipt.id
+    assert [item.text for item in memory.key("ada").list()] == ["Is back."]
+
+
 def test_items_are_forgotten_by_id_and_by_where(memory):
     """Of a set; of the set "default" of a key; of all sets of a key; of knowledge."""
     ada, book = memory.key("ada"), memory.knowledge.set("book")

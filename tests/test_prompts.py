@@ -554,6 +554,21 @@ def test_a_query_that_was_kept_before_it_is_asked_is_shown_once(memory: Memory) 
     assert [one["content"] for one in again.messages].count("How is my cat called?") == 2
 
 
+def test_a_query_of_a_named_speaker_is_shown_once(memory: Memory) -> None:
+    """The name before the words of the stored message does not make it another one."""
+    chat = memory.key("ada").conversation("chat")
+    chat.add({"role": "user", "name": "Ada", "content": "How is my cat called?"})
+    context = memory.context("How is my cat called?", key="ada")
+    assert context.messages == [{"role": "user", "content": "How is my cat called?"}]
+    chat.add({"role": "user", "name": "Bob", "content": "How is hers called?"})
+    other = memory.context("How is my cat called?", key="ada", sets=None)
+    assert [one["content"] for one in other.messages] == [
+        "Ada: How is my cat called?",
+        "Bob: How is hers called?",
+        "How is my cat called?",
+    ]
+
+
 def test_exact_values_that_matter_to_the_query_come_first(memory: Memory) -> None:
     """By words of path and value, then in the order of the tree; what has no room says so."""
     tree = memory.key("ada").short_term

@@ -667,3 +667,12 @@ def test_fields_beside_an_item_stand_in_place_of_its_own(ada: KeyMemory) -> None
     kept = ada.get(ada.add(Item("x", role="user", speaker="Ada"), role="assistant", metadata=None))
     assert kept is not None
     assert (kept.role, kept.speaker) == ("assistant", "Ada")
+
+
+def test_a_list_of_items_given_to_add_is_told_of_add_many(memory):
+    """A list is one item, and has no text; who meant several is told how."""
+    with pytest.raises(InvalidValue, match="add several items with add_many"):
+        memory.key("ada").add(["Refunds take 5 days.", "Tents are green."])
+    with pytest.raises(InvalidValue, match=r"unread$") as error:
+        memory.key("ada").add(7)
+    assert "add_many" not in str(error.value)

@@ -326,7 +326,10 @@ def profile_of(
     else:
         key = folded(aliases.resolved(checked_name(name, "a name")))
     if key not in by_subject:
-        raise NotFound(f"no fact that holds is about {name!r}" if name else "there are no facts")
+        if name is None:
+            raise NotFound("there are no facts that a profile tells")
+        page = f"events and past facts are on the page, about({name!r})"
+        raise NotFound(f"nothing that a profile tells holds about {name!r}; {page}")
     chosen, taken, left_out = list[Fact](), 0, 0
     latest = by_subject[key][::-1]
     for fact in sorted(latest, key=lambda fact: (TOLD.index(fact.kind), -fact.confirmed)):

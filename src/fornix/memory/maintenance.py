@@ -102,7 +102,14 @@ class Maintenance:
                 progress(done)
         return removed
 
-    def forget(self, key: str, *, scrub: Scrub | None = None, dry_run: bool = False) -> Receipt:
+    def forget(
+        self,
+        key: str,
+        *,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
         """Erase all of a key, for good: gone from every read of every time when this returns.
 
         Its tree, sets, events, runs and their records, what was derived from it, and its name.
@@ -113,12 +120,13 @@ class Maintenance:
             scrub: "now": also remove what is left in files; "later": leave that to `scrub`.
                 None: now, if the store is under 200 MB.
             dry_run: Only count.
+            idempotency_key: A second call with it erases nothing, and returns the same receipt.
 
         Raises:
             KeyBusy: Somebody went on running the key for `wait_s`.
         """
         scope = Scope(self._space, checked_name(key, "a key"))
-        return forget_key(self._engine, scope, HowForgotten(scrub, dry_run))
+        return forget_key(self._engine, scope, HowForgotten(scrub, dry_run, idempotency_key))
 
     def scrub(self) -> list[Receipt]:
         """Remove from the files what was erased; return the receipts that waited for it.

@@ -653,9 +653,17 @@ class RemoteMemory(Memory):
         """See `Maintenance.diff`."""
         return self.key(key).diff(a, b, sets=sets, tree=tree)
 
-    def forget(self, key: str, *, scrub: Scrub | None = None, dry_run: bool = False) -> Receipt:
+    def forget(
+        self,
+        key: str,
+        *,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
         """See `Maintenance.forget`."""
-        return self.key(key).forget(scrub=scrub, dry_run=dry_run)
+        of = self.key(key)
+        return of.forget(scrub=scrub, dry_run=dry_run, idempotency_key=idempotency_key)
 
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
         """See `Maintenance.receipts`; the last 1,000 at most."""

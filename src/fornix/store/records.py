@@ -141,7 +141,8 @@ def _text(value: Value, given: object) -> str:
     if text is not None and not isinstance(text, str):
         raise InvalidValue("text", f"must be a str, not {short_repr(text)}", hint="use str(text)")
     if text is None:
-        hint = "pass text=; text='' stores it unread"
+        several = "add several items with add_many, or " if isinstance(value, list) else ""
+        hint = f"{several}pass text=; text='' stores it unread"
         raise InvalidValue("value", "has no text that search could read", hint=hint)
     return text
 

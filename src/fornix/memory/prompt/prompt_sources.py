@@ -241,7 +241,7 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
     """Return the exchanges of items in order; *more*: there are earlier ones, unread."""
     conversation = Conversation()
     exchanges = _exchanges(items, conversation.left_out)
-    if exchanges and query is not None and exchanges[-1].messages == [Message(query)]:
+    if exchanges and query is not None and _is_query(exchanges[-1], query):
         item = exchanges.pop().items[0]
         conversation.query = frozenset({(item.set_name, item.id)})
         conversation.left_out.append(_with_reason(_piece("recent", item), "it is the query"))
@@ -257,6 +257,14 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
         else:
             conversation.exchanges.append(candidate)
     return conversation
+
+
+def _is_query(last: _Exchange, query: str) -> bool:
+    """Return whether an exchange is one plain message of the user, named or not: the query."""
+    value: object = last.items[0].value
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    who = fields.get("name", last.items[0].speaker)
+    return last.messages in ([Message(query)], [Message(f"{who}: {query}")])
 
 
 def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
