@@ -799,12 +799,14 @@ def test_a_damaged_memory_comes_back_from_a_backup(filled, tmp_path):
     """By the very steps that doctor, and a restore that cannot work, tell."""
     backup = str(tmp_path / "backup.db")
     filled("backup", backup)
-    filled.db.write_bytes(b"SQLite format 3\0" + bytes(range(84)))
-    for said in (
-        filled("doctor", code=1).stdout,
-        filled("restore", backup, "--yes", code=1).stderr,
-    ):
-        assert "move it away together with its -wal and -shm files" in said
+    whole = filled.db.read_bytes()
+    for left in (b"SQLite format 3\0" + bytes(range(84)), whole[: len(whole) // 2], b"text"):
+        filled.db.write_bytes(left)
+        for said in (
+            filled("doctor", code=1).stdout,
+            filled("restore", backup, "--yes", code=1).stderr,
+        ):
+            assert "move it away together with its -wal and -shm files" in said
     for end in ("", "-wal", "-shm"):
         Path(f"{filled.db}{end}").unlink(missing_ok=True)
     filled("restore", backup, "--yes")

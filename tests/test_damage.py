@@ -130,9 +130,36 @@ def test_a_damaged_file_is_not_copied_as_if_it_were_sound(sound: Sound, path: Pa
     assert not copy.exists()
     with pytest.raises(StoreDamaged, match="nothing here can mend"):
         Memory.repair(path)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamaged) as error:
         Memory.restore(path.with_name("new.db"), path)
+    assert error.value.path == str(path), "the backup is damaged, not the store"
     assert path.read_bytes()[PAGE:] == before[PAGE:], "the first page counts openings"
+
+
+@pytest.mark.parametrize("table", ["item", "node", "scope"])
+def test_a_damaged_store_takes_a_backup(sound: Sound, path: Path, table: str) -> None:
+    """Which is what every error over it says to do; nothing of the damage is left."""
+    backup = path.with_name("backup.db")
+    backup.write_bytes(sound.content)
+    hit(sound.content, path, table)
+    Memory.restore(path, backup)
+    verdict = examine(path, sound.asked, sound.expected)
+    assert (verdict.told, verdict.wrong, verdict.foreign) == ([], [], [])
+    assert verdict.sound
+
+
+def test_the_doctor_names_no_repair_that_would_be_refused(sound: Sound, path: Path) -> None:
+    """Of a damaged file it says to restore a backup; of a wrong count, that a repair may do."""
+    hit(sound.content, path, "item")
+    said = CliRunner().invoke(fornix, ["--db", str(path), "doctor"]).stdout
+    assert "does not match its checksum; restore a backup: fornix restore BACKUP" in said
+    assert "--repair" not in said
+    path.write_bytes(sound.content)
+    db = connect(path)
+    db.execute("UPDATE memory_set SET items = items + 1")
+    db.close()
+    said = CliRunner().invoke(fornix, ["--db", str(path), "doctor"]).stdout
+    assert "sets whose count is wrong; fornix doctor --repair may mend it" in said
 
 
 def test_writing_hides_no_damage(sound: Sound, path: Path) -> None:

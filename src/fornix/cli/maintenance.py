@@ -52,10 +52,8 @@ SKEW_US = 60_000_000
 MOST_NAMED = 20
 """Sets that doctor names one by one."""
 
-ASIDE = (
-    "name another file with --db; if this was a memory, move it away together with its -wal and "
-    "-shm files, then bring it back from a backup: fornix restore BACKUP"
-)
+ASIDE = "move it away together with its -wal and -shm files"
+"""What is done with a file that cannot be opened, before a backup takes its place."""
 
 State: TypeAlias = Literal["ok", "note", "wrong"]
 
@@ -75,6 +73,10 @@ class Examined(Protocol):
 
     def problems(self, *, deep: bool = False) -> list[str]:
         """Return what is wrong; empty: nothing."""
+        ...
+
+    def is_repairable(self) -> bool:
+        """Return whether a repair may be tried: not if the file itself is damaged."""
         ...
 
     def has_checksums(self) -> bool:
@@ -153,7 +155,12 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
             yield from _until_damage(_clock(memory))
             yield from _until_damage(_integrity(memory, deep=deep))
     except NotAStore as error:
-        yield Finding("memory", f"{error}; {ASIDE}", "wrong")
+        back = f"if this was a memory, {ASIDE}, then bring it back from a backup"
+        remedy = f"name another file with --db; {back}: fornix restore BACKUP"
+        yield Finding("memory", f"{error}; {remedy}", "wrong")
+    except StoreDamaged as error:
+        yield Finding("memory", f"{error}; to restore one, first {ASIDE}", "wrong")
+        yield from _access(file)
     except (NotFound, InvalidInput) as error:
         yield Finding("file", str(error), "wrong")
     except FornixError as error:
@@ -312,8 +319,10 @@ def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:
         says = "none: the file was made before pages had them; fornix doctor --repair adds them"
         yield Finding("checksums", says, "note")
     problems = store.problems(deep=deep)
+    mend = "restore a backup: fornix restore BACKUP"
+    if problems and store.is_repairable():
+        mend = f"fornix doctor --repair may mend it; else {mend}"
     for problem in problems:
-        mend = "fornix doctor --repair may mend it; else restore a backup: fornix restore BACKUP"
         yield Finding("integrity", f"{problem}; {mend}", "wrong")
     if not problems:
         yield Finding("integrity", "every page and count is as it should be")
@@ -415,8 +424,9 @@ def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
     with session.progress("restoring"):
         try:
             Memory.restore(file, backup_file)
-        except NotAStore as error:
-            error.add_note("move it away together with its -wal and -shm files, then restore again")
+        except (NotAStore, StoreDamaged) as error:
+            if os.path.realpath(error.path or file) == os.path.realpath(file):
+                error.add_note(f"{ASIDE}, then restore again")
             raise
     session.name_file("using" if existed else "made")
     what = "what is in" if kept is None else f"the {kept:,} items of"

@@ -11,7 +11,7 @@ from fornix.errors import StoreDamaged
 from fornix.store.packed_values import restored
 from fornix.store.sql.connection import query
 from fornix.store.sqlite import checksums, repair
-from fornix.store.sqlite.connection import SCHEMA, CallSubject, SqliteConnection, as_fornix_error
+from fornix.store.sqlite.connection import SCHEMA, SqliteConnection
 
 CHECKS = {
     "items without features": "SELECT count(*) FROM item "
@@ -102,11 +102,10 @@ def damage(db: SqliteConnection) -> str | None:
     return next(_structure(db), None)
 
 
-def problems(db: SqliteConnection, location: str, *, deep: bool = False) -> list[str]:
+def problems(db: SqliteConnection, *, deep: bool = False) -> list[str]:
     """Return what is wrong with the file; empty: nothing.
 
     Args:
-        location: The file, as messages name it.
         deep: Read every page, used or not; and, where that is sound, every text, too.
     """
     found = [f"page {n} does not match its checksum" for n in _damaged_pages(db, deep=deep)]
@@ -116,9 +115,7 @@ def problems(db: SqliteConnection, location: str, *, deep: bool = False) -> list
         try:
             count = db.execute(sql).get
         except _FAILURES as error:
-            found.append(
-                f"{what}: this cannot be checked: {as_fornix_error(error, CallSubject(location))}"
-            )
+            found.append(f"{what}: this cannot be checked: {_words(error)}")
         else:
             found += [f"{count} {what}"] if count else []
     return found if found or not deep else [*unreadable(db), *_contradicting(db)]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -99,6 +101,16 @@ def _load(connection: apsw.Connection) -> None:
 def are_possible(db: apsw.Connection) -> bool:
     """Return whether this connection goes through the checksum VFS, which alone answers this."""
     return db.pragma("checksum_verification") is not None
+
+
+@contextmanager
+def unverified(db: apsw.Connection) -> Generator[None]:
+    """Have pages read by this connection whatever their checksums say: all are to be replaced."""
+    db.pragma("checksum_verification", False)  # noqa: FBT003 - apsw's
+    try:
+        yield
+    finally:
+        db.pragma("checksum_verification", True)  # noqa: FBT003 - apsw's
 
 
 def is_mismatch(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from fornix.errors import NotAStore, NotFound, StoreReadOnly
+from fornix.errors import NotAStore, NotFound, StoreDamaged, StoreReadOnly
 from fornix.store import (
     StoreStats,
 )
@@ -16,7 +16,14 @@ from fornix.store.fsync import sync_folder
 from fornix.store.part_files import part_of
 from fornix.store.sql import figures, retention
 from fornix.store.sqlite import checksums, free_pages, scrubbing
-from fornix.store.sqlite.connection import APPLICATION_ID, SqliteConnection, check, connect
+from fornix.store.sqlite.connection import (
+    APPLICATION_ID,
+    CallSubject,
+    SqliteConnection,
+    as_fornix_error,
+    check,
+    connect,
+)
 from fornix.store.sqlite.lock_files import file_system
 
 BACKUP_PAGES = 2_000
@@ -84,7 +91,11 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
     """Replace the contents of an open store by those of a backup, in one transaction.
 
     What was made from the old contents is removed before, for good: the change log of a backup
-    may have the same lines as theirs, and a kill may come at any moment.
+    may have the same lines as theirs, and a kill may come at any moment. Pages of the store that
+    are damaged are replaced like the others.
+
+    Raises:
+        StoreDamaged: The backup is.
     """
     if not source.exists():
         raise NotFound(f"{source}: there is no backup here")
@@ -97,9 +108,14 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
         # Pages of a file without checksums are to be written only after its head, which comes
         # first unless some leave the cache before: the VFS would write checksums into them.
         db.pragma("cache_spill", checksums.are_kept(db) == checksums.are_kept(copy))
-        with db.backup("main", copy, "main") as work:
+        with checksums.unverified(db), db.backup("main", copy, "main") as work:
             while not work.done:
                 work.step(BACKUP_PAGES)
+    except apsw.Error as error:
+        problem = as_fornix_error(error, CallSubject(str(source)))
+        if isinstance(problem, StoreDamaged):
+            raise problem from error
+        raise
     finally:
         db.pragma("cache_spill", True)  # noqa: FBT003 - apsw's
         copy.close()

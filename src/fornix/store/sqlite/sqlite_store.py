@@ -147,14 +147,20 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             deep: Read every page, used or not, and every text, too.
         """
         with self.reader() as db:
-            return checking.problems(db, self._location, deep=deep)
+            return checking.problems(db, deep=deep)
 
     def damage(self) -> str | None:
         """Return the first thing that is wrong with the structure of the file; None: nothing."""
         if self._state != "open":
             return None
         with self.reader() as db:
-            return next(iter(checking.problems(db, self._location)), None)
+            return next(iter(checking.problems(db)), None)
+
+    @explaining
+    def is_repairable(self) -> bool:
+        """Return whether `repair` may be tried: not if the file itself is damaged."""
+        with self.reader() as db:
+            return checking.damage(db) is None
 
     @explaining
     def has_checksums(self) -> bool:
