@@ -449,6 +449,16 @@ def test_export_and_import_through_files(filled, tmp_path):
     assert [json.loads(line)["type"] for line in part] == ["fornix", "set", "item", "item"]
 
 
+def test_an_export_of_nothing_that_was_named_is_said(filled, tmp_path):
+    """A mistyped key or set makes no empty file that looks like a copy of somebody's data."""
+    file = tmp_path / "out.jsonl"
+    said = filled("export", str(file), "-k", "ada", "-k", "adda", code=3).stderr
+    assert "there is no key 'adda'; did you mean 'ada'?" in said
+    assert "no set 'nots'" in filled("export", str(file), "-s", "nots", code=3).stderr
+    assert not file.exists()
+    assert len(filled("export", "-k", "ada", "-s", "nots", "-s", "default").stdout_bytes) > 100
+
+
 def test_pipes(filled, tmp_path):
     """stdout of one is stdin of the other, in processes of their own."""
     code, out, _ = run("export", db=filled.db)

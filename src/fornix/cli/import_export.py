@@ -295,6 +295,8 @@ def export_command(  # noqa: PLR0913 - an option each, as click passes them
         trees=not set_names,
     )
     with session.open(knowledge=knowledge, mode="ro") as memory, sink(file, force=force) as write:
+        for key in keys:
+            Owner(key=key).require_key(session, memory)
         total = None if history else exported_items(memory, selection)
         found = (history_lines if history else export_lines)(memory, selection)
         lines = 0
@@ -304,6 +306,9 @@ def export_command(  # noqa: PLR0913 - an option each, as click passes them
                 lines += 1
                 if line.startswith('{"type":"item"'):
                     advance(1)
+        if set_names and lines == 1:
+            named = " or ".join(map(repr, set_names))
+            session.nothing(f"nothing to export: there is no set {named}; fornix sets lists them")
         if history and (left := _left_out(memory)):
             session.note(f"not in it: {left}; fornix backup keeps them")
     if file != "-":

@@ -340,6 +340,11 @@ class Owner:
         if not session.json and not self.of(memory).sets():
             session.nothing(f"{self.name} has no items{self.near_keys(session, memory)}")
 
+    def require_key(self, session: Session, memory: Memory) -> None:
+        """End the command if the space does not have the key."""
+        if self.key is not None and next(memory.keys(prefix=self.key), None) != self.key:
+            session.nothing(f"there is no {self.name}{self.near_keys(session, memory)}")
+
     def near_keys(self, session: Session, memory: Memory) -> str:
         """Return which keys of the space are named nearly so, of as many as are looked at.
 
