@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -305,3 +305,35 @@ def test_what_was_added_anew_under_its_id_is_not_brought_back(memory: Memory) ->
     notes.delete("note 1")
     notes.undo(done.id)
     assert texts(notes.list()) == numbered(4)
+
+
+class ClockThatForgets(Clock):
+    """A clock that has something done when it is looked at next."""
+
+    then: Callable[[], object] | None = None
+
+    def __call__(self) -> datetime:
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return super().__call__()
+
+
+@pytest.mark.parametrize("place", ["ram", "file"])
+def test_an_undo_names_nothing_that_was_forgotten_while_it_was_made(
+    tmp_path: Path, place: str
+) -> None:
+    """Its answer is kept, with its idempotency key, and would be told to whoever repeats it."""
+    clock, url = ClockThatForgets(), ":memory:" if place == "ram" else tmp_path / "app.db"
+    with Memory.open(url, embedder="words", clock=clock) as memory:
+        notes = memory.key("ada").set("n")
+        notes.add_many([Item(text, id=text) for text in numbered(4)])
+        done = notes.compact(Trim(n=2))
+        assert done is not None
+        clock.then = lambda: notes.forget("note 1")
+        answer = notes.undo(done.id, idempotency_key="undo")
+        assert (answer.restored, answer.erased) == (("note 0",), 1)
+        assert notes.undo(done.id, idempotency_key="undo") == answer
+        last = memory.store.effects(memory.store.stats().commits)
+        assert "note 0" in repr(last)
+        assert "note 1" not in repr(last)

@@ -191,7 +191,7 @@ class SetTidying(SetWrites):
             for source in stored.record.sources
             if source not in known
         ]
-        changes: list[ItemChange] = [Undo(self._ref, compaction)]
+        changes: list[ItemChange] = [Undo(self._ref, compaction, done.erased)]
         ids: list[Value] = [stored.record.id for stored, _ in removed]
         answer: list[Value] = [[*restored], [*dict.fromkeys(missing)], ids, done.erased]
         return PlannedWrite(changes, answer)

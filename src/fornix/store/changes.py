@@ -234,10 +234,15 @@ class Undo:
     those that were erased since. `CompactionChanged` if it was undone before, if one of those it
     added is not as it was added, or if an id is live again. What was compacted since, and brought
     back by undoing that, is as it was added. `NotFound` for one of the same batch.
+
+    Attributes:
+        erased: How many of either had been erased when it was made: `SetMoved` if more are by
+            now. None: any number.
     """
 
     set: SetRef
     compaction: int
+    erased: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

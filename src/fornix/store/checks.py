@@ -143,6 +143,7 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
     Raises:
         NotFound: There is no such compaction of the set.
         CompactionChanged: It was undone, or nothing of what it retired is kept.
+        SetMoved: Something of it was erased since the undo was made.
     """
     if compaction is None or compaction.set != undo.set:
         raise NotFound(f"set {undo.set.name!r} has no compaction {undo.compaction}")
@@ -154,6 +155,8 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
         )
     if not compaction.retired:
         raise CompactionChanged(compaction.id, "nothing that it retired is kept")
+    if undo.erased not in (None, compaction.erased):
+        raise SetMoved(undo.set.name)
     return compaction
 
 

@@ -12,6 +12,7 @@ from fornix.errors import (
     IdempotencyConflict,
     KeyBusy,
     NotFound,
+    SetMoved,
     StaleItem,
     StaleRun,
 )
@@ -371,6 +372,18 @@ class ErasingLaws(Laws):
         write(store, Replace(NOTES, 1, record("s", "edited")))
         assert forget(store, "a").counts["versions"] == 3
         assert store.versions(NOTES, "s") == []
+
+    def test_an_undo_is_of_what_was_there_when_it_was_made(self, store: Store) -> None:
+        """Whoever made it tells what it brings back, and that may have been erased meanwhile."""
+        write(store, add("i"), add("j"))
+        retired = [("i", 1), ("j", 1)]
+        write(store, Compact(NOTES, retired, [], "{}"))
+        done = store.compactions(NOTES)[0].id
+        forget(store, "i")
+        refused(store, SetMoved, Undo(NOTES, done, erased=0))
+        assert ids(store) == []
+        write(store, Undo(NOTES, done, erased=1))
+        assert ids(store) == ["j"]
 
     # --- a whole key
 

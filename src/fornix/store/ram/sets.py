@@ -370,7 +370,9 @@ class SetTable:
         if done is None or set_rows is None or done.commit == draft.number:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         retired, added = set_rows.find_rows(done.retired), set_rows.find_rows(done.added)
-        check_undo(change, replace(done, retired=[row.row for row in retired]))
+        kept = replace(done, retired=[row.row for row in retired], added=[row.row for row in added])
+        lost = len(done.retired) + len(done.added) - len(retired) - len(added)
+        check_undo(change, replace(kept, erased=lost))
         for row in added:
             live = set_rows.last_version(row.record.id)
             if live is None or not live.continues(row):
