@@ -125,6 +125,26 @@ def test_events_are_those_of_a_key_or_of_a_beginning_of_keys(served, following):
     assert second["values"] == [["city"]]
 
 
+def test_commits_of_a_key_from_before_it_was_forgotten_are_not_told(served, following):
+    """Nor is the forgetting: also once the key is used again, and has its name back."""
+    with Memory.open(served.file, embedder="words") as memory:
+        ada, bob = memory.key("ada"), memory.key("bob")
+        ada.add("Tea.", id="tea")
+        ada.set("default").forget("tea")
+        ada.add("Milk.")
+        bob.add("Water.")
+        ada.forget()
+        ada.add("Juice.", id="juice")
+        ada.set("default").forget("juice")
+        last = memory.stats().store.commits
+    for query, told in (({}, [4, 6, 7]), ({"key": "ada"}, [6, 7])):
+        follower = following(after=0, **query)
+        follower.until(last)
+        assert follower.ids == told
+    status, page = served.client().ask("GET", "/v1/journal")
+    assert (status, [commit["number"] for commit in page["commits"]]) == (200, [7, 6, 4])
+
+
 def test_a_client_that_returns_misses_nothing(served, following):
     """It says which event came last, however often it went, and how long ago that is."""
     with Memory.open(served.file, embedder="words") as memory:

@@ -22,6 +22,7 @@ from fornix.server import requests as asked
 from fornix.server.answers import StrictRoute
 from fornix.server.callers import Caller, Unauthenticated, token_of
 from fornix.server.routes import RESPONSES, Asking, sends
+from fornix.sets.forgetting import forgotten_by
 from fornix.store import Scope
 from fornix.store.as_of import FOREVER
 
@@ -68,10 +69,20 @@ class _FollowedKeys(NamedTuple):
         """Return events of commits past *after*, up to which one, and whether it was the last."""
         store = self.memory.store
         looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
-        told = [
-            _event(number, json.dumps(forms.commit_fields(done)))
+        found = [
+            (number, done.scope, json.dumps(forms.commit_fields(done)))
             for number, scope in looked_at
             if self.takes(scope) and (done := store.effects(number)) is not None
+        ]
+        # Asked last: a key may be forgotten, and used again, while its commits are read.
+        forgotten = {
+            scope: forgotten_by(store, scope, after=after)
+            for scope in {scope for _, scope, _ in found}
+        }
+        told = [
+            _event(number, fields)
+            for number, scope, fields in found
+            if self.takes(scope) and number > forgotten[scope]
         ]
         upto = looked_at[-1][0] if looked_at else after
         return told, upto, len(looked_at) < MOST_LOOKED_AT

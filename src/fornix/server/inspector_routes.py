@@ -28,6 +28,7 @@ from fornix.server.routes import (
     sends,
 )
 from fornix.server.run_traces import Trace
+from fornix.sets.forgetting import forgotten_by
 from fornix.store.as_of import FOREVER
 from fornix.store.scope import Scope, SetRef
 from fornix.values.storable import moment
@@ -82,7 +83,11 @@ def list_commits(
     while number > 1 and len(shown) < limit and start - number < COMMITS_LOOKED_THROUGH:
         number -= 1
         done = memory.store.effects(number)
-        if done is not None and done.scope.space == spaces[done.scope.key is None]:
+        if (
+            done is not None
+            and done.scope.space == spaces[done.scope.key is None]
+            and not forgotten_by(memory.store, done.scope, after=number - 1)
+        ):
             shown.append(forms.commit_fields(done))
     return {"commits": shown, "next": number if number > 1 else None}
 

@@ -45,6 +45,9 @@ SMALL = 200_000_000
 
 PAGE = 256
 
+FEW = 16
+"""Receipts that are read at once where the last ones mostly do."""
+
 UNDONE: tuple[RunStatus, ...] = ("waiting", "parked", "discarded", "retried")
 """What runs are of which a task may have failed."""
 
@@ -554,6 +557,22 @@ def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
     while page := store.receipts(owners, before=before, limit=PAGE):
         yield from (stored for stored in page if stored.scrubbed is None)
         before = page[-1].erased.commit
+
+
+def forgotten_by(store: Store, scope: Scope, *, after: int) -> int:
+    """Return the last commit past *after* that forgot a key whole; 0: none did.
+
+    Once the key is used again, the commits up to that one bear its name as they did before.
+    """
+    request, before = wire.encode(hashed_request(store, scope, None)), None
+    while page := store.receipts(_owners(scope), before=before, limit=FEW):
+        for stored in page:
+            before = stored.erased.commit or 0
+            if before <= after:
+                return 0
+            if stored.request == request:
+                return before
+    return 0
 
 
 def refuse_forgotten(run: Any) -> None:  # noqa: ANN401 - a run, of the store or of a listing
