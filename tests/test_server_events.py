@@ -19,7 +19,7 @@ from fastapi import Request
 from fornix import Memory
 from fornix.server import event_streams
 from fornix.server.callers import Caller, Memories
-from fornix.server.tokens import TokenFile
+from fornix.server.tokens import ANYBODY, TokenFile
 from scale import COUNTS
 from test_server import Client, Served, ServedHere
 from waiting import LIMIT_S, wait_until
@@ -238,22 +238,41 @@ def test_what_was_committed_after_a_token_was_revoked_is_not_told(tmp_path):
     RevokedMeanwhile.tokens = file = TokenFile(tmp_path / "tokens.json")
     secret = file.add("a", access="read", space=None, keys="")
     (token,) = file.tokens()
-    state = SimpleNamespace(tokens=file, ends=threading.Event())
     headers = [(b"authorization", f"Bearer {secret}".encode())]
+
+    async def told(memory):
+        followed = RevokedMeanwhile(memory, "ada", "", knowledge=False)
+        caller, request = Caller(token, Memories(lambda _: memory)), request_of(file, headers)
+        return [part async for part in event_streams._events(followed, caller, request, 0)]
+
+    with Memory.open(embedder="words") as memory:
+        assert asyncio.run(told(memory)) == ["id: 0\n\n"]
+
+
+def request_of(tokens, headers):
+    """Return a request whose client stays, and says nothing more."""
 
     async def silence():
         await asyncio.Event().wait()
         return {}
 
+    app = SimpleNamespace(state=SimpleNamespace(tokens=tokens, ends=threading.Event()))
+    return Request({"type": "http", "app": app, "headers": headers}, silence)
+
+
+def test_what_is_found_at_once_is_sent_at_once():
+    """Between writes the server does not see that the client has gone, and logs each of them."""
+
     async def told(memory):
-        followed = RevokedMeanwhile(memory, "ada", "", knowledge=False)
-        caller = Caller(token, Memories(lambda _: memory))
-        app = SimpleNamespace(state=state)
-        request = Request({"type": "http", "app": app, "headers": headers}, silence)
-        return [part async for part in event_streams._events(followed, caller, request, 0)]
+        followed = event_streams._FollowedKeys(memory, "ada", "", knowledge=False)
+        caller = Caller(ANYBODY, Memories(lambda _: memory))
+        parts = event_streams._events(followed, caller, request_of(None, []), 0)
+        return [await anext(parts), await anext(parts)]
 
     with Memory.open(embedder="words") as memory:
-        assert asyncio.run(told(memory)) == ["id: 0\n\n"]
+        for number in range(3):
+            memory.key("ada").short_term.set("n", number)
+        assert asyncio.run(told(memory))[1].count("event: commit") == 3
 
 
 def test_a_position_of_another_store_is_refused(served):

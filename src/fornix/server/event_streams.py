@@ -149,8 +149,8 @@ async def _events(
             told, seen, is_all = await run_in_threadpool(followed.events, seen)
             if await _is_over(caller, request):  # a read may have waited for those of other streams
                 return
-            for event in told:
-                yield event
+            if told:  # at once: that a client has gone is noticed between two writes alone
+                yield "".join(told)
             quiet_s = 0.0 if told else quiet_s + FOLLOW_S
             if quiet_s > ALIVE_S:
                 quiet_s = 0.0
