@@ -162,6 +162,8 @@ def test_items_are_told_as_points_of_a_map(served):
     assert max(map(abs, told["x"] + told["y"])) == 1.0
     assert client.ask("GET", "/v1/map", key="ada", limit=50)[1]["left_out"] > 100
     assert client.ask("GET", "/v1/map", key="ada")[1]["sets"] == ["diary", "notes", "support"]
+    two = client.ask("GET", "/v1/map", key="ada", sets=["diary", "notes"])[1]
+    assert two["sets"] == ["diary", "notes"]
     assert client.ask("GET", "/v1/map")[1]["speaker"] == [-1]
     ids = [told["ids"][0], "nothing", told["ids"][1]]
     found = client.ask("POST", "/v1/items/get", {"ids": ids}, key="ada", set="notes")[1]["items"]

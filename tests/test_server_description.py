@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from fornix import Memory
+from fornix import Item, Memory
 from fornix.server.app import create_app
 from inspected import remember
 from test_server import ServedHere
@@ -95,11 +95,28 @@ def asked_of(client):
 def test_answers_are_as_they_are_described(served):
     """Each has the fields that its schema names, of these types, and no others."""
     document = whole(described())
-    for method, path, (status, answer) in asked_of(served.client()):
-        assert status in (200, 201, 404), (path, answer)
-        content = document["paths"][path][method.lower()]["responses"][f"{status}"]["content"]
-        schema = content["application/json"]["schema"]
-        assert "$ref" in schema, path
-        validator = Draft202012Validator(schema | {"components": document["components"]})
-        problems = [f"{each.json_path}: {each.message}" for each in validator.iter_errors(answer)]
-        assert problems == [], (method, path)
+    for method, path, told in asked_of(served.client()):
+        assert problems_of(document, method, path, *told) == [], (method, path)
+
+
+def test_a_map_is_as_it_is_described(tmp_path, monkeypatch):
+    """It needs vectors."""
+    monkeypatch.setattr(ServedHere, "embedder", "static")
+    made = ServedHere(tmp_path)
+    try:
+        with Memory.open(made.file, embedder="static") as memory:
+            memory.key("ada").add_many([Item("Tea.", speaker="Ada"), Item("A tent.")])
+        told = made.client().ask("GET", "/v1/map", key="ada")
+        assert problems_of(whole(described()), "GET", "/v1/map", *told) == []
+    finally:
+        made.stop()
+
+
+def problems_of(document, method, path, status, answer):
+    """Return what of an answer is not as it is described."""
+    assert status in (200, 201, 404), (path, answer)
+    content = document["paths"][path][method.lower()]["responses"][f"{status}"]["content"]
+    schema = content["application/json"]["schema"]
+    assert "$ref" in schema, path
+    validator = Draft202012Validator(schema | {"components": document["components"]})
+    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(answer)]

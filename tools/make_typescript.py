@@ -22,6 +22,9 @@ SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean"
 STREAMS = {"text/event-stream": "_events", "application/jsonl": "_lines", "text/plain": "_text"}
 """How an answer is read that is no JSON document."""
 
+WHOSE = {"key", "space"}
+"""Parameters that say whose memory is meant."""
+
 TYPES = {
     "_events": "AsyncGenerator<ServerEvent<{}>, never>",
     "_lines": "AsyncGenerator<{}, void>",
@@ -140,7 +143,7 @@ def _arguments(each: Operation) -> Iterator[str]:
     names = {query["name"] for query in each.query if query.get("required")}
     fields = {
         "properties": {
-            query["name"]: query["schema"] | {"description": query.get("description")}
+            query["name"]: {**_given(query), "description": query.get("description")}
             for query in each.query
         },
         "required": [*names],
@@ -150,6 +153,14 @@ def _arguments(each: Operation) -> Iterator[str]:
         yield f"body: {_type(each.body, '  ')}"
     kind = "WriteOptions" if each.is_write else "CallOptions"
     yield f"options?: {'GuardedWriteOptions' if 'if-match' in each.headers else kind}"
+
+
+def _given(query: Schema) -> Schema:
+    """Return the schema of a parameter; the client refuses null where all would be meant."""
+    schema = query["schema"]
+    if query["name"] not in WHOSE:
+        return schema
+    return next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), schema)
 
 
 def _answer(each: Operation) -> str:

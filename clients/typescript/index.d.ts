@@ -467,6 +467,27 @@ export interface ItemIds {
   ids: Array<string>;
 }
 
+/** Where items are that mean nearly the same: columns of one length. */
+export interface ItemMap {
+  ids: Array<string>;
+  x: Array<number>;
+  y: Array<number>;
+  /** Seconds since 1970. */
+  times: Array<number>;
+  sets: Array<string>;
+  /** Places in `sets`. */
+  set: Array<number>;
+  speakers: Array<string>;
+  /** Places in `speakers`; -1: nobody. */
+  speaker: Array<number>;
+  /** How much of all difference the places show, 0 to 1. */
+  share: number;
+  /** Items that wait for their vectors, or have no text. */
+  unplaced: number;
+  /** Items beyond the limit. */
+  left_out: number;
+}
+
 /** An item that a commit wrote or removed. */
 export interface ItemOfCommit {
   kind: "written" | "removed";
@@ -1210,7 +1231,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, body: NewItems, options?: WriteOptions): Promise<AddedIds>;
   /** Change what is given, as a new version; what is left out stays. */
   changeItem(query: {
@@ -1221,7 +1242,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, body: ItemBody, options?: GuardedWriteOptions): Promise<ItemAnswer>;
   /** Tell what changed in the exact memory of a key between two commits, or until now. */
   changesOfTree(query: {
@@ -1248,7 +1269,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: GuardedWriteOptions): Promise<DeletedCount>;
   /** Discard an item in quarantine. */
   discardHeld(query: {
@@ -1257,7 +1278,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: WriteOptions): Promise<HeldId>;
   /** Give a run up: what its finished actions did stays, the rest is never done. */
   discardRun(query: {
@@ -1271,7 +1292,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
     knowledge?: boolean;
   }, options?: CallOptions): AsyncGenerator<any, void>;
   /** Follow the number of the last commit of the store, as server-sent events. */
@@ -1289,7 +1310,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
     prefix?: string;
     /** The number of a commit. */
     after?: number | null;
@@ -1379,7 +1400,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
     after?: string | null;
     newest_first?: boolean;
     limit?: number;
@@ -1398,7 +1419,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<HeldList>;
   /** Tell which of the last runs of its key looked an item up, and by which questions. */
   listReadings(query: {
@@ -1409,7 +1430,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /** List what was forgotten, the latest first. */
   listReceipts(query?: {
@@ -1426,7 +1447,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /** List runs of agents, the latest first; go on before the last one with `before`. */
   listRuns(query?: {
@@ -1437,14 +1458,14 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<RunList>;
   /** List the sets of a key, or of knowledge. */
   listSets(query?: {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<SetList>;
   /** List the spaces of the store that whoever asks may see. */
   listSpaces(query?: {
@@ -1460,7 +1481,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<ItemVersions>;
   /**
    * Make several calls in one commit: all of them, or, if one is refused, none.
@@ -1480,7 +1501,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | AddMessages | ReadMessages | TellMessages | DescribeConversation | ConversationState | LoadConversation | ClearConversation | MarkMessages | SetSummary | CompressConversation | UncompressConversation | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | ListFacts | CountFacts | FactHistory | ReadFact | ListLearnings | ExplainFact | CostOfLearning | CheckFacts | ReadEntity | ListEntities | ListNeighbours | ReadTimeline | ReadProfile | MergeNames | SplitName | UndoLearnings | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, and say what is in it and why. */
   makeContext(query: {
@@ -1501,8 +1522,8 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
-  }, options?: CallOptions): Promise<string>;
+    key?: string;
+  }, options?: CallOptions): Promise<ItemMap>;
   /** Tell which items a compaction retired, and which stand for them, `MOST_SHOWN` of each. */
   readCompaction(query: {
     /** The id of a compaction. */
@@ -1512,7 +1533,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /** Read what is known of a person, a place or a thing. */
   readEntity(query: {
@@ -1545,7 +1566,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<ItemAnswer>;
   /**
    * Read items by their ids, in that order, null for those that are not there.
@@ -1558,7 +1579,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, body: ItemIds, options?: CallOptions): Promise<Record<string, any>>;
   /** Tell what an item was derived from, to any depth: nodes, and pairs of places in them. */
   readLineage(query: {
@@ -1569,7 +1590,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /** Read counters of requests, as Prometheus reads them. */
   readMetrics(query?: {}, options?: CallOptions): Promise<string>;
@@ -1618,7 +1639,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, options?: WriteOptions): Promise<HeldId>;
   /** Remove a value, or an object with all below it; see `PUT` for If-Match. */
   removeValue(query: {
@@ -1641,7 +1662,7 @@ export class Fornix extends Connection {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
-    key?: string | null;
+    key?: string;
   }, body: SearchBody, options?: CallOptions): Promise<SearchAnswer>;
   /** Bring back what a compaction retired, and remove what it added. */
   undoCompaction(query: {

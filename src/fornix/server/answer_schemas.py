@@ -123,6 +123,22 @@ class SearchAnswer(BaseModel):
     hits: list[HitAnswer]
 
 
+class ItemMap(BaseModel):
+    """Where items are that mean nearly the same: columns of one length."""
+
+    ids: list[str]
+    x: list[float]
+    y: list[float]
+    times: list[int] = Field(description="Seconds since 1970.")
+    sets: list[str]
+    set: list[int] = Field(description="Places in `sets`.")
+    speakers: list[str]
+    speaker: list[int] = Field(description="Places in `speakers`; -1: nobody.")
+    share: float = Field(description="How much of all difference the places show, 0 to 1.")
+    unplaced: int = Field(description="Items that wait for their vectors, or have no text.")
+    left_out: int = Field(description="Items beyond the limit.")
+
+
 class PieceAnswer(BaseModel):
     """A piece of a prompt, or one that was left out, and why."""
 

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
@@ -98,19 +98,20 @@ class PlainRoute(APIRoute):
 class StrictRoute(PlainRoute):
     """Refuses a parameter that it does not know: without its ``key``, a request means knowledge.
 
-    One that is there twice is refused too: each takes one value, and the other would be lost.
+    One that takes one value and is there twice is refused too: the other would be lost.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
-        answer, known = super().get_route_handler(), [*_parameters(self.dependant)]
+        answer, known = super().get_route_handler(), dict(_parameters(self.dependant))
 
         async def handler(request: Request) -> Response:
             given = [name for name, _ in request.query_params.multi_items()]
             unknown = next((name for name in given if name not in known), None)
             if unknown is not None:
-                raise InvalidInput(_no_parameter(unknown, request.url.path, known))
-            twice = next((name for name in known if given.count(name) > 1), None)
+                raise InvalidInput(_no_parameter(unknown, request.url.path, [*known]))
+            single = (name for name, takes_several in known.items() if not takes_several)
+            twice = next((name for name in single if given.count(name) > 1), None)
             if twice is not None:
                 raise InvalidInput(f"{request.url.path} takes one {twice!r}; it is there twice")
             for header in ("Idempotency-Key", "If-Match"):
@@ -121,9 +122,11 @@ class StrictRoute(PlainRoute):
         return handler
 
 
-def _parameters(dependant: Dependant) -> Iterator[str]:
-    """Yield the names of the query of a route, and of what it depends on."""
-    yield from (field.alias for field in dependant.query_params)
+def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the query of a route, and of what it depends on: each if it is a list."""
+    for field in dependant.query_params:
+        kind = field.field_info.annotation
+        yield field.alias, any(get_origin(part) is list for part in (kind, *get_args(kind)))
     for each in dependant.dependencies:
         yield from _parameters(each)
 

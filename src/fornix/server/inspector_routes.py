@@ -25,7 +25,6 @@ from fornix.server.routes import (
     InSet,
     SetPlace,
     run_of,
-    sends,
 )
 from fornix.server.run_traces import Trace
 from fornix.sets.forgetting import forgotten_by
@@ -154,7 +153,7 @@ def changes_of_tree(
     return forms.difference_fields(memory.diff(at.key, since, until, sets=[]))
 
 
-@router.get("/map", tags=["search"], responses=sends("application/json"))
+@router.get("/map", tags=["search"], **schemas.answers(schemas.ItemMap))
 def map_of_items(
     at: InOwner,
     sets: Annotated[list[str] | None, Query(description="Their names; none: all.")] = None,
