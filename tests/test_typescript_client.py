@@ -48,6 +48,16 @@ def test_each_kind_of_call(tmp_path, task):
         served.stop()
 
 
+def test_a_map_of_several_sets(tmp_path, monkeypatch):
+    """It is asked for with each of their names."""
+    monkeypatch.setattr(ServedHere, "embedder", "static")
+    served = ServedHere(tmp_path)
+    try:
+        done(node(served.port, "map"))
+    finally:
+        served.stop()
+
+
 def test_what_is_written_and_followed_while_the_server_is_killed(tmp_path):
     """Each write is there once, and each event of it came once, in order."""
     served, count = Served(tmp_path), 40 * max(1, COUNTS.kills // 40)

@@ -60,12 +60,20 @@ const tasks = {
     for (const whose of [{ key: undefined }, { key: null }, { key: "ada", space: undefined }]) {
       await assert.rejects(fornix.addItems(whose, items), { name: "TypeError", message: /leave it out/ });
     }
+    for (const key of [{ id: "ada" }, new Date(0), NaN, Symbol("ada"), [["ada"]]]) {
+      await assert.rejects(fornix.addItems({ key }, items), { name: "TypeError", message: /key must be a text/ });
+    }
+    for (const query of [new Map([["key", "ada"]]), new URLSearchParams("key=ada"), "key=ada", ["ada"], ""]) {
+      await assert.rejects(fornix.addItems(query, items), { name: "TypeError", message: /parameters are an object/ });
+    }
+    await assert.rejects(fornix.listItems({ key: ["ada", "bob"] }), refusedWith(400, "InvalidInput"));
     const dropped = [() => 1, Symbol("a"), [undefined], new Date(NaN)];
     await assert.rejects(fornix.writeValue({ key: "ada", path: "a" }, { value: -31n }), /\{ "\$int": "-0x1f" \}/);
     for (const value of dropped) {
       await assert.rejects(fornix.writeValue({ key: "ada", path: "a" }, { value }), /is not JSON/);
     }
-    for (const value of [NaN, [-Infinity], new Map(), { a: new Set() }, new Uint8Array(2), Buffer.from("a")]) {
+    const lost = [new Map(), { a: new Set() }, new Uint8Array(2), Buffer.from("a"), Promise.resolve("a"), [new Error("a")], /a/];
+    for (const value of [NaN, [-Infinity], ...lost]) {
       const written = fornix.writeValue({ key: "ada", path: "a" }, { value });
       await assert.rejects(written, { name: "TypeError", message: /is not JSON; write/ });
     }
@@ -84,6 +92,14 @@ const tasks = {
     await assert.rejects(slow.listKeys(), ServerUnreachable);
     const stopped = new Fornix(url, { fetch: hangs }).listKeys({}, { signal: AbortSignal.timeout(20) });
     await assert.rejects(stopped, { name: "TimeoutError" });
+  },
+
+  // Of a list, each is a parameter of that name.
+  async map() {
+    const fornix = new Fornix(url);
+    for (const set of ["a", "b", "c"]) await fornix.addItems({ key: "ada", set }, { items: [{ value: `Tea of ${set}.` }] });
+    assert.deepEqual((await fornix.mapOfItems({ key: "ada", sets: ["a", "c"] })).sets, ["a", "c"]);
+    assert.equal((await fornix.mapOfItems({ key: "ada", sets: [] })).ids.length, 3);
   },
 
   // A server that answers late, or not at all, at first: the same name is sent each time.

@@ -182,19 +182,36 @@ export class Connection {
   }
 
   #address(path, query) {
+    const given = query ?? {};
+    // A Map, say, would be read as an object that names nobody.
+    if (typeof given !== "object" || Symbol.iterator in given) {
+      throw new TypeError('parameters are an object, such as { key: "ada" }');
+    }
     const asked = new URLSearchParams();
-    for (const [name, value] of Object.entries(query ?? {})) {
+    for (const [name, value] of Object.entries(given)) {
       if (WHOSE.has(name) && (value === undefined || value === null)) {
         throw new TypeError(`${name} is ${value}; leave it out to mean what all keys share, or the default space`);
       }
-      // It would be sent as U+FFFD, so two names would be one.
-      if (/\p{Surrogate}/u.test(String(value))) throw new TypeError(`${name} holds half a surrogate pair`);
-      if (value !== undefined && value !== null) asked.set(name, String(value));
+      if (value === undefined || value === null) continue;
+      for (const each of Array.isArray(value) ? value : [value]) asked.append(name, plainText(name, each));
     }
     const text = asked.toString();
     return `${this.#url}${path}${text === "" ? "" : `?${text}`}`;
   }
 }
+
+// Any object would be sent as "[object Object]", so all users whose objects are given would be one.
+function plainText(name, value) {
+  if (!["string", "boolean", "bigint"].includes(typeof value) && !Number.isFinite(value)) {
+    throw new TypeError(`${name} must be a text, a number, or true or false`);
+  }
+  // It would be sent as U+FFFD, so two names would be one.
+  if (/\p{Surrogate}/u.test(String(value))) throw new TypeError(`${name} holds half a surrogate pair`);
+  return String(value);
+}
+
+// Kinds of which JSON keeps all there is: not those of a Map, an Error, or a Promise that nobody awaited.
+const PLAIN = new Set(["Object", "Array", "String", "Number", "Boolean", "Null", "Undefined"].map((kind) => `[object ${kind}]`));
 
 // What JSON has no form of would be sent as null, or as an object that is something else.
 function asJson(name, value) {
@@ -207,8 +224,8 @@ function asJson(name, value) {
   if (typeof given === "function" || typeof given === "symbol" || (given === undefined && Array.isArray(this))) {
     throw new TypeError(`${name}: ${String(given)} is not JSON; write null, or leave it out`);
   }
-  if (given instanceof Map || given instanceof Set || ArrayBuffer.isView(given) || given instanceof ArrayBuffer) {
-    throw new TypeError(`${name}: a ${given.constructor.name} is not JSON; write an object, a list, or { "$bytes": base64 }`);
+  if (ArrayBuffer.isView(given) || !PLAIN.has(Object.prototype.toString.call(value))) {
+    throw new TypeError(`${name}: a ${given.constructor?.name} is not JSON; write an object, a list, or { "$bytes": base64 }`);
   }
   return value;
 }
