@@ -68,7 +68,7 @@ def test_inputs_are_run_and_run_once(shell, tmp_path):
         (2, "bob", True, [{"count": 2}]),
         (3, "ada", True, [{"count": 4}]),
     ]
-    assert "3 done before" in shell(*words).stdout
+    assert "3 accepted before are done" in shell(*words).stdout
     assert (count(shell, "ada"), count(shell, "bob")) == (2, 1)
 
 
@@ -116,7 +116,7 @@ def test_inputs_come_through_a_pipe(tmp_path):
         child.stdin.close()
         assert child.wait(timeout=LIMIT_S) == 0
     code, out, _ = run("run", f"{AGENT}Counter", "-i", "-", db=db, stdin="".join(lines).encode())
-    assert (code, b"2 done before" in out) == (0, True)
+    assert (code, b"2 accepted before are done" in out) == (0, True)
 
 
 def test_outputs_go_to_a_file(shell, tmp_path):
@@ -226,7 +226,7 @@ def test_outputs_that_were_pruned_are_no_error(shell, tmp_path):
         runner = LocalRunner(Counter, memory, retain=Retain(count=0))
         assert runner.prune() == 2
         runner.close()
-    assert "2 done before" in shell(*words).stdout
+    assert "2 accepted before are done" in shell(*words).stdout
     assert count(shell, "ada") == 2
 
 
@@ -406,7 +406,9 @@ def test_the_same_inputs_try_again_where_it_is_asked_for(parked, tmp_path):
     """Without --retry-parked the error stands, and no run is added; with it, all are done."""
     words = ("run", f"{AGENT}Counter", "-i", str(tmp_path / "in.jsonl"), *WORDS)
     parked("set", "mended", "true", "-k", "bob")
-    assert "correct the cause and retry the run" in parked(*words, code=1).stderr
+    said = parked(*words, code=1).stderr
+    assert "correct the cause and retry the run" in said
+    assert "repeat this command with --retry-parked" in said
     found = parked.json(*words, "--retry-parked")
     assert [(line["run"], line["outputs"]) for line in found] == [
         (1, [{"count": 2}]),
@@ -414,6 +416,7 @@ def test_the_same_inputs_try_again_where_it_is_asked_for(parked, tmp_path):
         (3, [{"count": 4}]),
     ]
     assert {r["status"] for r in parked.json("runs", "list")} == {"done"}
+    assert "no run is parked" in parked("runs", "retry", "--all").stderr
 
 
 def test_recover_says_what_is_left(parked):

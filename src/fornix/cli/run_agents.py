@@ -186,7 +186,11 @@ class InputTally:
 
     def summary(self) -> str:
         """Return it in words."""
-        counts = {"runs done": self.done, "done before": self.repeated, "outputs": self.outputs}
+        counts = {
+            "runs done": self.done,
+            "accepted before are done": self.repeated,
+            "outputs": self.outputs,
+        }
         return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or (
             "nothing was done"
         )
@@ -225,8 +229,11 @@ def _sum_up(session: Session, tally: InputTally, output: str | None, *, goes_on:
         session.done(tally.summary(), {name: getattr(tally, name) for name in names})
     if not tally.failed:
         return
-    shown = "`fornix runs list --status parked`"
-    said = f"{tally.failed:,} inputs failed, or wait behind one that did; {shown} has them"
+    remedy = (
+        "`fornix runs list --status parked` has them; once the cause is corrected, repeat this "
+        "command with --retry-parked"
+    )
+    said = f"{tally.failed:,} inputs failed, or wait behind one that did; {remedy}"
     if not goes_on:
         raise RunFailed("; ".join([said, *tally.errors]))
     session.note(said)

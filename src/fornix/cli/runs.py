@@ -234,7 +234,10 @@ def _chosen(
             named = [("agent", agent), ("key", key)]
             whose = " and ".join(f"{what} {name!r}" for what, name in named if name is not None)
             session.nothing(f"no run of {whose} is kept; fornix runs list shows those that are")
-        return list(_found(memory, agent, key, "parked", 1 << 62))[::-1]
+        parked = list(_found(memory, agent, key, "parked", 1 << 62))[::-1]
+        if not parked and not session.json:
+            session.note("no run is parked")
+        return parked
     return [require(session, memory, number) for number in sorted(set(numbers))]
 
 
