@@ -321,6 +321,25 @@ def test_quiet_and_verbose(filled):
     assert nothing.output == ""
 
 
+def test_quiet_leaves_what_was_asked_for(filled, tmp_path):
+    """An id, a secret that is shown once, a page, and what a rehearsal would do."""
+    made = filled("add", "I moved.", "-k", "ada", "--quiet").stdout.strip()
+    assert filled.json("show", made, "-k", "ada")[0]["id"] == made
+    tokens = ("--tokens", str(tmp_path / "tokens.json"), "--quiet")
+    first = filled("token", "new", "shop", *tokens).stdout.strip()
+    second = filled("token", "rotate", "shop", *tokens).stdout.strip()
+    assert first.startswith("fornix_")
+    assert second.startswith("fornix_")
+    assert second != first
+    filled("learn", "I live in Lisbon.", "-k", "eve", "--quiet")
+    assert "lives in Lisbon" in filled("about", "the user", "-k", "eve", "--quiet").stdout
+    assert "lives in Lisbon" in filled("profile", "-k", "eve", "--quiet").stdout
+    assert "would erase" in filled("forget", "-k", "eve", "--dry-run", "--quiet").stdout
+    out = str(tmp_path / "out.jsonl")
+    filled("export", out, "--quiet")
+    assert "nothing is written" in filled("import", out, "--dry-run", "--quiet").stdout
+
+
 def test_a_key_without_items_is_told_with_those_of_nearly_its_name(filled):
     """Whoever mistypes a key reads which there are; JSON says as ever that nothing was found."""
     for typed, said in {

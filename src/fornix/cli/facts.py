@@ -267,7 +267,7 @@ class _Stopped(Exception):
 def _show_cost(session: Session, cost: LearningCost) -> None:
     fields = output.attributes(cost, "messages calls tokens")
     said = f"{cost.messages:,} messages, at most {cost.calls:,} calls, about {cost.tokens:,} tokens"
-    session.done(said, fields)
+    session.answer(said, fields)
 
 
 def _show_report(
@@ -338,13 +338,13 @@ def about_command(
         output.document(output.wired(fields))
         return
     others = f" (also {', '.join(page.names[1:])})" if page.names[1:] else ""
-    session.say(f"{page.name}{others}")
+    session.answer(f"{page.name}{others}")
     for title in ("facts", "relations", "mentions", "timeline", "history"):
         found: tuple[Fact, ...] = getattr(page, title)
         for number, fact in enumerate(found):
-            session.say(f"{'' if number else title:<10} {fact.text}")
+            session.answer(f"{'' if number else title:<10} {fact.text}")
     for other, (step, fact) in near.items():
-        session.say(f"{step} step{'s' if step > 1 else ''} to {other}: {fact.text}")
+        session.answer(f"{step} step{'s' if step > 1 else ''} to {other}: {fact.text}")
 
 
 @options.command("profile")
@@ -375,7 +375,7 @@ def profile_command(
     if session.json:
         output.document(output.wired(found.to_json()))
         return
-    session.say(found.text)
+    session.answer(found.text)
     left = f", {found.left_out:,} facts left out" if found.left_out else ""
     session.note(f"fornix: {found.name}, {found.tokens:,} tokens{left}")
 

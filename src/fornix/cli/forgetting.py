@@ -74,7 +74,7 @@ def forget_command(  # noqa: PLR0913 - an option each, as click passes them
             reach = own.set(set_name or "default")
         counted = reach.forget([*ids] or None, where=where, dry_run=True)
         if dry_run:
-            session.done(f"would erase {_counts(counted)}", receipt_fields(counted))
+            session.answer(f"would erase {_counts(counted)}", receipt_fields(counted))
             return
         if counted.counts:
             session.confirm(f"Erase {name} for good: {_counts(counted)}?", yes=yes)

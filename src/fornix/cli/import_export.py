@@ -204,14 +204,14 @@ def _show(session: Session, found: Survey) -> None:
         sample = [output.wired(line.fields()) for line in found.sample]
         output.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
         return
-    session.say(f"nothing is written; it would be {_amount(found)}")
+    session.answer(f"nothing is written; it would be {_amount(found)}")
     for (key, name), count in sorted(
         found.items.items(), key=lambda place: (-place[1], str(place[0]))
     )[:SHOWN]:
         owner = "knowledge" if key is None else f"key {key!r}"
-        session.say(f"  {count:>9,}  {owner}, set {name!r}")
+        session.answer(f"  {count:>9,}  {owner}, set {name!r}")
     if len(found.items) > SHOWN:
-        session.say(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
+        session.answer(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
     if not session.quiet:
         rows = (output.item_row(_sample(line)) for line in found.sample)
         output.table(output.ITEM_COLUMNS, rows, header=True)

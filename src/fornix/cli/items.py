@@ -74,7 +74,7 @@ def add_command(
 
     with session.open(knowledge=owner.knowledge, make=change) as memory:
         made = change(memory)
-        session.done(made, {"id": made, "set": set_name})
+        session.answer(made, {"id": made, "set": set_name})
         chosen = owner.of(memory).set(set_name)
         if chosen.definition.admission and chosen.quarantine.get(made) is not None:
             session.note(f"fornix: a rule holds it in quarantine: fornix quarantine show {made}")

@@ -108,7 +108,7 @@ def release(
             made = quarantine.release(item_id, by=by)
         except NotFound:
             _none_held(session, owner, item_id)
-    session.done(made, {"id": made})
+    session.answer(made, {"id": made})
 
 
 @options.command("discard")

@@ -183,7 +183,7 @@ def new_token(
     Example: fornix token new shop --tokens tokens.json --keys shop-
     """
     secret = TokenFile(tokens).add(name, access=access, space=of_space, keys=keys or "")
-    session.done(secret, {"name": name, "token": secret})
+    session.answer(secret, {"name": name, "token": secret})
 
 
 @options.command("rotate")
@@ -197,7 +197,7 @@ def rotate_token(session: Session, *, name: str, tokens: Path) -> None:
     Example: fornix token rotate shop --tokens tokens.json
     """
     secret = TokenFile(tokens).rotate(name)
-    session.done(secret, {"name": name, "token": secret})
+    session.answer(secret, {"name": name, "token": secret})
 
 
 @options.command("revoke")

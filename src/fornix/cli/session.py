@@ -225,6 +225,13 @@ class Session:
         if not self.quiet:
             click.echo(output.plain(text))
 
+    def answer(self, text: str, fields: dict[str, output.Json] | None = None) -> None:
+        """Print what was asked for, quiet or not: in words, or *fields* as a JSON document."""
+        if self.json and fields is not None:
+            output.document(fields)
+        else:
+            click.echo(output.plain(text))
+
     def done(self, text: str, fields: dict[str, output.Json]) -> None:
         """Print what was done: in words, or as a JSON document."""
         if self.json:
