@@ -151,6 +151,10 @@ def test_items_are_added_and_found(filled):
 def test_a_prompt_is_made_and_explained(filled):
     """`context`: the prompt on stdout, why on stderr; as JSON both in one document."""
     words = ("context", "which seat?", "-k", "ada", "--budget", "300", "--system", "Be kind.")
+    made = filled("add", "The seat by the glass.", "-k", "eve").stdout.strip()
+    said = filled("context", "which seat?", "-k", "eve").stderr
+    (source,) = [word.rstrip(":") for word in said.split() if word.endswith(f"{made}:")]
+    assert filled.json("show", source, "-k", "eve")[0]["id"] == made
     words += ("--exact", "profile")
     (made,) = filled.json(*words)
     assert [message["role"] for message in made["messages"]] == ["system", "user"]

@@ -908,6 +908,8 @@ def test_the_table_has_a_line_for_each_piece(memory: Memory) -> None:
     assert table[-1] == f"and {made.more} more that were left out"
     assert len(made.why) + made.more == 81
     assert all(len(line) < 150 for line in table)
+    (taken, *_) = (piece for piece in made.why if piece.ids)
+    assert f" default/{taken.ids[0]}: " in made.explain(), "an id that other calls take"
     assert sum(line.startswith("in ") for line in table) == sum(p.shown for p in made.why)
 
 

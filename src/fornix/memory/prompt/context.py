@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from fornix.display import Html
+from fornix.memory.prompt.quoting import named
 from fornix.store.items import search_notes
 from fornix.values.lazy_dataclass import dataclass
 
@@ -98,10 +99,10 @@ class Context:
         for piece in self.why:
             mark = "in " if piece.shown else "out"
             score = "" if piece.score is None else f"{piece.score:.2f}"
-            about = [part for part in (piece.source, piece.reason) if part]
+            about = [part for part in (_whole_source(piece), piece.reason) if part]
             told = " ".join(f"{': '.join(about)} | {piece.text}".split())
             row = f"{mark}  {piece.part:9}  {piece.rank:4}  {score:>5}  {piece.tokens:6}"
-            lines.append(f"{row}  {told[:100]}")
+            lines.append(f"{row}  {told[:112]}")
         if self.more:
             lines.append(f"and {self.more:,} more that were left out")
         return "\n".join([*lines, *self._notes()])
@@ -135,6 +136,14 @@ class Context:
         shares["Framing"] = max(0, self.tokens - sum(shares.values()))
         colours = dict(zip(_TITLES.values(), html.MANY_COLOURS, strict=False))
         return html.bar(shares, max(self.budget_tokens or 0, sum(shares.values())), colours)
+
+
+def _whole_source(piece: Piece) -> str:
+    """Return where a piece is from, by ids as calls and commands take them."""
+    if piece.set_name is None or not piece.ids:
+        return piece.source
+    ends = dict.fromkeys((piece.ids[0], piece.ids[-1]))
+    return f"{named(piece.set_name)}/{' to '.join(map(named, ends))}"
 
 
 def _pieces_table(pieces: Sequence[Piece]) -> Html:
