@@ -400,6 +400,25 @@ def test_backups_and_what_they_refuse(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.glob("*.db")) == ["app.db", "copy.db"]
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "is empty"), (b"hello " * 999, "is not a fornix store"), (None, "no")],
+)
+def test_what_is_no_backup_is_named_and_restores_nothing(tmp_path: Path, content, says) -> None:
+    """An empty file, as a copy leaves that found no room, emptied the memory; none is made."""
+    path, backup = tmp_path / "app.db", tmp_path / "backup.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+    if content is not None:
+        backup.write_bytes(content)
+    for place in (path, tmp_path / "fresh.db"):
+        with pytest.raises((NotAStore, NotFound), match=rf"backup\.db: .*{says}"):
+            Memory.restore(place, backup)
+    assert not (tmp_path / "fresh.db").exists(), "a store without contents looks like a memory"
+    with Memory.open(path) as memory:
+        assert texts(memory) == ["x"]
+
+
 def test_restoring_is_all_or_nothing(tmp_path: Path) -> None:
     """It needs a backup, and a store that nobody has open; refused, it changes nothing."""
     path, copy = tmp_path / "app.db", tmp_path / "copy.db"

@@ -27,6 +27,7 @@ from fornix.memory.opening import (
     WAIT_S,
     alone,
     check_access,
+    check_backup,
     check_modes,
     check_settings,
     clock_for,
@@ -253,16 +254,19 @@ class Memory(Maintenance):
 
         Raises:
             NotFound: There is no such backup.
-            NotAStore, StoreTooNew: It is something else.
+            NotAStore, StoreTooNew: It is something else, or empty.
+            StoreDamaged: The backup cannot be read.
             StoreBusy: Somebody has the store open.
             Unsupported: The store is in RAM, or on a server.
         """
+        source = Path(file_path(backup, "a backup is named by a path"))
+        check_backup(source)  # first: a store that is not there yet is made by being opened
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             file = sqlite_store(store)
             if file is None:
                 raise Unsupported(f"{store.location} has no file to restore; {NO_FILE}")
-            file.restore(Path(file_path(backup, "a backup is named by a path")))
+            file.restore(source)
         finally:
             store.close()
 

@@ -222,6 +222,13 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
     return nullcontext() if file is None else alone_with_file(file.folder, wait_s=wait_s)
 
 
+def check_backup(source: Path) -> None:
+    """Refuse what is no backup of an SQLite file; see `SqliteStore.restore`."""
+    from fornix.store.sqlite import SqliteStore
+
+    SqliteStore.check_backup(source)
+
+
 def sqlite_store(store: Store) -> SqliteStore | None:
     """Return *store* if it is an SQLite file, else None."""
     if "fornix.store.sqlite" not in sys.modules:  # nothing has opened one: it need not be loaded

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,7 +97,30 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
     are damaged are replaced like the others.
 
     Raises:
-        StoreDamaged: The backup is.
+        NotFound, NotAStore, StoreTooNew, StoreDamaged: See `opened_backup`.
+    """
+    with opened_backup(source) as copy:
+        drop_side_files(side_files)
+        # Pages of a file without checksums are to be written only after its head, which comes
+        # first unless some leave the cache before: the VFS would write checksums into them.
+        db.pragma("cache_spill", checksums.are_kept(db) == checksums.are_kept(copy))
+        try:
+            with checksums.unverified(db), db.backup("main", copy, "main") as work:
+                while not work.done:
+                    work.step(BACKUP_PAGES)
+        finally:
+            db.pragma("cache_spill", True)  # noqa: FBT003 - apsw's
+
+
+@contextmanager
+def opened_backup(source: Path) -> Generator[SqliteConnection]:
+    """Open a backup for reading; what is wrong with it is an error that names it.
+
+    Raises:
+        NotFound: There is none.
+        NotAStore: It is something else, or empty, as a copy is that found no room.
+        StoreTooNew: A newer fornix made it.
+        StoreDamaged: It cannot be read, now or in the block.
     """
     if not source.exists():
         raise NotFound(f"{source}: there is no backup here")
@@ -103,21 +128,15 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
         raise NotAStore(source, "is not a file; choose another path")
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
-        check(copy, source)
-        drop_side_files(side_files)
-        # Pages of a file without checksums are to be written only after its head, which comes
-        # first unless some leave the cache before: the VFS would write checksums into them.
-        db.pragma("cache_spill", checksums.are_kept(db) == checksums.are_kept(copy))
-        with checksums.unverified(db), db.backup("main", copy, "main") as work:
-            while not work.done:
-                work.step(BACKUP_PAGES)
+        if not check(copy, source):
+            raise NotAStore(source, "is empty; choose another backup")
+        yield copy
     except apsw.Error as error:
         problem = as_fornix_error(error, CallSubject(str(source)))
-        if isinstance(problem, StoreDamaged):
+        if isinstance(problem, StoreDamaged | NotAStore):
             raise problem from error
         raise
     finally:
-        db.pragma("cache_spill", True)  # noqa: FBT003 - apsw's
         copy.close()
 
 

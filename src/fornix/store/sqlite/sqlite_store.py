@@ -19,6 +19,7 @@ from fornix.store.sql.reads import SqlReads
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sql.writes import SqlWrites
 from fornix.store.sqlite import checking, checksums, free_pages, maintenance, repair, scrubbing
+from fornix.store.sqlite.connection import translated
 from fornix.store.sqlite.database_file import SqliteFile
 
 
@@ -88,13 +89,20 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
         with self.reader() as db:
             maintenance.backup(db, target)
 
+    @classmethod
+    @translated
+    def check_backup(cls, source: Path) -> None:
+        """Refuse what is no backup that `restore` takes, by its head; see there."""
+        with maintenance.opened_backup(Path(os.path.realpath(source))):
+            pass
+
     @explaining
     def restore(self, source: Path) -> None:
         """Replace everything by what the backup *source* holds; all of it, or nothing.
 
         Raises:
             NotFound: There is no such backup.
-            NotAStore, StoreTooNew: It is something else.
+            NotAStore, StoreTooNew: It is something else, or empty.
             StoreDamaged: The backup cannot be read.
             StoreBusy: Somebody else has the store open.
         """
