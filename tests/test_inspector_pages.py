@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from fornix import Memory
+from fornix import Memory, Trim
 from fornix.server.tokens import TokenFile
 from inspected import EVE, MARKUP, inspecting, remember
 
@@ -259,14 +259,24 @@ def test_no_name_or_mark_breaks_a_page(visit, tmp_path):
             metadata={"y" * 100: 1},
             speaker="z" * 100,
         )
+        memory.key(name[:900]).short_term.set(("y" * 200,), 1)
+        links = memory.key(name[:900]).set("links")
+        links.add_many([f"https://example.org/{'z' * 300}", "Tea."])
+        links.compact(Trim(n=2))
     with inspecting(tmp_path / "memory.db") as made:
         page = visit(made.url, viewport=PHONE, ignored="404")
         read(page, "All is well")
         place = at("item", key=name[:900], set=name[:200], id="x" * 999)
         shown(page, place, "Hid⟨U+E0041⟩den, ⟨U+061C⟩ and ⟨U+206A⟩quiet")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        shown(page, at("search", q="hidden", key=name[:900]), "z" * 60)
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        for address, text in (
+            (at("search", q="hidden", key=name[:900]), "z" * 60),
+            (at("prompt", q="hidden", key=name[:900]), "exact value"),
+            (at("compactions", key=name[:900], set="links"), "2 items became 0"),
+        ):
+            shown(page, address, text)
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{address[:20]} is {wide} px too wide"
         shown(page, "#/constructor", "There is no such page.")
         shown(page, at("audit", tab="constructor"), "1 item written")
         shown(page, at("audit", commit=99), "This space has no commit 99.")

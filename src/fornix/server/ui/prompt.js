@@ -62,4 +62,4 @@ const pieces = (found, key) => el("div", {}, found.map((piece) => el("article", 
     piece.ids.length && piece.set ? el("a", { class: "clamp text", href: address("item", { key: piece.part === "knowledge" ? null : key, set: piece.set, id: piece.ids[0] }) }, oneLine(piece.text, 400))
       : el("span", { class: "clamp text" }, oneLine(piece.text, 400)),
     el("span", { class: "small soft number nowrap" }, `${count(piece.tokens)} tokens`)),
-  el("div", { class: "small soft" }, `${SAY[piece.part] ?? piece.part} · ${piece.reason}`, piece.time && " · ", piece.time && time(piece.time)))));
+  el("div", { class: "small soft" }, `${SAY[piece.part] ?? piece.part} · `, el("bdi", {}, oneLine(piece.reason)), piece.time && " · ", piece.time && time(piece.time)))));
