@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -474,3 +475,18 @@ def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     warm.run(command, check=True, timeout=LIMIT_S, capture_output=True)
     with Memory.open(db, mode="ro") as other:
         assert list(history_lines(other)) == found
+
+
+def test_a_history_names_no_key_for_what_it_did_before_it_was_forgotten(tmp_path):
+    """Nor for the forgetting: also once the key is used again, and has its name back."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add("Tea.")
+        with ada.batch() as batch:
+            batch.short_term.set("n", 1)
+            batch.knowledge.set("book").add("Milk.")
+        memory.forget("ada")
+        ada.add("Juice.")
+        lines = [json.loads(line) for line in history_lines(memory)]
+    commits = [line["key"] for line in lines if line["type"] == "commit"]
+    assert commits == [None, "ada"]

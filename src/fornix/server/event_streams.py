@@ -22,7 +22,7 @@ from fornix.server import requests as asked
 from fornix.server.answers import StrictRoute
 from fornix.server.callers import Caller, Unauthenticated, token_of
 from fornix.server.routes import RESPONSES, Asking, sends
-from fornix.sets.forgetting import forgotten_by
+from fornix.sets.forgetting import ForgottenKeys, is_bare
 from fornix.store import Scope
 from fornix.store.as_of import FOREVER
 
@@ -70,19 +70,16 @@ class _FollowedKeys(NamedTuple):
         store = self.memory.store
         looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
         found = [
-            (number, done.scope, json.dumps(forms.commit_fields(done)))
+            (number, done.scope, is_bare(done), json.dumps(forms.commit_fields(done)))
             for number, scope in looked_at
             if self.takes(scope) and (done := store.effects(number)) is not None
         ]
-        # Asked last: a key may be forgotten, and used again, while its commits are read.
-        forgotten = {
-            scope: forgotten_by(store, scope, after=after)
-            for scope in {scope for _, scope, _ in found}
-        }
+        # Read last: a key may be forgotten, and used again, while its commits are read.
+        forgotten = ForgottenKeys(store, after=after)
         told = [
             _event(number, fields)
-            for number, scope, fields in found
-            if self.takes(scope) and number > forgotten[scope]
+            for number, scope, bare, fields in found
+            if self.takes(scope) and not (bare and forgotten.cover(number, scope))
         ]
         upto = looked_at[-1][0] if looked_at else after
         return told, upto, len(looked_at) < MOST_LOOKED_AT

@@ -27,7 +27,7 @@ from fornix.server.routes import (
     run_of,
 )
 from fornix.server.run_traces import Trace
-from fornix.sets.forgetting import forgotten_by
+from fornix.sets.forgetting import ForgottenKeys, is_bare
 from fornix.store.as_of import FOREVER
 from fornix.store.scope import Scope, SetRef
 from fornix.values.storable import moment
@@ -77,6 +77,7 @@ def list_commits(
     last = memory.store.commit_at(FOREVER) + 1
     start = last if before is None else min(before, last)
     spaces = {True: memory.knowledge.name, False: memory.space}
+    forgotten = ForgottenKeys(memory.store, after=max(0, start - COMMITS_LOOKED_THROUGH - 1))
     shown: list[Document] = []
     number = start
     while number > 1 and len(shown) < limit and start - number < COMMITS_LOOKED_THROUGH:
@@ -85,7 +86,7 @@ def list_commits(
         if (
             done is not None
             and done.scope.space == spaces[done.scope.key is None]
-            and not forgotten_by(memory.store, done.scope, after=number - 1)
+            and not (is_bare(done) and forgotten.cover(number, done.scope))
         ):
             shown.append(forms.commit_fields(done))
     return {"commits": shown, "next": number if number > 1 else None}

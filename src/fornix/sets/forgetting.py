@@ -18,6 +18,7 @@ from fornix.sets.writer import Engine, Where
 from fornix.state.committed_tree import Backoff
 from fornix.store import (
     Commit,
+    Effects,
     Erased,
     Erasure,
     NamedRequest,
@@ -44,9 +45,6 @@ SMALL = 200_000_000
 """Bytes of a store up to which it is scrubbed at once: that takes seconds at most."""
 
 PAGE = 256
-
-FEW = 16
-"""Receipts that are read at once where the last ones mostly do."""
 
 UNDONE: tuple[RunStatus, ...] = ("waiting", "parked", "discarded", "retried")
 """What runs are of which a task may have failed."""
@@ -559,20 +557,43 @@ def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
         before = page[-1].erased.commit
 
 
-def forgotten_by(store: Store, scope: Scope, *, after: int) -> int:
-    """Return the last commit past *after* that forgot a key whole; 0: none did.
+def is_bare(done: Effects) -> bool:
+    """Return whether a commit changed nothing of its key that is still kept."""
+    changes = (*done.begun_items, *done.ended_items, *done.compactions)
+    own = any(change.set.scope == done.scope for change in changes)
+    return not (own or done.put_nodes or done.removed_paths or done.undone_compactions)
 
-    Once the key is used again, the commits up to that one bear its name as they did before.
+
+class ForgottenKeys:
+    """Which commits past *after* are of keys that were forgotten since; read when first asked.
+
+    Once such a key is used again, these commits bear its name as they did before.
     """
-    request, before = wire.encode(hashed_request(store, scope, None)), None
-    while page := store.receipts(_owners(scope), before=before, limit=FEW):
-        for stored in page:
-            before = stored.erased.commit or 0
-            if before <= after:
-                return 0
-            if stored.request == request:
-                return before
-    return 0
+
+    def __init__(self, store: Store, *, after: int = 0) -> None:
+        self._store, self._after = store, after
+        self._commits: dict[str, dict[str, int]] = {}
+
+    def cover(self, number: int, scope: Scope) -> bool:
+        """Return whether a bare commit is of such a key, or is that forgetting."""
+        if scope.key is None:
+            return False
+        (owner,) = _owners(scope)
+        if owner not in self._commits:
+            self._commits[owner] = dict(self._read(owner))
+        request = wire.encode(hashed_request(self._store, scope, None))
+        return number <= self._commits[owner].get(request, 0)
+
+    def _read(self, owner: str) -> Iterator[tuple[str, int]]:
+        """Yield what was forgotten, and by which commits: of one request the last comes last."""
+        found: list[tuple[str, int]] = []
+        before: int | None = None
+        while page := self._store.receipts([owner], before=before, limit=PAGE):
+            found += [(stored.request, stored.erased.commit or 0) for stored in page]
+            before = found[-1][1]
+            if before <= self._after:
+                break
+        yield from reversed(found)
 
 
 def refuse_forgotten(run: Any) -> None:  # noqa: ANN401 - a run, of the store or of a listing

@@ -10,6 +10,7 @@ from functools import lru_cache
 from fornix.errors import Conflict
 from fornix.facts.learning_records import RECORDS, renumbered
 from fornix.memory.memory import Memory
+from fornix.sets.forgetting import ForgottenKeys, is_bare
 from fornix.store import Compaction, Effects, Node, Scope, SetRef, StoredItem
 from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.store.records import item_of
@@ -65,6 +66,7 @@ class _HistoryExport:
         self._replaced: set[tuple[Scope, Path]] = set()
         self._gone: dict[int, list[tuple[int, Scope, Path]]] = {}
         self._paths = lru_cache(maxsize=64)(self._paths_of)
+        self._forgotten = ForgottenKeys(self._store)
 
     def lines(self) -> Iterator[dict[str, Value]]:
         yield {"type": "fornix", "format": FORMAT, "history": True}
@@ -75,7 +77,7 @@ class _HistoryExport:
             if effects is None:
                 continue
             knowledge = scope_of(self._memory, None)
-            scope = effects.scope if self._includes(effects.scope) else knowledge
+            scope = effects.scope if self._names(effects) else knowledge
             scopes = (knowledge, scope)
             yield from (line.fields() for one in scopes for line in definitions.pop(one, ()))
             yield CommitLine(ordinal, effects.commit.time, scope.key).fields()
@@ -90,6 +92,12 @@ class _HistoryExport:
 
     def _includes(self, scope: Scope) -> bool:
         return self._selection.includes(self._memory, scope)
+
+    def _names(self, effects: Effects) -> bool:
+        """Return whether a commit is told as one of its key: not if that was forgotten since."""
+        number, scope = effects.commit.number, effects.scope
+        forgotten = is_bare(effects) and self._forgotten.cover(number, scope)
+        return self._includes(scope) and not forgotten
 
     def _includes_set(self, ref: SetRef) -> bool:
         return self._selection.includes_set(self._memory, ref)
@@ -107,7 +115,7 @@ class _HistoryExport:
                 continue
             changed = self._changed_sets(effects)
             self._sets.update(dict.fromkeys(changed))
-            if changed or self._includes(effects.scope):
+            if changed or self._names(effects):
                 numbers.add(number)
             numbers.update(
                 i.first >> ROW_BITS for i in effects.begun_items if self._includes_set(i.set)
