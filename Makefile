@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations .newer .older browser pictures typescript .typescript flink .types .tests .java .chromium .axe soak steady bench docs release clean
+.PHONY: help demo test check test-integrations .newer .older browser pictures typescript .typescript flink .types .tests .java .pooler .chromium .axe soak steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -51,7 +51,7 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
+test: check .pooler  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
 	@echo "Frameworks that need environments of their own, and beside them that of Flink; each tells when it is done (minutes) …"
@@ -85,7 +85,7 @@ flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose process
 	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" FORNIX_TEST_SCALE=full \
 	  $(FLINK_BIN)/python -m pytest -q -m flink -n 2 --dist load --maxschedchunk 1 tests/test_flink_jobs.py
 
-soak: .venv/.dev  ## The random and kill tests with counts that take their time (an hour)
+soak: .venv/.dev .pooler  ## The random and kill tests with counts that take their time (an hour)
 	FORNIX_TEST_SCALE=soak $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
 
 steady: .venv/.dev  ## Show that `make check` does not depend on how busy the machine is (an hour; ARGS: --rounds N)
@@ -155,6 +155,13 @@ endef
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java 17 …" && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || { \
 	  echo "Apache Flink needs Java 17; on Debian and Ubuntu: apt install openjdk-17-jre-headless" >&2; exit 1; }
+
+# As Java is; of PostgreSQL itself the tests have a package of Python.
+.pooler:
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing PgBouncer …" && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; } || { \
+	  echo "The tests of PostgreSQL need PgBouncer; on Debian and Ubuntu: apt install pgbouncer" >&2; exit 1; }
 
 .venv-integrations/.made:
 	$(call environment,.venv-integrations)

@@ -100,6 +100,11 @@ class PostgresConnection:
         return self._connection.done
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler may give each transaction another session of the server."""
+        return self._connection.is_pooled
+
+    @property
     def server_version(self) -> int:
         """The version of the server, as 170002."""
         return self._connection.info.server_version
@@ -262,6 +267,11 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[FornixError], str]] = [
         (errors.InvalidCatalogName,),
         Unavailable,
         "there is no such database; make it first: createdb NAME",
+    ),
+    (
+        (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement),
+        Unavailable,
+        "a pooler gave this to a session that had prepared something else; connect past it",
     ),
     (
         (errors.TooManyConnections,),

@@ -182,7 +182,7 @@ class PostgresDatabase(SqlDatabase):
             open=False,
             name="fornix",
             num_workers=1,
-            kwargs={"autocommit": True, **server.defaults},
+            kwargs={"autocommit": True, "prepare_threshold": None, **server.defaults},
             configure=_configure,
         )
         self._owners = ServerOwners(self._lend)
@@ -712,6 +712,7 @@ def _limit_ms(draft: GroupDraft) -> int:
 
 def _configure(raw: PipelinedConnection) -> None:
     adapt(raw.adapters)
+    raw.look_for_pooler()
 
 
 def _roll_back(db: PostgresConnection) -> None:

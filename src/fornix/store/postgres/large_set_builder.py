@@ -249,8 +249,10 @@ class LargeSetBuilder:
             usable = first(db, _USABLE, script("fornix.large_vector_DIMENSIONS"))
             if usable is False:  # whoever made it was stopped
                 db.script(script(_DROP_INDEX))
-            if not usable:
-                db.script(GIVE_MEMORY)
+            if not usable and db.is_pooled:  # what is set there would stay set for others
+                db.script(script(_MAKE_INDEX))
+            elif not usable:
+                db.script(GIVE_MEMORY.format(local=False))
                 try:
                     db.script(script(_MAKE_INDEX))
                 finally:

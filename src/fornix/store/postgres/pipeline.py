@@ -8,6 +8,7 @@ commit costs both sides, and with it the time for which a commit holds the lock 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import psycopg
@@ -24,6 +25,9 @@ PREPARED = 200
 """Most prepared statements of a connection; what comes later is parsed each time."""
 
 Statement = tuple[str, Sequence[object]]
+
+Plan = tuple[bytes, tuple[int, ...]]
+"""What one prepared statement serves: a text, and the types of its values."""
 
 
 class StatementRows:
@@ -69,9 +73,13 @@ class _Encoded(NamedTuple):
     formats: Sequence[pq.Format]
 
     @property
-    def plan(self) -> tuple[bytes, tuple[int, ...]]:
-        """What one prepared statement serves."""
+    def plan(self) -> Plan:
+        """What it may be prepared as."""
         return self.sql, self.types
+
+    def name(self) -> bytes:
+        """Return the name under which it is prepared: the same for no other statement."""
+        return f"fornix_{blake2b(repr(self.plan).encode(), digest_size=16).hexdigest()}".encode()
 
 
 class PipelinedConnection(psycopg.Connection[TupleRow]):
@@ -79,14 +87,21 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
 
     Attributes:
         done: How many of the statements that were sent together last were done.
+        is_pooled: A pooler may hand each transaction to another process of the server, which does
+            not know what was prepared before: nothing is.
     """
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         super().__init__(pgconn, tuple_row)
-        self._uses: dict[tuple[bytes, tuple[int, ...]], int] = {}
-        self._prepared_as: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
-        self._names = 0
+        self._uses: dict[Plan, int] = {}
+        self._prepared_as: dict[Plan, bytes] = {}
         self.done = 0
+        self.is_pooled = False
+
+    def look_for_pooler(self) -> None:
+        """Find out whether it is another process that answers than the one that let us in."""
+        (answering,) = self.execute("SELECT pg_backend_pid()").fetchall()[0]
+        self.is_pooled = answering != self.info.backend_pid
 
     def run_together(self, statements: Sequence[Statement]) -> list[StatementRows]:
         """Run statements one after the other, and return what each gave.
@@ -110,39 +125,39 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
 
     def _answers(self, statements: Sequence[_Encoded]) -> list[pq.abc.PGresult]:
         """Send statements, and return the result of each."""
-        new: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        new: dict[Plan, bytes] = {}
         self.pgconn.enter_pipeline_mode()
         try:
-            gives_result = [each for one in statements for each in self._queue(one, new)]
+            prepares = [each for one in statements for each in self._queue(one, new)]
             self.pgconn.pipeline_sync()
             results = self.wait(_until_synced(self.pgconn))
         finally:
             self._end_pipeline()
-        for result, is_result in zip(results, gives_result, strict=False):
+        for result, plan in zip(results, prepares, strict=False):
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 raise error_from_result(result, self.info.encoding)
-            self.done += is_result
-        self._prepared_as |= new  # only now: what followed a refused statement was not prepared
-        return [one for one, wanted in zip(results, gives_result, strict=True) if wanted]
+            if plan is None:
+                self.done += 1
+            else:  # also where a later statement is refused, and the transaction undone
+                self._prepared_as[plan] = new[plan]
+        return [one for one, plan in zip(results, prepares, strict=True) if plan is None]
 
-    def _queue(
-        self, one: _Encoded, new: dict[tuple[bytes, tuple[int, ...]], bytes]
-    ) -> Iterator[bool]:
-        """Hand a statement to libpq; yield for each answer that comes whether it is a result."""
+    def _queue(self, one: _Encoded, new: dict[Plan, bytes]) -> Iterator[Plan | None]:
+        """Hand a statement to libpq; yield for each answer what it prepares; None: its result."""
         uses = self._uses[one.plan] = self._uses.get(one.plan, 0) + 1
         name = self._prepared_as.get(one.plan) or new.get(one.plan)
-        if name is None and uses > PREPARE_AFTER and len(self._prepared_as) < PREPARED:
-            self._names += 1
-            name = new[one.plan] = b"fornix_%d" % self._names
+        may_be = uses > PREPARE_AFTER and len(self._prepared_as) < PREPARED and not self.is_pooled
+        if name is None and may_be:
+            name = new[one.plan] = one.name()
             self.pgconn.send_prepare(name, one.sql, param_types=one.types)
-            yield False
+            yield one.plan
         if name is None:
             self.pgconn.send_query_params(
                 one.sql, one.values, one.types, one.formats, pq.Format.BINARY
             )
         else:
             self.pgconn.send_query_prepared(name, one.values, one.formats, pq.Format.BINARY)
-        yield True
+        yield None
 
     def _end_pipeline(self) -> None:
         """Leave the pipeline; where that fails, the connection is of no more use."""
