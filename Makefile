@@ -156,12 +156,12 @@ endef
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || { \
 	  echo "Apache Flink needs Java 17; on Debian and Ubuntu: apt install openjdk-17-jre-headless" >&2; exit 1; }
 
-# As Java is; of PostgreSQL itself the tests have a package of Python.
+# As Java is. The newest PostgreSQL comes with a package of Python; this is an older one.
 .pooler:
-	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing PgBouncer …" && \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; } || { \
-	  echo "The tests of PostgreSQL need PgBouncer; on Debian and Ubuntu: apt install pgbouncer" >&2; exit 1; }
+	@{ PATH="$$PATH:/usr/sbin" command -v pgbouncer && ls /usr/lib/postgresql/*/bin/postgres; } >/dev/null 2>&1 || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing PostgreSQL and PgBouncer …" && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql pgbouncer >/dev/null; } || { \
+	  echo "The tests of PostgreSQL need an older server too, and PgBouncer; on Debian and Ubuntu: apt install postgresql pgbouncer" >&2; exit 1; }
 
 .venv-integrations/.made:
 	$(call environment,.venv-integrations)

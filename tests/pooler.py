@@ -1,4 +1,4 @@
-"""A real PgBouncer before the PostgreSQL server of the tests."""
+"""A real PgBouncer before a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Self
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from postgres_server import server
 from waiting import wait_until
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
@@ -26,14 +25,15 @@ class Pooler:
     """Gives each transaction the connection to the server that was idle for longest.
 
     Args:
+        server: The URL of its database.
         mode: When a connection is given to another client: after a "session", or a "transaction".
         size: Connections to the server.
     """
 
-    def __init__(self, mode: str = "transaction", *, size: int) -> None:
+    def __init__(self, server: str, mode: str = "transaction", *, size: int) -> None:
         assert PROGRAM, "there is no PgBouncer; make .pooler installs it"
         self._folder = Path(tempfile.mkdtemp(prefix="fornix-pooler-"))
-        behind = conninfo_to_dict(server())
+        behind = conninfo_to_dict(server)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]

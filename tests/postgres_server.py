@@ -36,17 +36,30 @@ def server() -> str:
     given = os.environ.get("FORNIX_TEST_POSTGRES")
     if given:
         return given
-    own = OwnServer(LOST_WITH_THE_MACHINE, only_socket=True)
-    owner = os.getpid()
-    atexit.register(lambda: own.remove() if os.getpid() == owner else None)
-    with psycopg.connect(own.url(), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE tests")
-    os.environ["FORNIX_TEST_POSTGRES"] = f"postgresql://postgres@/tests?host={own.folder}"
+    os.environ["FORNIX_TEST_POSTGRES"] = _started(_programs())
     return os.environ["FORNIX_TEST_POSTGRES"]
 
 
 @functools.cache
-def programs() -> Path:
+def older_server() -> str:
+    """The URL of a server of the version that the system has: on Debian 12, PostgreSQL 15."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    assert found, "there is no PostgreSQL of the system; make .pooler installs it"
+    return _started(found[0].parent)
+
+
+def _started(programs: Path) -> str:
+    """Start a server, and make a database there; it ends with this process."""
+    own = OwnServer(LOST_WITH_THE_MACHINE, only_socket=True, programs=programs)
+    owner = os.getpid()
+    atexit.register(lambda: own.remove() if os.getpid() == owner else None)
+    with psycopg.connect(own.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE tests TEMPLATE template0 ENCODING 'UTF8'")
+    return f"postgresql://postgres@/tests?host={own.folder}"
+
+
+@functools.cache
+def _programs() -> Path:
     """The folder of the server's programs, where the user it runs as may use them."""
     with warnings.catch_warnings():  # where the system gives a user no folder for sockets
         warnings.simplefilter("ignore")
@@ -110,8 +123,15 @@ def orphans(store: PostgresStore) -> list[tuple[str, Any]]:
 class OwnServer:
     """A server that can be killed and started again; without *settings* it syncs to the disk."""
 
-    def __init__(self, settings: tuple[str, ...] = (), *, only_socket: bool = False) -> None:
+    def __init__(
+        self,
+        settings: tuple[str, ...] = (),
+        *,
+        only_socket: bool = False,
+        programs: Path | None = None,
+    ) -> None:
         self._settings, self._only_socket = settings, only_socket
+        self._programs = programs or _programs()
         self.folder = Path(tempfile.mkdtemp(prefix="fornix-postgres-"))
         self._user = None
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
@@ -125,7 +145,7 @@ class OwnServer:
         self.start()
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str(programs() / program), *arguments]
+        command = [str(self._programs / program), *arguments]
         answer = subprocess.run(
             command, capture_output=True, text=True, check=False, user=self._user, cwd="/"
         )
@@ -140,7 +160,7 @@ class OwnServer:
             f"listen_addresses={'' if self._only_socket else '127.0.0.1'}",
             f"unix_socket_directories={self.folder}",
         ]
-        command = [str(programs() / "postgres"), "-D", str(self.folder / "data")]
+        command = [str(self._programs / "postgres"), "-D", str(self.folder / "data")]
         for setting in settings:
             command += ["-c", setting]
         log = (self.folder / "log").open("ab")

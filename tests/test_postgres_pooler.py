@@ -1,4 +1,7 @@
-"""PostgreSQL behind PgBouncer, which gives each transaction another connection to the server."""
+"""PostgreSQL behind PgBouncer, which gives each transaction another connection to the server.
+
+The server is an older one than in the other tests.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.pipeline import PREPARE_AFTER
 from fornix.testing import PersistentStoreContract
 from pooler import Pooler
-from postgres_server import server, url_for
+from postgres_server import older_server, server, url_for
 
 pytestmark = pytest.mark.server
 
@@ -28,7 +31,7 @@ CONNECTIONS = 4
 @functools.cache
 def pooler():
     """One for all tests of a process."""
-    made = Pooler(size=CONNECTIONS)
+    made = Pooler(older_server(), size=CONNECTIONS)
     atexit.register(made.remove)
     return made
 
@@ -73,7 +76,7 @@ def test_a_scrub_does_not_wait_for_a_table(tmp_path, is_pooled):
     schema = ServerLocation.of(url).schema
     with Memory.open(url, embedder="words") as memory:
         memory.key("ada").add("a secret")
-        with psycopg.connect(server()) as other:
+        with psycopg.connect(older_server() if is_pooled else server()) as other:
             table = sql.Identifier(schema, "item")
             other.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table))
             receipt = memory.forget("ada")
@@ -90,7 +93,10 @@ def test_a_scrub_does_not_wait_for_a_table(tmp_path, is_pooled):
 
 def test_a_pooler_without_a_connection_left_is_said_to_have_none(tmp_path):
     """In session mode it lets everybody in, and answers two minutes later."""
-    with Pooler("session", size=1) as full, Memory.open(full.url(tmp_path)) as memory:
+    with (
+        Pooler(older_server(), "session", size=1) as full,
+        Memory.open(full.url(tmp_path)) as memory,
+    ):
         memory.key("ada").add("one")
         with pytest.raises(Unavailable, match="all connections are in use"):
             Memory.open(full.url(tmp_path), wait_s=0.1)

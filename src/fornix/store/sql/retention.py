@@ -24,7 +24,7 @@ _NEEDED = """
         UNION ALL
         SELECT min(every_call.n) FROM run AS every_run JOIN durable_call AS every_call
             ON every_call.step BETWEEN every_run.id << 20 AND (every_run.id << 20 | 1048575)
-        WHERE every_run.ended IS NULL)
+        WHERE every_run.ended IS NULL) AS needed
 """
 
 _RAISE_START = """
