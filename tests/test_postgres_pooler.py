@@ -24,24 +24,23 @@ from postgres_server import older_server, server, url_for
 
 pytestmark = pytest.mark.server
 
-CONNECTIONS = 4
-"""To the server: fewer than a store has to the pooler."""
-
 
 @functools.cache
-def pooler():
-    """One for all tests of a process."""
-    made = Pooler(older_server(), size=CONNECTIONS)
+def pooler(size=4):
+    """One for all tests of a process, with fewer connections than a store has to it."""
+    made = Pooler(older_server(), size=size)
     atexit.register(made.remove)
     return made
 
 
 class TestPooled(PersistentStoreContract):
+    """With one connection: no call needs another while it has one."""
+
     def location(self, path):
-        return pooler().url(path)
+        return pooler(1).url(path)
 
     def open(self, path):
-        return PostgresStore.open(pooler().url(path))
+        return PostgresStore.open(self.location(path))
 
     def kill_owner(self, store, owner):
         assert isinstance(store, PostgresStore)
@@ -86,7 +85,7 @@ def test_a_scrub_does_not_wait_for_a_table(tmp_path, is_pooled):
     place = pooler().url("") if is_pooled else server()
     with psycopg.connect(place, autocommit=True, prepare_threshold=None) as other:
         for setting, default in (("lock_timeout", "0"), ("maintenance_work_mem", "64MB")):
-            for _ in range(2 * CONNECTIONS):
+            for _ in range(8):
                 shown = other.execute("SELECT current_setting(%s)", (setting,)).fetchone()
                 assert shown == (default,)
 

@@ -367,7 +367,8 @@ class PostgresDatabase(SqlDatabase):
         return base
 
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
-        return Transaction(db, self._cache if cache is None else cache, self._owners)
+        owners = self._owners.within(db)
+        return Transaction(db, self._cache if cache is None else cache, owners)
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:

@@ -11,11 +11,13 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from typing import NamedTuple
 
 import psycopg
 
 from fornix.errors import FornixError, Unavailable
 from fornix.store.postgres.connection import PostgresConnection
+from fornix.store.sql.connection import Connection, first
 from fornix.values.threads import NO_THREAD, began
 
 LEASE_S = 5.0
@@ -62,11 +64,15 @@ class ServerOwners:
 
         The row is there before the lease is: it is committed by itself.
         """
-        if owner in self._mine:
-            return
-        with self._lend() as db:
-            db.execute(_FORGET_DEAD)
-            db.execute(_ENLIST, (owner,))
+        if owner not in self._mine:
+            with self._lend() as db:
+                self.enlist_by(db, owner)
+
+    def enlist_by(self, db: PostgresConnection, owner: str) -> None:
+        """Do what `enlist` does, by a connection without a transaction."""
+        db.execute(_FORGET_DEAD)
+        db.execute(_ENLIST, (owner,))
+        db.finish()
         with self._mutex:
             if self._thread is None:
                 keep = weakref.WeakMethod(self._beat)
@@ -77,6 +83,10 @@ class ServerOwners:
                     raise Unavailable(f"no key can be leased: {NO_THREAD}")
                 self._thread = thread
             self._mine.add(owner)
+
+    def has(self, owner: str) -> bool:
+        """Return whether *owner* is one of this process."""
+        return owner in self._mine
 
     def take(self, owner: str) -> bool:
         """Make *owner* count as alive, as `enlist` does, unless it does so for another process."""
@@ -91,7 +101,11 @@ class ServerOwners:
         if owner in self._mine:
             return True
         with self._lend() as db:
-            return bool(db.execute(_ALIVE, (owner,)).get)
+            return bool(first(db, _ALIVE, owner))
+
+    def within(self, db: Connection) -> OwnersWithin:
+        """Return the same owners for the transaction of *db*, which may be the last connection."""
+        return OwnersWithin(self, db)
 
     def dismiss(self, owner: str) -> None:
         """Make *owner* count as dead."""
@@ -113,6 +127,25 @@ class ServerOwners:
         if mine:
             with suppress(FornixError, psycopg.Error), self._lend() as db:  # the next beat may come
                 db.execute(_BEAT, (db.texts(mine),))
+
+
+class OwnersWithin(NamedTuple):
+    """The owners of a process, asked for by the connection of a transaction.
+
+    It holds the lock of all others: were it to wait for another connection, those who have them
+    may wait for it.
+    """
+
+    owners: ServerOwners
+    db: Connection
+
+    def enlist(self, owner: str) -> None:
+        """See `ServerOwners.enlist`: committed by itself, and only once for each owner."""
+        self.owners.enlist(owner)
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether *owner* counts as alive."""
+        return bool(first(self.db, _ALIVE, owner))
 
 
 def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: threading.Event) -> None:

@@ -14,10 +14,13 @@ from fornix.errors import Unusable
 from fornix.store import (
     MAX_SHRUNK_BYTES,
     OPS_KEPT,
+    Accepted,
     CandidateQuery,
     Commit,
     Feature,
     LargeSet,
+    Lease,
+    QueuedInput,
     Scope,
     SearchCache,
     SearchView,
@@ -140,6 +143,34 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
                 "every text; make one with: createdb --encoding=UTF8 --template=template0 NAME"
             )
         self._pool.open()
+
+    # --- leases --------------------------------------------------------------------------------
+
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """See `Lanes.acquire_lease`."""
+        self._enlist(owner)
+        return super().acquire_lease(scope, owner)
+
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """See `Lanes.accept`."""
+        if owner is not None:
+            self._enlist(owner)
+        return super().accept(agent, inputs, owner=owner)
+
+    def _enlist(self, owner: str) -> None:
+        """Have an owner count as alive before the lock is taken.
+
+        Under the lock that would wait for another connection, which others may have who wait for
+        the lock.
+        """
+        if not (self._read_only or self._owners.has(owner)):
+            self._enlist_now(owner)
+
+    @reads
+    def _enlist_now(self, db: Connection, owner: str) -> None:
+        self._owners.enlist_by(cast("PostgresConnection", db), owner)
 
     @property
     def _eraser(self) -> type[Eraser]:
