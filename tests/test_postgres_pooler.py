@@ -18,7 +18,11 @@ from fornix.errors import Unavailable
 from fornix.store.postgres import PostgresStore
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.pipeline import PREPARE_AFTER
-from fornix.testing import PersistentStoreContract
+from fornix.testing.commit_laws import GroupLaws
+from fornix.testing.erasing_laws import ErasingLaws, ErasingRunLaws
+from fornix.testing.lineage_laws import LineageLaws, RetentionLaws
+from fornix.testing.run_laws import LaneLaws
+from fornix.testing.store_laws import ThreadLaws
 from pooler import Pooler
 from postgres_server import older_server, server, url_for
 
@@ -33,8 +37,10 @@ def pooler(size=4):
     return made
 
 
-class TestPooled(PersistentStoreContract):
-    """With one connection: no call needs another while it has one."""
+class TestPooled(
+    LaneLaws, GroupLaws, ThreadLaws, LineageLaws, RetentionLaws, ErasingLaws, ErasingRunLaws
+):
+    """The laws of what takes the lock, with one connection: no call needs another meanwhile."""
 
     def location(self, path):
         return pooler(1).url(path)
