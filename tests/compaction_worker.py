@@ -40,7 +40,7 @@ def background(memory: Memory, name: str, step: int) -> None:
 def undo(memory: Memory, name: str, step: int) -> None:
     """Compact a set, and undo that again, one after the other."""
     notes = memory.key(name).set("undo")
-    if not notes.compactions(limit=1):
+    if not notes.compactions(limit=1) and not notes.list(limit=1):
         notes.add_many([f"note {n}" for n in range(20)])
     if step % 2 == 0:
         notes.compact(Summarize(n=6, limit=2) if step % 4 else Trim(n=6))

@@ -169,12 +169,11 @@ class Actor:
         self.end()
 
     def expect_forked(self, inherited: Memory) -> None:
-        key = inherited.key("root")
-        calls: list[Callable[[], object]] = [
-            lambda: key.add("never"),
-            lambda: key.search("said"),
-            lambda: key.short_term.set("a", 1),
-            lambda: key.list(limit=1),
+        calls: list[Callable[[], object]] = [  # a handle too may need what another thread held
+            lambda: inherited.key("root").add("never"),
+            lambda: inherited.key("root").search("said"),
+            lambda: inherited.key("root").short_term.set("a", 1),
+            lambda: inherited.key("root").list(limit=1),
             inherited.sweep,
         ]
         for number in self.random.sample(range(len(calls)), 2):

@@ -25,6 +25,7 @@ from fornix.testing.run_laws import LaneLaws
 from fornix.testing.store_laws import ThreadLaws
 from pooler import Pooler
 from postgres_server import older_server, server, url_for
+from waiting import SHORT_S
 
 pytestmark = pytest.mark.server
 
@@ -104,4 +105,4 @@ def test_a_pooler_without_a_connection_left_is_said_to_have_none(tmp_path):
     ):
         memory.key("ada").add("one")
         with pytest.raises(Unavailable, match="all connections are in use"):
-            Memory.open(full.url(tmp_path), wait_s=0.1)
+            Memory.open(full.url(tmp_path), wait_s=SHORT_S)  # the connection stays taken
