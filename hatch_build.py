@@ -21,6 +21,7 @@ SOURCES = (
     "src/fornix/values/_native.c",
     "src/fornix/store/sqlite/_statements.c",
     "src/fornix/store/sqlite/_log_writes.c",
+    "src/fornix/values/_records.c",
 )
 """Each is a module of its own, beside it."""
 

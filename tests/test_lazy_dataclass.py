@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import dataclasses
+import gc
 import inspect
+import itertools
+import sys
 import typing
+import weakref
 from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, field
 from typing import Any
 
 import pytest
 
+from fornix.store import Scope, SetRef
+from fornix.values import lazy_dataclass
 from fornix.values.lazy_dataclass import CompiledMethod, dataclass
 
 
@@ -123,6 +130,17 @@ def doings(made: Any) -> dict[str, object]:
     return seen
 
 
+@pytest.fixture(params=["compiled", "by Python"])
+def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who makes objects with slots."""
+    if request.param == "compiled":
+        assert lazy_dataclass.RECORDS is not None, "compile it: make .venv/.dev"
+    else:
+        monkeypatch.setattr(lazy_dataclass, "RECORDS", None)
+    return request.param
+
+
+@pytest.mark.usefixtures("made_by")
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_class_is_as_python_would_make_it(shape: Callable[[], type], options: Any) -> None:
@@ -131,14 +149,14 @@ def test_a_class_is_as_python_would_make_it(shape: Callable[[], type], options: 
     assert doings(ours) == doings(pythons)
 
 
-def test_methods_are_compiled_when_they_are_looked_up() -> None:
+def test_methods_are_compiled_when_they_are_looked_up(made_by: str) -> None:
     """A class that nobody makes an object of costs no compilation."""
     made = dataclass(frozen=True, slots=True)(plain())
     waiting = {name for name, of in vars(made).items() if isinstance(of, CompiledMethod)}
     assert waiting == {"__init__", "__eq__", "__hash__"}
     assert made(1) == made(1)
     waiting = {name for name, of in vars(made).items() if isinstance(of, CompiledMethod)}
-    assert waiting == {"__hash__"}
+    assert waiting == ({"__init__", "__hash__"} if made_by == "compiled" else {"__hash__"})
     assert made.__init__ is made.__init__
 
 
@@ -198,3 +216,186 @@ def test_an_object_that_holds_itself_has_a_repr() -> None:
     one = made(1)
     one.c.append(one)
     assert "..." in repr(one)
+
+
+# --- objects that are made by compiled code ---------------------------------------------------
+
+
+def is_learnt(made: type) -> bool:
+    return getattr(made, "_made_by", None) is not None
+
+
+def test_every_way_to_pass_values_gives_the_same(made_by: str) -> None:
+    """By place, by name in any order, and by default; a default that is made is made each time."""
+    made: Any = dataclass(slots=True)(plain())
+    assert is_learnt(made) == (made_by == "compiled")
+    names = ["a", "b", "c"]
+    given = {"a": 1, "b": "y", "c": [3]}
+    for count in range(4):
+        for order in itertools.permutations(names[count:]):
+            one = made(*[given[name] for name in names[:count]], **{n: given[n] for n in order})
+            assert (one.a, one.b, one.c) == (1, "y", [3])
+    assert made(1).b == "x"
+    assert made(1).c == []
+    assert made(1).c is not made(1).c
+    other = "".join(list("count"))  # equal to the name of the field, and another object
+    assert dataclass(slots=True)(Counted)(**{other: 7}).count == 7  # pyright: ignore[reportCallIssue] - it has that field
+
+
+class Counted:
+    count: int
+
+
+@pytest.mark.usefixtures("made_by")
+def test_what_fails_leaves_nothing_behind() -> None:
+    """A default that cannot be made, or a check that refuses, is raised; all is let go."""
+
+    class Failing(Exception):
+        pass
+
+    def fail() -> int:
+        raise Failing
+
+    class Made:
+        a: object
+        b: int = field(default_factory=fail)
+
+    class Refused:
+        a: object
+
+        def __post_init__(self) -> None:
+            raise Failing
+
+    value = Failing()
+    before = sys.getrefcount(value)
+    for shape in (Made, Refused):
+        made = dataclass(slots=True)(shape)
+        for _ in range(10):
+            with pytest.raises(Failing):
+                made(value)  # pyright: ignore[reportCallIssue] - it has such a field
+    for _ in range(10):
+        Kept(value, ())  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError):
+            Kept(value, (), value)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    assert sys.getrefcount(value) == before
+
+
+def test_what_else_there_is_to_do_is_for_python() -> None:
+    """More than 32 fields, and one that no argument fills; a base without slots is no matter."""
+    many = {f"f{i}": int for i in range(33)}
+    wide: Any = dataclass(slots=True)(type("Wide", (), {"__annotations__": many}))
+    assert not is_learnt(wide)
+    assert wide(*range(33)).f32 == 32
+
+    @dataclass(frozen=True)
+    class Open:
+        a: int = 1
+
+    @dataclass(frozen=True, slots=True)
+    class Below(Open):
+        b: int = 2
+
+    assert (Below(5).a, Below(5).b) == (5, 2)
+    assert gc.is_tracked(Below(5))  # whatever is in its dict
+    assert not is_learnt(dataclass(slots=True)(checked()))
+
+
+def test_objects_that_are_told_of_their_end_are_made_by_python() -> None:
+    """None is made to find out where the slots are."""
+    ended: list[object] = []
+
+    class Ending:
+        a: int
+
+        def __del__(self) -> None:
+            ended.append(self.a)
+
+    made: Any = dataclass(slots=True)(Ending)
+    assert not is_learnt(made)
+    made(1)
+    gc.collect()
+    assert ended == [1]
+
+
+def test_a_class_may_be_called_as_it_goes() -> None:
+    """What it knows may go before it, where both are garbage; Python makes the object then."""
+    made: Any = dataclass(slots=True)(plain())
+    del made._made_by
+    assert (made(1).a, made(1, b="y").b) == (1, "y")
+
+    class Hasty:
+        a: list[None] = field(default_factory=lambda: [delattr(hasty, "_made_by")])
+        b: int = 2
+
+    hasty: Any = dataclass(slots=True)(Hasty)
+    assert (hasty().a, hasty.__dict__.get("_made_by")) == ([None], None)
+
+
+def test_a_class_is_let_go_with_all_that_it_knows() -> None:
+    """A class that a function makes does not stay for good."""
+    made: Any = dataclass(slots=True)(plain())
+    made(1)
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_subclass_makes_its_own_objects() -> None:
+    """Whether it is a dataclass or not, and with an `__init__` of its own or without."""
+
+    class Loud(Kept):
+        def __init__(self, a: int) -> None:
+            super().__init__(a, (a,))
+
+    class Plain(Kept):
+        pass
+
+    class Abstract(Kept, abc.ABC):
+        @abc.abstractmethod
+        def said(self) -> str: ...
+
+    class Concrete(Abstract):
+        def said(self) -> str:
+            return f"{self.a}"
+
+    with pytest.raises(TypeError, match="abstract"):
+        Abstract(3)  # pyright: ignore[reportAbstractUsage] - that is the test
+    assert Concrete(3).said() == "3"
+    assert (Loud(3).a, Loud(3).b) == (3, (3,))
+    assert (Plain(3).a, Plain(3).b) == (3, ())
+    assert not is_learnt(Plain) or Plain._made_by is Kept._made_by  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_garbage_collector_looks_only_at_what_leads_somewhere() -> None:
+    """A frozen object of texts and numbers is none of its business; one in a circle is."""
+
+    @dataclass(frozen=True, slots=True)
+    class Frozen:
+        value: object
+
+    @dataclass(slots=True)
+    class Open:
+        value: object
+
+    @dataclass(slots=True, acyclic=True)
+    class Acyclic:
+        value: object
+
+    scope = Scope("s", "k")
+    leaves = [1, "a", None, 2.5, b"x", scope, SetRef(scope, "n"), Frozen("a"), Frozen(scope)]
+    assert not any(gc.is_tracked(Frozen(leaf)) for leaf in leaves)
+    assert all(gc.is_tracked(Frozen(value)) for value in ([], {}, Kept, Open(1), Frozen([])))
+    assert all(gc.is_tracked(Open(leaf)) for leaf in leaves)
+    assert not any(gc.is_tracked(Acyclic(leaf)) for leaf in (*leaves, {}))
+    assert gc.is_tracked(Acyclic([]))
+
+    class Node:
+        """May be in a circle."""
+
+    node: Any = Node()
+    node.back = Frozen(node)
+    gone = weakref.ref(node)
+    del node
+    gc.collect()
+    assert gone() is None

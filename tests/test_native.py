@@ -19,7 +19,7 @@ from fornix import Item, Memory
 from fornix.embed import static, vectors, wordpiece
 from fornix.errors import InvalidInput
 from fornix.search.index import bit_codes
-from fornix.values import native, words
+from fornix.values import compiled_modules, native, words
 from pages import pages
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -306,7 +306,7 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
 
 
 def compiled_now():
-    return native.compiled("fornix.values._native", native.FUNCTIONS)
+    return compiled_modules.compiled("fornix.values._native", native.FUNCTIONS)
 
 
 def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):

@@ -99,9 +99,10 @@ def test_a_wheel_without_compiled_code_serves_as_well(tmp_path, monkeypatch):
     show = (
         "from fornix.store.sqlite.statements import COMPILED\n"
         "from fornix.values.native import NATIVE\n"
-        "print(COMPILED, NATIVE)"
+        "from fornix.values.lazy_dataclass import RECORDS\n"
+        "print(COMPILED, NATIVE, RECORDS)"
     )
-    assert installed.run("python", "-c", show).strip() == "None None"
+    assert installed.run("python", "-c", show).strip() == "None None None"
     installed.run("python", "-c", quick_start().code)
 
 

@@ -6,13 +6,14 @@ from dataclasses import field
 from typing import NamedTuple
 
 from fornix.errors import InvalidName
-from fornix.values.lazy_dataclass import dataclass
+from fornix.values.lazy_dataclass import dataclass, holds_text
 from fornix.values.storable import checked_name
 
 HIDDEN = "\x1a"
 """Begins the names of sets that fornix keeps for itself: in no listing or search of a scope."""
 
 
+@holds_text
 class Scope(NamedTuple):
     """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name).
 
@@ -28,6 +29,7 @@ class Scope(NamedTuple):
         return self.key or self.space
 
 
+@holds_text
 class SetRef(NamedTuple):
     """A named set in a scope; a tuple, as `Scope` is one."""
 

@@ -61,7 +61,7 @@ class ForkGate:
     def __init__(self) -> None:
         self.generation = 0
         """How many forks lie between the process that imported this and the one that runs it."""
-        self._process_page = _new_process_page()
+        self.process_page = _new_process_page()
         self._inside: dict[object, int] = {}
         self._forking: set[int] = set()
         self._registered: weakref.WeakSet[Inherited] = weakref.WeakSet()
@@ -77,7 +77,7 @@ class ForkGate:
 
     def enter(self, region: object) -> None:
         """Count *region* as inside SQLite until `leave`; a fork under way is waited for."""
-        if not self._process_page[0]:
+        if not self.process_page[0]:
             self.reset_in_child()
         thread = threading.get_ident()
         self._inside[region] = thread
@@ -90,7 +90,7 @@ class ForkGate:
 
     def check_process(self) -> None:
         """Release what was inherited, if this process was forked without Python's knowledge."""
-        if not self._process_page[0]:
+        if not self.process_page[0]:
             self.reset_in_child()
 
     def is_inherited(self, generation: int) -> bool:
@@ -142,7 +142,7 @@ class ForkGate:
 
     def after_in_child(self) -> None:
         """Release what was inherited, unless a call before this one has done so."""
-        if not self._process_page[0]:
+        if not self.process_page[0]:
             self.reset_in_child()
 
     def reset_in_child(self) -> None:
@@ -151,7 +151,7 @@ class ForkGate:
             self._unsafe = True
         self._inside.clear()
         self._forking.clear()
-        self._process_page = _new_process_page()
+        self.process_page = _new_process_page()
         self.generation += 1
         for inherited in list(self._registered):
             inherited.forked(quiet=not self._unsafe)
@@ -246,8 +246,8 @@ class HandleLock:
     Whoever held it at the fork is not there to release it.
 
     An interrupt (Ctrl-C, a signal whose handler raises) leaves nobody waiting: Python handles
-    signals between two steps of its own, and what ``with`` calls here is code in C. So
-    `__enter__` and `__exit__` are properties, which give the methods of the lock below. Who
+    signals between two steps of its own, and what ``with`` calls here is code in C: `__enter__`
+    is a property, and `__exit__` a slot, which give the methods of the lock below. Who
     uses `acquire` releases a reentrant lock by `let_go`, and does so again where that was
     interrupted.
 
@@ -255,10 +255,14 @@ class HandleLock:
         reentrant: The thread that holds it may take it again.
     """
 
-    __slots__ = ("__weakref__", "_generation", "_lock")
+    __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock")
+
+    __exit__: _Exit
+    """What gives it back: found in its slot, so that a block ends without a step of Python."""
 
     def __init__(self, *, reentrant: bool = False) -> None:
-        self._lock = threading.RLock() if reentrant else threading.Lock()
+        self._lock = lock = threading.RLock() if reentrant else threading.Lock()
+        self._enter, self.__exit__ = lock.__enter__, lock.__exit__
         self._generation = FORKS.generation
 
     @property
@@ -268,13 +272,10 @@ class HandleLock:
         Raises:
             ForkedStore: It is held, and was made before this process was forked.
         """
-        if FORKS.is_inherited(self._generation) and self.locked():
-            FORKS.check_handle(self._generation)
-        return self._lock.__enter__
-
-    @property
-    def __exit__(self) -> _Exit:  # noqa: PLE0302, PYI036 - it gives what takes the arguments
-        return self._lock.__exit__
+        forks = FORKS
+        if (self._generation != forks.generation or not forks.process_page[0]) and self.locked():
+            forks.check_handle(self._generation)
+        return self._enter
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
         """Take it; return whether that was possible in time.

@@ -12,15 +12,13 @@ are not of ASCII when they are met first, and serves where that is missing, or w
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fornix.values.compiled_modules import compiled
 
 FUNCTIONS = (
     *("known_words", "analyse", "vocabulary", "pieces", "gather"),
@@ -85,17 +83,6 @@ class Native(Protocol):
     ) -> bool:
         """See `Bits.distances`; False: nothing was done, the machine cannot count bits."""
         ...
-
-
-def compiled(name: str, functions: Sequence[str]) -> ModuleType | None:
-    """Return a compiled module of fornix; None: it is not here, lacks a function, or is off."""
-    if os.environ.get("FORNIX_NATIVE", "").lower() == "off" or "t" in sys.abiflags:
-        return None  # a Python without its global lock has no limited interface
-    try:
-        module = import_module(name)
-    except ImportError:  # there was no compiler, or it was compiled for another kind of Python
-        return None
-    return module if all(hasattr(module, each) for each in functions) else None
 
 
 NATIVE = cast("Native | None", compiled("fornix.values._native", FUNCTIONS))

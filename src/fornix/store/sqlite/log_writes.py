@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import apsw
 
-from fornix.values import native
+from fornix.values.compiled_modules import compiled
 
-COMPILED = native.compiled("fornix.store.sqlite._log_writes", ())
+COMPILED = compiled("fornix.store.sqlite._log_writes", ())
 """The compiled module; None: there is none."""
 
 RESTS_ON = "unix"

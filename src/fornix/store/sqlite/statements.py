@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import apsw
 
-from fornix.values import native
+from fornix.values.compiled_modules import compiled
 
 if TYPE_CHECKING:
     from fornix.store.sql.connection import Write
@@ -47,7 +47,7 @@ class Compiled(Protocol):
         ...
 
 
-COMPILED = cast("Compiled | None", native.compiled("fornix.store.sqlite._statements", FUNCTIONS))
+COMPILED = cast("Compiled | None", compiled("fornix.store.sqlite._statements", FUNCTIONS))
 """The compiled functions; None: there are none."""
 
 
