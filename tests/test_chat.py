@@ -15,7 +15,7 @@ import pytest
 
 import warm
 from chat_worker import ANSWER, KEY, MESSAGES, USER, WRITE, table
-from fornix import Memory, ScriptedChat
+from fornix import LocalRunner, Memory, ScriptedChat
 from fornix.agents.chat import (
     Action,
     ActionOutput,
@@ -789,6 +789,26 @@ def test_exchanges_that_were_cut_off_go_on_in_their_order(store):
         await Cut().cut_off(user, joy, event_id="two")
         assert [(await user.initiate_chat(joy, user, FIRST)).rounds for _ in range(2)] == [0, 1]
         assert await log(joy) == [FIRST, ANSWER] * 2
+
+    asyncio.run(talk())
+
+
+def test_an_exchange_that_nobody_says_again_is_not_answered(store, monkeypatch):
+    """However long the runner of the other one has left, which would answer what comes next."""
+    close = LocalRunner.aclose
+
+    async def late(self, wait_s=10):
+        await asyncio.sleep(0.2)
+        await close(self, wait_s)
+
+    async def talk():
+        joy, user = await table(says(), memory=store)
+        await Cut().cut_off(user, joy, event_id="one")
+        await Cut().cut_off(user, joy, event_id="two")
+        monkeypatch.setattr(LocalRunner, "aclose", late)
+        assert (await user.initiate_chat(joy, user, FIRST)).rounds == 0
+        assert await log(joy) == [FIRST, ANSWER]
+        assert (await user.initiate_chat(joy, user, FIRST)).rounds == 1
 
     asyncio.run(talk())
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import count
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NoReturn, Self, cast
 
 from fornix.agents.chat import prompt_templates
 from fornix.agents.chat.actions import (
@@ -41,6 +41,7 @@ from fornix.events.events import Event, OutputEvent
 from fornix.llm import ModelMessage, checked_messages
 from fornix.memory.memory import Memory
 from fornix.runs.agent import Agent, action
+from fornix.runs.run import LOOK_S, Interrupted
 from fornix.runs.runner import LocalRunner
 from fornix.runs.task import RunnerContext
 from fornix.store.running_keys import refuse_own_run
@@ -598,6 +599,9 @@ class Exchange:
 
     Attributes:
         failures: What answers raised, by run.
+        wanted: The exchange whose reply is waited for.
+        is_answered: It has its reply.
+        is_over: Nobody waits for anything more.
     """
 
     sender: ConversableAgent
@@ -605,6 +609,9 @@ class Exchange:
     reviewer: ConversableAgent | None
     message: str
     failures: dict[int, Exception] = field(default_factory=dict[int, Exception])
+    wanted: str = ""
+    is_answered: bool = False
+    is_over: bool = False
 
     async def hold(self, event_id: str | None) -> AgentMessage:
         """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
@@ -624,7 +631,10 @@ class Exchange:
             if event_id is None:
                 event_id = await asyncio.to_thread(self._interrupted, runner) or new_id()
             try:
-                reply = await self._reply(runner, event_id)
+                try:
+                    reply = await self._reply(runner, event_id)
+                finally:
+                    self.is_over = True
             except Exception:
                 await runner.aclose()
                 raise
@@ -651,6 +661,7 @@ class Exchange:
         key = self.recipient.conv_id
         for again in count():
             exchange = f"{event_id} again {again}" if again else event_id
+            self.wanted, self.is_answered = exchange, False
             try:
                 outputs = await runner.ahandle(key, self._input(exchange), event_id=exchange)
             except RunDiscarded:
@@ -668,14 +679,23 @@ class Exchange:
     def _answer(self) -> Any:  # noqa: ANN401 - an action, as Agent takes it
         @action(ExchangeInput)
         async def answer(event: ExchangeInput, ctx: RunnerContext) -> None:
+            if self.is_answered and event.exchange != self.wanted:
+                await self._leave()
             try:
                 reply = await self._answered(event, ctx)
                 ctx.send_event(OutputEvent(reply.to_dict()))
+                self.is_answered = event.exchange == self.wanted
             except Exception as error:
                 self.failures[ctx.run.id] = error
                 raise
 
         return answer
+
+    async def _leave(self) -> NoReturn:
+        """Leave an exchange that was cut off to whoever says the same again."""
+        while not self.is_over:  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(LOOK_S)
+        raise Interrupted
 
     async def _answered(self, said: ExchangeInput, ctx: RunnerContext) -> AgentMessage:
         recipient, rounds = self.recipient, ctx.run.number
