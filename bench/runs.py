@@ -245,7 +245,7 @@ class Exact:
     def __init__(self, paths: Sequence[str]) -> None:
         from fornix.state import MemoryKind, MemoryObject, Overlay
 
-        self._root = MemoryObject(Overlay(None, kind=MemoryKind.SENSORY, now=0))
+        self._root = MemoryObject(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
         self._paths = paths
 
     def set(self, i: int) -> None:

@@ -77,7 +77,7 @@ class Clock:
 
 
 def sensory(**options) -> Overlay:
-    return Overlay(None, kind=MemoryKind.SENSORY, now=NOW, **options)
+    return Overlay.over(None, kind=MemoryKind.SENSORY, now=NOW, **options)
 
 
 def committed(store: RamStore | None = None, **options) -> CommittedTree:
@@ -91,7 +91,7 @@ def m(request) -> MemoryObject:
     if request.param == "overlay":
         return MemoryObject(sensory())
     if request.param == "on an overlay":
-        return MemoryObject(Overlay(sensory(), kind=MemoryKind.SHORT_TERM, now=NOW))
+        return MemoryObject(Overlay.over(sensory(), kind=MemoryKind.SHORT_TERM, now=NOW))
     return MemoryObject(committed())
 
 
@@ -675,8 +675,10 @@ def timed(request) -> Callable[..., tuple[MemoryObject, Clock]]:
             return MemoryObject(committed(clock=clock, **options)), clock
         below = None
         if request.param == "on an overlay":
-            below = Overlay(None, kind=MemoryKind.SENSORY, now=clock)
-        return MemoryObject(Overlay(below, kind=MemoryKind.SENSORY, now=clock, **options)), clock
+            below = Overlay.over(None, kind=MemoryKind.SENSORY, now=clock)
+        return MemoryObject(
+            Overlay.over(below, kind=MemoryKind.SENSORY, now=clock, **options)
+        ), clock
 
     return make
 
@@ -883,7 +885,7 @@ def below() -> Counted:
 
 
 def over(below: Counted) -> MemoryObject:
-    return MemoryObject(Overlay(below, kind=MemoryKind.SHORT_TERM, now=NOW))
+    return MemoryObject(Overlay.over(below, kind=MemoryKind.SHORT_TERM, now=NOW))
 
 
 def test_a_read_asks_once(below):
@@ -992,7 +994,7 @@ def test_deltas_are_the_shortest_list():
     MemoryObject(base).set("old.y", 1)
     MemoryObject(base).set("gone", 1)
     MemoryObject(base).set("emptied.x", 1)
-    overlay = Overlay(base, kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=NOW)
     m = MemoryObject(overlay)
     assert not overlay.changed
     m.set("new.deep.v", 1)
@@ -1029,7 +1031,7 @@ def test_what_is_made_and_deleted_was_never_there():
 def test_refreshes_name_what_has_to_last():
     base = sensory()
     MemoryObject(base).set("a.b.c", 1, expires_at=moment(NOW + 10))
-    overlay = Overlay(base, kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=NOW)
     MemoryObject(overlay).set("a.b.d", 1, expires_at=moment(NOW + 30))
     assert overlay.deltas() == (
         Refresh(("a",), NOW + 30),
@@ -1040,7 +1042,7 @@ def test_refreshes_name_what_has_to_last():
 
 def test_a_batch_notes_what_was_asked_as_passed():
     """So that a repetition is recognised, whatever it would do by then."""
-    overlay = Overlay(Snapshot(RamStore(), SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay = Overlay.over(Snapshot(RamStore(), SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
     overlay.records_requests = True
     m = MemoryObject(overlay)
     m.set("a", [1], ttl=timedelta(seconds=1))
@@ -1275,7 +1277,7 @@ def test_the_past_can_be_read_and_not_written():
 def test_applying_deltas_is_what_a_store_does():
     """`Overlay.apply` makes of them what the store makes of them."""
     store = RamStore()
-    overlay = Overlay(Snapshot(store, SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay = Overlay.over(Snapshot(store, SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
     MemoryObject(overlay).set("a.b", [1], ttl=timedelta(seconds=10))
     MemoryObject(overlay).set("c", 1)
     applied = sensory()

@@ -350,9 +350,9 @@ def test_j20_what_a_reconciler_is(reconcile, says):
 @pytest.mark.parametrize("value", [b"\x00\x01", 1 << 70, {"a": [1, [2.5, None], {}]}, None, "é"])
 def test_j21_what_is_written_to_memory_keeps_its_type(value):
     """In the steps of a run, from which its sensory memory is made again."""
-    tree = Overlay(None, kind=MemoryKind.SENSORY, now=0)
+    tree = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
     MemoryObject(tree).set("a.b", value)
-    again = Overlay(None, kind=MemoryKind.SENSORY, now=0)
+    again = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
     again.apply(committed_tree.deltas_from_json(committed_tree.deltas_to_json(tree.deltas())))
     assert MemoryObject(again).get("a.b") == value
     assert type(MemoryObject(again).get("a.b")) is type(value)
@@ -360,11 +360,11 @@ def test_j21_what_is_written_to_memory_keeps_its_type(value):
 
 def test_j22_objects_are_made_again():
     """Into an empty tree, and over what is there; twice is the same."""
-    tree = Overlay(None, kind=MemoryKind.SENSORY, now=0)
+    tree = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
     MemoryObject(tree).new_object("user")
     MemoryObject(tree).set("user.name", "ada")
     changes = committed_tree.deltas_from_json(committed_tree.deltas_to_json(tree.deltas()))
-    again = Overlay(None, kind=MemoryKind.SENSORY, now=0)
+    again = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
     again.apply(changes)
     again.apply(changes)
     assert MemoryObject(again).to_dict() == {"user": {"name": "ada"}}

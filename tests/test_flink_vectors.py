@@ -57,7 +57,7 @@ def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> Memory
 def m(request) -> MemoryObject:
     """A fresh short-term root: an action's, or one where every call is a commit."""
     if request.param == "overlay":
-        return MemoryObject(Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW))
+        return MemoryObject(Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW))
     return committed(RamStore(), [NOW])
 
 
@@ -187,7 +187,7 @@ def test_b12_an_object_again_keeps_its_fields(m):
 
 
 def test_b13_a_refused_set_records_nothing():
-    overlay = Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW)
     MemoryObject(overlay).new_object("o")
     before = overlay.deltas()
     with pytest.raises(ValueError, match="'o'"):
@@ -254,7 +254,7 @@ def test_c10_the_place_is_named(m):
 
 
 def test_c11_it_is_a_type_error_and_nothing_is_written():
-    overlay = Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW)
     with pytest.raises(TypeError, match="value at 'p'"):
         MemoryObject(overlay).set("p", object())
     assert not overlay.changed
@@ -408,7 +408,7 @@ def cached():
     state = [Put(("k1",), "v1"), Put(("k2",), "v2")]
     store.commit(Batch(scope=SCOPE, time=NOW, base=0, state=state))
     tree = Snapshot(store, SCOPE, store.head(SCOPE))
-    return store, Overlay(tree, kind=MemoryKind.SHORT_TERM, now=NOW)
+    return store, Overlay.over(tree, kind=MemoryKind.SHORT_TERM, now=NOW)
 
 
 def in_store(store: RamStore, name: str) -> object:

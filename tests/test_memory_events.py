@@ -403,7 +403,7 @@ def test_everything_is_off_and_costs_nothing():
         def act(event, ctx):
             busy(ctx)
             task = ctx._task
-            seen.extend((task._short._recorder, task._draft._recorder))
+            seen.extend(task._made[part]._recorder for part in ("short", "draft"))
 
         with LocalRunner(Agent("a", actions=[act]), memory) as runner:
             runner.handle("ada", None)
@@ -526,15 +526,15 @@ def redo(m, event) -> None:
 def test_a_write_event_leads_from_one_tree_to_the_other(seed):
     """Whoever has the tree as it was, and the event, has the tree as it is."""
     chance = random.Random(seed)
-    base = Overlay(None, kind=MemoryKind.SHORT_TERM, now=0)
+    base = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=0)
     for _ in range(chance.randint(0, 12)):
         step(MemoryObject(base), chance)
     recorder = MemoryRecorder(MemoryEvents(every="values").reported(()), Scope("s", "ada"))
     kind = MemoryKind.SHORT_TERM
-    tree = Overlay(base, kind=kind, now=0, recorder=recorder.tree(kind))
+    tree = Overlay.over(base, kind=kind, now=0, recorder=recorder.tree(kind))
     for _ in range(chance.randint(0, 12)):
         step(MemoryObject(tree), chance)
-    copy = Overlay(base, kind=MemoryKind.SHORT_TERM, now=0)
+    copy = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=0)
     for event in recorder.events((), tree.deltas()):
         if isinstance(event, ShortTermWriteEvent):
             redo(MemoryObject(copy), event)

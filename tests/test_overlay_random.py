@@ -207,7 +207,7 @@ class OverlayMachine(RuleBasedStateMachine):
 
     def fresh(self) -> Overlay:
         now = self.model.now
-        return Overlay(self.base(), kind=MemoryKind.SHORT_TERM, now=now, ttl=self.model.ttl)
+        return Overlay.over(self.base(), kind=MemoryKind.SHORT_TERM, now=now, ttl=self.model.ttl)
 
     def base(self) -> ExactTree:
         return Snapshot(self.store, SCOPE, self.store.head(SCOPE))
@@ -343,7 +343,7 @@ class OverlayMachine(RuleBasedStateMachine):
         """The overlay shows the model; so does what a store would make of it; so does a copy."""
         expected = shape(self.model.root)
         assert seen(self.overlay, self.model.now) == expected
-        above = Overlay(self.overlay, kind=MemoryKind.SENSORY, now=self.model.now)
+        above = Overlay.over(self.overlay, kind=MemoryKind.SENSORY, now=self.model.now)
         assert MemoryObject(above).to_dict() == _plain(self.model.root)
         assert [p for p, _ in MemoryObject(above).walk()] == list(_paths(self.model.root))
 
@@ -356,7 +356,7 @@ class StackedMachine(OverlayMachine):
     """An overlay over an overlay, as an action's over its run's sensory memory."""
 
     def __init__(self) -> None:
-        self.below = Overlay(None, kind=MemoryKind.SENSORY, now=lambda: self.model.now)
+        self.below = Overlay.over(None, kind=MemoryKind.SENSORY, now=lambda: self.model.now)
         super().__init__()
 
     def base(self) -> ExactTree:
@@ -364,7 +364,7 @@ class StackedMachine(OverlayMachine):
 
     def fresh(self) -> Overlay:
         """An overlay whose clock runs while it is written to."""
-        return Overlay(
+        return Overlay.over(
             self.base(), kind=MemoryKind.SENSORY, now=lambda: self.model.now, ttl=self.model.ttl
         )
 

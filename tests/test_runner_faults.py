@@ -27,10 +27,9 @@ from fornix import (
 )
 from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
 from fornix.sets.batch import Draft
-from fornix.state.overlay import Overlay
+from fornix.state.cells import Cells
 from fornix.store.running_keys import RunningKey
 from fornix.store.scope import Scope
-from fornix.values.forks import HandleLock
 from waiting import LIMIT_S, SHORT_S
 
 
@@ -520,10 +519,7 @@ def test_a_coroutine_that_is_left_behind_closes_in_silence():
     loop.close()
 
 
-TAKING = vars(HandleLock)["__enter__"].fget.__code__
-"""What asks for a lock."""
-
-MAKING = {Draft.__init__.__code__, Overlay.__init__.__code__}
+MAKING = {Draft.__init__.__code__, Cells.over.__func__.__code__}
 """What makes a part of a task: the draft of its items, or a tree's changes."""
 
 
@@ -540,8 +536,8 @@ class Meeting:
             assert self.second_asks.wait(LIMIT_S)
 
     def second(self, frame, event, _):
-        """Profile the other one: it asks for a lock, or makes the part as well."""
-        if event == "call" and frame.f_code in {*MAKING, TAKING}:
+        """Profile the other one, which makes the part as well."""
+        if event == "call" and frame.f_code in MAKING:
             self.second_asks.set()
 
     def profiled(self, profile, work, *args):
@@ -557,7 +553,7 @@ class Meeting:
 
 @pytest.mark.parametrize("part", ["long_term_memory", "short_term_memory", "sensory_memory"])
 def test_threads_of_one_action_share_what_they_ask_for_first(memory, part):
-    """The second thread waits until the first one has made it; what either writes is kept."""
+    """Both make it, and what is made first stands for both; what either writes is kept."""
     meeting = Meeting()
 
     def put(ctx, name):

@@ -693,7 +693,7 @@ class KeyBatch(KeySets, Prompts):
 
     def _overlay(self, now: int) -> Overlay:
         tree, paths = Snapshot(self._engine.store, self._scope, self._base), self._engine.paths
-        return Overlay(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
+        return Overlay.over(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
 
     def _laid_over(self, values: Sequence[SetValue]) -> tuple[TreeDelta, ...]:
         """Return what sets *values* in the tree as it is now, which becomes the base."""

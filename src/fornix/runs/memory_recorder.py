@@ -45,8 +45,7 @@ class MemoryRecorder:
     def tree(self, kind: MemoryKind) -> TreeRecorder:
         """Return the recorder of an exact memory."""
         reads = SensoryReadEvent if kind is MemoryKind.SENSORY else ShortTermReadEvent
-        recorder = self._trees[kind] = TreeRecorder(reads=reads in self._details)
-        return recorder
+        return self._trees.setdefault(kind, TreeRecorder(reads=reads in self._details))
 
     # --- items ---
 

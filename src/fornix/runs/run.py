@@ -269,9 +269,7 @@ class LiveRun:
         recorder = None
         if self.setup.plan.reported or self.setup.engine.listeners.kinds:
             recorder = self._recorder(due)
-        task = Task(
-            self._env, action, due.ordinal, calls=calls, attempt=self.attempt, recorder=recorder
-        )
+        task = Task(self._env, action, due.ordinal, self.attempt, action.is_async, calls, recorder)
         self._task = task
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict, cast
 
 from fornix.errors import InvalidInput, Unusable
 from fornix.events.events import Event
@@ -27,7 +27,7 @@ from fornix.sets import clearing
 from fornix.sets.batch import Draft
 from fornix.sets.commits import CommitWriter
 from fornix.sets.writer import Engine, WriteCall
-from fornix.state import MemoryKind, MemoryObject, Overlay, Resolver, Ttl
+from fornix.state import MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.cells import Cells
 from fornix.state.overlay import SealedOverlay
 from fornix.state.paths import PathCache
@@ -37,7 +37,6 @@ from fornix.store.as_of import Moment
 from fornix.store.items import Hits
 from fornix.store.scope import is_hidden
 from fornix.values import wire
-from fornix.values.forks import HandleLock
 from fornix.values.ids import derived_ids
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, moment
@@ -179,8 +178,6 @@ class TaskEnvironment:
         short: Short-term memory, which nobody else changes meanwhile.
         paths: Its parsed paths.
         sensory: What the finished tasks of the run left in its sensory memory; None: nothing.
-        first_use: Held while a task makes what its code asks for first: threads of one action
-            share it.
     """
 
     engine: Engine
@@ -196,121 +193,100 @@ class TaskEnvironment:
     paths: PathCache
     ttl: Ttl | None
     sensory: Overlay | None = None
-    first_use: HandleLock = field(default_factory=HandleLock)
 
     def merge_sensory(self, deltas: Iterable[TreeDelta]) -> None:
         """Take changes over into the sensory memory of the run."""
         if self.sensory is None:
             paths = self.sensory_paths
-            self.sensory = Overlay(None, kind=paths.kind, now=self.now, paths=paths)
+            self.sensory = Overlay.over(None, kind=paths.kind, now=self.now, paths=paths)
         self.sensory.apply(deltas)
 
 
+class Made(TypedDict, total=False):
+    """What the code of an action asked a task for, each made when it was asked for first.
+
+    Threads of one action that ask at once get the same: what comes first into the dict stays.
+    """
+
+    sensory: Overlay
+    short: Overlay
+    draft: RunDraft
+    calls: Calls
+
+
+_OVER = "action {!r} of run {} is over; what is done with its context now would be lost"
+
+
+@dataclass(slots=True, eq=False)
 class Task:
     """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
 
-    __slots__ = (
-        "_calls",
-        "_draft",
-        "_lookups",
-        "_make_calls",
-        "_reason",
-        "_recorder",
-        "_sealed",
-        "_sensory",
-        "_short",
-        "action",
-        "attempt",
-        "env",
-        "is_async",
-        "ordinal",
-        "sent",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        env: TaskEnvironment,
-        action: BoundAction,
-        ordinal: int,
-        *,
-        calls: Callable[[], Calls],
-        attempt: int,
-        recorder: MemoryRecorder | None = None,
-    ) -> None:
-        self.env, self.action, self.ordinal = env, action, ordinal
-        self._recorder = recorder
-        self.is_async, self.attempt = action.is_async, attempt
-        self._make_calls = calls
-        self._calls: Calls | None = None
-        self.sent: list[Event] = []
-        self._lookups: list[tuple[MemoryKind, list[Path]]] = []
-        self._short: Overlay | None = None
-        self._sensory: Overlay | None = None
-        self._draft: RunDraft | None = None
-        self._reason: str | None = None
-        self._sealed: list[tuple[Overlay, Cells]] = []
+    env: TaskEnvironment
+    action: BoundAction
+    ordinal: int
+    attempt: int
+    is_async: bool
+    _make_calls: Callable[[], Calls]
+    _recorder: MemoryRecorder | None = None
+    sent: list[Event] = field(default_factory=list[Event])
+    _made: Made = field(default_factory=cast("Callable[[], Made]", dict))
+    _reason: Callable[[], str] | None = None
+    _sealed: Sequence[tuple[Overlay, Cells]] = ()
 
     @property
     def calls(self) -> Calls:
         """Its durable calls."""
-        if self._calls is None:
-            with self.env.first_use:
-                if self._calls is None:
-                    self._calls = self._make_calls()
-        return self._calls
+        made = self._made.get("calls")
+        return self._made.setdefault("calls", self._make_calls()) if made is None else made
 
     def sensory(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the run's memory."""
-        if self._sensory is None:
+        overlay = self._made.get("sensory")
+        if overlay is None:
             env = self.env
-            with env.first_use:
-                if self._sensory is None:
-                    self._sensory = self._overlay(env.sensory, env.sensory_paths, None, resolver)
-        elif self.is_async:
+            overlay = self._overlay(env.sensory, env.sensory_paths, None, resolver)
+            return self._made.setdefault("sensory", overlay)
+        if self.is_async:
             check_outside()
-        return self._sensory
+        return overlay
 
     def short_term(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the key's memory."""
-        if self._short is None:
+        overlay = self._made.get("short")
+        if overlay is None:
             env = self.env
-            with env.first_use:
-                if self._short is None:
-                    self._short = self._overlay(env.short, env.paths, env.ttl, resolver)
-        elif self.is_async:
+            overlay = self._overlay(env.short, env.paths, env.ttl, resolver)
+            return self._made.setdefault("short", overlay)
+        if self.is_async:
             check_outside()
-        return self._short
+        return overlay
 
     def _overlay(
         self, tree: ExactTree | None, paths: PathCache, ttl: Ttl | None, resolver: Resolver
     ) -> Overlay:
         self.check_open()
-        kind, lookups = paths.kind, list[Path]()
-        self._lookups.append((kind, lookups))
-        overlay = Overlay(
-            tree,
-            kind=kind,
-            now=self.env.now,
-            ttl=ttl,
-            paths=paths,
-            lookups=lookups,
-            recorder=None if self._recorder is None else self._recorder.tree(kind),
-        )
-        overlay.resolver = resolver
-        return overlay
+        kind, recorder = paths.kind, self._recorder
+        cells = Cells.over(tree, self.env.now, [])
+        tree_recorder = None if recorder is None else recorder.tree(kind)
+        return Overlay(kind, paths, cells, ttl, tree_recorder, resolver)
+
+    def _overlays(self) -> list[Overlay]:
+        """Return those that were asked for, in this order."""
+        parts = [*self._made.values()]  # at once: a thread that was left behind may add to it
+        return [part for part in parts if isinstance(part, Overlay)]
 
     def draft(self) -> RunDraft:
         """Return the writer of items."""
-        if self._draft is None:
+        draft = self._made.get("draft")
+        if draft is None:
             self.check_open()
             env = self.env
-            with env.first_use:
-                if self._draft is None:
-                    ids = derived_ids(self._name())
-                    self._draft = RunDraft(env.engine, env.scope, ids, env.now, self._recorder)
-        elif self.is_async:
+            ids = derived_ids(self._name())
+            draft = RunDraft(env.engine, env.scope, ids, env.now, self._recorder)
+            return self._made.setdefault("draft", draft)
+        if self.is_async:
             check_outside()
-        return self._draft
+        return draft
 
     def _name(self) -> bytes:
         """Return the digest of the task's name: ids of items that it adds follow from it."""
@@ -336,55 +312,53 @@ class Task:
     def check_open(self) -> None:
         """Raise `Unusable` if what is done now would not be kept."""
         if self._reason is not None:
-            raise Unusable(self._reason)
+            raise Unusable(self._reason())
         if self.is_async:
             check_outside()
 
     def seal(self, reason: str) -> None:
         """Have every use raise `Unusable`, until `reopen`."""
-        self._reason = reason
-        self._sealed = [(o, o.seal(reason)) for o in (self._short, self._sensory) if o is not None]
-        if self._draft is not None:
-            self._draft.open, self._draft.reason = False, reason
+        self._reason = partial(str, reason)
+        self._sealed = [(overlay, overlay.seal(reason)) for overlay in self._overlays()]
+        self._close_draft()
 
-    def _end(self, reason: str) -> None:
-        """Seal for good; what is no longer needed goes at once, not when its group is committed."""
-        self._reason = reason
-        sealed = SealedOverlay(reason)
-        if self._short is not None:
-            self._short.end(sealed)
-        if self._sensory is not None:
-            self._sensory.end(sealed)
-        if self._draft is not None:
-            self._draft.open, self._draft.reason = False, reason
+    def _close_draft(self) -> None:
+        draft = self._made.get("draft")
+        if draft is not None and self._reason is not None:
+            draft.open, draft.reason = False, self._reason()
 
     def reopen(self) -> None:
         """Be usable again."""
         self._reason = None
         for overlay, cells in self._sealed:
             overlay.unseal(cells)
-        if self._draft is not None:
-            self._draft.open = True
+        draft = self._made.get("draft")
+        if draft is not None:
+            draft.open = True
 
     def close(self) -> Done:
         """Return what the action did; whatever it does later raises `Unusable`."""
-        short = () if self._short is None else self._short.deltas()
-        sensory = () if self._sensory is None else self._sensory.deltas()
+        made = self._made
+        short = made["short"].deltas() if "short" in made else ()
+        sensory = made["sensory"].deltas() if "sensory" in made else ()
         if self._recorder is not None:
             for event in self._recorder.events(sensory, short):
                 env = self.env
                 self.sent.append(event.stamped(self._next_id(), env.key, env.now))
-        done = Done(self.sent, short, sensory, self._draft, self._read_set())
-        self._end(
-            f"action {self.action.name!r} of run {self.env.run} is over; what is done with its "
-            "context now would be lost"
-        )
+        overlays = self._overlays()
+        done = Done(self.sent, short, sensory, made.get("draft"), self._read_set(overlays))
+        # Sealed for good; what is no longer needed goes at once, not when its group is committed.
+        self._reason = reason = partial(_OVER.format, self.action.name, self.env.run)
+        sealed = SealedOverlay(reason)
+        for overlay in overlays:
+            overlay.end(sealed)
+        self._close_draft()
         return done
 
-    def _read_set(self) -> str | None:
+    def _read_set(self, overlays: Sequence[Overlay]) -> str | None:
         """Return, in wire form, what was read: paths, items by set, searches with their hits."""
-        draft = self._draft
-        lookups = tuple([(kind, (*paths,)) for kind, paths in self._lookups if paths])
+        draft = self._made.get("draft")
+        lookups = tuple([(o.kind, (*paths,)) for o in overlays if (paths := o.lookups)])
         if draft is None or not (draft.read or draft.searched):
             if not lookups:
                 return None

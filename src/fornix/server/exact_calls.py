@@ -240,7 +240,7 @@ class CopyObject(_Write):
 
     def _sent(self) -> MemoryObject:
         """Return what was sent, as an exact memory of its own."""
-        made = MemoryObject(Overlay(None, kind=MemoryKind.SENSORY, now=0))
+        made = MemoryObject(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
         for node in self.nodes or ():
             if "value" in node.model_fields_set:
                 made.set(tuple(node.path), asked.stored(node.value))

@@ -105,7 +105,7 @@ class Trace:
         """Yield the tasks that are done."""
         now = self._row.now or self._row.accepted
         paths = PathCache(MemoryKind.SENSORY)
-        sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, paths=paths)
+        sensory = Overlay.over(None, kind=MemoryKind.SENSORY, now=now, paths=paths)
         for step in self._steps:
             effects = self._store.effects(step.commit)
             read_set = ReadSet.of(step.read_set, self._row.scope)

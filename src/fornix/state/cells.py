@@ -11,6 +11,7 @@ from fornix.state.paths import ParsedPath, path_key
 from fornix.state.tree_values import IGNORE_EXPIRY, Branch, ExactTree
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.store.name_ranges import NameRange
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import ATOMS, Path, Value
 
 NOT_LOADED: Final = 0
@@ -35,29 +36,38 @@ ASKED_TOGETHER: Final = 3
 """With this field of an object, the others are read, if they are few."""
 
 
+@dataclass(slots=True, eq=False)
 class Fields:
     """The fields of an object, as far as they were read or written.
 
     Attributes:
         cells: By name: every cell that was loaded or written, also of what is not there.
-        base_cells: Fields of the base that were not deleted, in its order; None: not loaded.
         added: Fields made since, in order. The same dict as *cells* where the base has nothing.
+        base_cells: Fields of the base that were not deleted, in its order; None: not loaded.
         may_expire: A field may have an expiry.
         base_names: The names of the base's fields, and when they expire; None: not loaded.
         asked: How many fields the tree was asked for by themselves.
         few: What the base has, read together where it is little; None: it is not.
     """
 
-    __slots__ = ("added", "asked", "base_cells", "base_names", "cells", "few", "may_expire")
+    cells: dict[str, Cell]
+    added: dict[str, Cell]
+    base_cells: dict[str, Cell] | None
+    may_expire: bool = False
+    base_names: list[tuple[str, int | None]] | None = None
+    asked: int = 0
+    few: dict[str, Node | None] | None = None
 
-    def __init__(self, *, has_base: bool) -> None:
-        self.added: dict[str, Cell] = {}
-        self.cells: dict[str, Cell] = {} if has_base else self.added
-        self.base_cells: dict[str, Cell] | None = None if has_base else {}
-        self.may_expire = False
-        self.base_names: list[tuple[str, int | None]] | None = None
-        self.asked = 0
-        self.few: dict[str, Node | None] | None = None
+    @classmethod
+    def of_base(cls) -> Fields:
+        """Return those of an object of the base, of which nothing is known yet."""
+        return cls({}, {}, None)
+
+    @classmethod
+    def none(cls) -> Fields:
+        """Return those of an object that has none."""
+        added: dict[str, Cell] = {}
+        return cls(added, added, {})
 
     def is_known_or_changed(self) -> bool:
         """Return whether the base need not be asked for names, or alone would not tell them."""
@@ -76,6 +86,7 @@ class Fields:
         return [*changed_in_base, *added.items()]
 
 
+@dataclass(slots=True, eq=False)
 class Cell:
     """What is at one path: in the base, and after the changes.
 
@@ -90,20 +101,15 @@ class Cell:
         size: Bytes of a list that grew here, so that growing it needs no second count; 0: unknown.
     """
 
-    __slots__ = (
-        "base", "change", "dirty", "expires", "fields", "removed", "size", "state", "value",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.state = NOT_LOADED
-        self.value: Value = None
-        self.expires: int | None = None
-        self.base: Node | None = None
-        self.removed = NOT_REMOVED
-        self.change = UNCHANGED
-        self.dirty = False
-        self.size = 0
-        self.fields: Fields | None = None
+    state: int = NOT_LOADED
+    fields: Fields | None = None
+    value: Value = None
+    expires: int | None = None
+    base: Node | None = None
+    removed: int = NOT_REMOVED
+    change: int = UNCHANGED
+    dirty: bool = False
+    size: int = 0
 
     def load(self, node: Node | None) -> None:
         """Take over what the base has here."""
@@ -112,7 +118,7 @@ class Cell:
             self.fields = None
             self.state = ABSENT if node is None else VALUE
         else:
-            self.fields = self.fields or Fields(has_base=True)
+            self.fields = self.fields or Fields.of_base()
             self.state = OBJECT
         if node is not None:
             self.value, self.expires = node.value, node.expires
@@ -121,7 +127,7 @@ class Cell:
         """Make this attached cell a new object, or a value."""
         self.state, self.value, self.expires = state, value, expires
         self.change, self.size, self.dirty = WRITTEN, 0, True
-        self.fields = Fields(has_base=False) if state == OBJECT else None
+        self.fields = Fields.none() if state == OBJECT else None
 
     def set_expiry(self, expires: int | None) -> None:
         """Change the expiry."""
@@ -140,7 +146,7 @@ class Cell:
         """Remove all fields of an object."""
         if self.fields is not None and self.fields.cells is not self.fields.added:
             self.removed = FIELDS_REMOVED
-        self.fields, self.dirty = Fields(has_base=False), True
+        self.fields, self.dirty = Fields.none(), True
 
     def fill(self, branch: Branch, expires: int | None) -> None:
         """Copy the fields of *branch* into this new object, which has none."""
@@ -199,6 +205,7 @@ def deep_copy(value: Value) -> Value:
     return value
 
 
+@dataclass(slots=True, eq=False)
 class Cells:
     """All cells of one overlay. Not safe for threads.
 
@@ -211,19 +218,23 @@ class Cells:
         fast_path: By key: cells of values that need no copy and never expire.
     """
 
-    __slots__ = ("_lookups", "_now", "_tree", "fast_path", "root")
+    _tree: ExactTree | None
+    _now: int | Callable[[], int]
+    lookups: list[Path] | None
+    root: Cell
+    fast_path: dict[str, Cell]
 
-    def __init__(
-        self,
+    @classmethod
+    def over(
+        cls,
         tree: ExactTree | None,
         now: int | Callable[[], int],
         lookups: list[Path] | None = None,
-    ) -> None:
-        self._tree, self._now, self._lookups = tree, now, lookups
+    ) -> Cells:
+        """Return cells over a tree, none of which is loaded."""
         has_base = tree is not None or lookups is not None
-        self.root = Cell()
-        self.root.state, self.root.fields = OBJECT, Fields(has_base=has_base)
-        self.fast_path: dict[str, Cell] = {}
+        root = Cell(OBJECT, Fields.of_base() if has_base else Fields.none())
+        return cls(tree, now, lookups, root, {})
 
     def now(self) -> int:
         """Return the time that decides what has expired."""
@@ -248,7 +259,7 @@ class Cells:
             if fields is None:
                 if cell.state != NOT_LOADED:
                     return None
-                fields = cell.fields = Fields(has_base=True)
+                fields = cell.fields = Fields.of_base()
             inner = fields.cells.get(name)
             if inner is None:
                 if fields.base_cells is not None:
@@ -270,8 +281,8 @@ class Cells:
             siblings.may_expire = True
 
     def _record_lookup(self, path: Path) -> None:
-        if self._lookups is not None:
-            self._lookups.append(path)
+        if self.lookups is not None:
+            self.lookups.append(path)
 
     def load_fields(self, cell: Cell, path: Path) -> Fields:
         """Return the fields of an object, all of those in the tree loaded."""

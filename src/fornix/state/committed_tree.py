@@ -245,7 +245,7 @@ class CommittedTree:
                 self.writer_lock.release()
 
     def _overlay(self, base: int, now: int) -> Overlay:
-        tree = Overlay(
+        tree = Overlay.over(
             Snapshot(self.ledger, self.scope, base),
             kind=self.kind,
             now=now,
@@ -341,7 +341,7 @@ class PastTree:
 
     def _tree(self) -> Overlay:
         tree = Snapshot(self.ledger, self.scope, self.at)
-        return Overlay(tree, kind=self.kind, now=self.now, paths=self.paths)
+        return Overlay.over(tree, kind=self.kind, now=self.now, paths=self.paths)
 
 
 class LeasedTree:

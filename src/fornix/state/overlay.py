@@ -8,7 +8,9 @@ a read of one path asks the tree at most once, and a write never reads what lies
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
 from datetime import timedelta
+from functools import partial
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
 from fornix.errors import (
@@ -55,6 +57,7 @@ from fornix.store import (
 )
 from fornix.store.as_of import AsOf
 from fornix.store.name_ranges import NameRange
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import ATOMS, Path, Value, checked
 
 Result = TypeVar("Result")
@@ -103,39 +106,43 @@ class TreeRecorder:
 class SealedOverlay:
     """Stands where an overlay's cells were: what is read or written now would be lost."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: Callable[[], str]) -> None:
+        self._reason = reason
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise `Unusable`."""
-        raise Unusable(self.__dict__["reason"])
+        raise Unusable(self._reason())
 
 
+@dataclass(slots=True, eq=False)
 class Overlay:
     """Buffered changes over an `ExactTree`, for one thread; an `ExactTree` itself, so they stack.
 
-    A method that raises has changed nothing.
-
-    Args:
-        tree: What lies below; None: nothing does.
-        now: The time in microseconds, or a function that returns it; decides what has expired.
-        paths: A cache of parsed paths to share; by default it has its own.
-        lookups: Takes the paths that the tree was asked for.
-        recorder: Takes what is read and written.
+    A method that raises has changed nothing. One is made by `over`.
 
     Attributes:
+        paths: Parsed paths, which other overlays of the same memory may share.
         min_renewal_us: With ``Ttl(refresh="read")``: a read renews only what gains this much.
         resolver: Finds the memory that a reference to another kind points into.
         requests: While *records_requests*: the calls, as passed, to recognise a repetition.
     """
 
-    __slots__ = (
-        "_cells", "_limits", "_recorder", "_ttl", "kind", "min_renewal_us", "paths",
-        "records_requests", "requests", "resolver",
-    )  # fmt: skip
+    kind: MemoryKind
+    paths: PathCache
+    _cells: Cells
+    _ttl: Ttl | None = None
+    _recorder: TreeRecorder | None = None
+    resolver: Resolver | None = None
+    _limits: TreeLimits = _DEFAULT_LIMITS
+    min_renewal_us: int = 1
+    records_requests: bool = False
+    requests: list[Value] = field(default_factory=list[Value])
 
-    def __init__(  # noqa: PLR0913 - what an action, a batch and a commit each need of it
-        self,
+    @classmethod
+    def over(  # noqa: PLR0913 - what an action, a batch and a commit each need of it
+        cls,
         tree: ExactTree | None,
         *,
         kind: MemoryKind,
@@ -145,21 +152,22 @@ class Overlay:
         paths: PathCache | None = None,
         lookups: list[Path] | None = None,
         recorder: TreeRecorder | None = None,
-    ) -> None:
-        self.kind = kind
-        self.paths = paths or PathCache(kind)
-        self.resolver: Resolver | None = None
-        self.min_renewal_us = 1
-        self.requests: list[Value] = []
-        self.records_requests = False
-        self._cells: Cells = Cells(tree, now, lookups)
-        self._recorder = recorder
-        self._limits = limits or _DEFAULT_LIMITS
-        self._ttl = ttl
+    ) -> Overlay:
+        """Return an overlay with no changes.
+
+        Args:
+            tree: What lies below; None: nothing does.
+            now: The time in microseconds, or a function that returns it; decides what has expired.
+            paths: A cache of parsed paths to share; by default it has its own.
+            lookups: Takes the paths that the tree was asked for.
+            recorder: Takes what is read and written.
+        """
+        cells, limits = Cells.over(tree, now, lookups), limits or _DEFAULT_LIMITS
+        return cls(kind, paths or PathCache(kind), cells, ttl, recorder, None, limits)
 
     def seal(self, reason: str) -> Cells:
         """Have every later use raise `Unusable`, saying *reason*; return what `unseal` takes."""
-        cells, self._cells = self._cells, cast("Cells", SealedOverlay(reason))
+        cells, self._cells = self._cells, cast("Cells", SealedOverlay(partial(str, reason)))
         return cells
 
     def unseal(self, cells: Cells) -> None:
@@ -177,6 +185,11 @@ class Overlay:
     def identity(self) -> object:
         """Equal for all overlays that share their parsed paths: of one memory, one on another."""
         return id(self.paths)
+
+    @property
+    def lookups(self) -> Sequence[Path]:
+        """The paths that the tree was asked for."""
+        return self._cells.lookups or ()
 
     @property
     def now(self) -> int:
@@ -232,8 +245,8 @@ class Overlay:
         """Return the fields of the object at *path*; see `ExactTree`."""
         cell = self._cells.cell_at(path)
         return [
-            (name, Node(field.state == OBJECT, field.value, field.expires))
-            for name, field in self._cells.live_fields(cell, path, now)
+            (name, Node(inner.state == OBJECT, inner.value, inner.expires))
+            for name, inner in self._cells.live_fields(cell, path, now)
         ]
 
     def few_fields(self, path: Path) -> None:
@@ -523,8 +536,8 @@ class Overlay:
             yield Put(target, cell.value, cell.expires)
             return
         yield Create(target, cell.expires)
-        for name, field in self._cells.live_fields(cell, path, self.now):
-            yield from self._moved(field, (*path, name), (*target, name))
+        for name, inner in self._cells.live_fields(cell, path, self.now):
+            yield from self._moved(inner, (*path, name), (*target, name))
 
     def _record_write(self, location: ParsedPath) -> None:
         if self._recorder is not None:
@@ -539,12 +552,12 @@ class Overlay:
 
     def _branch(self, cell: Cell, path: Path, now: int) -> Branch:
         fields: list[tuple[str, Value | Branch]] = []
-        for name, field in self._cells.live_fields(cell, path, now):
+        for name, inner in self._cells.live_fields(cell, path, now):
             below = (*path, name)
-            if field.state == OBJECT:
-                fields.append((name, self._branch(field, below, now)))
+            if inner.state == OBJECT:
+                fields.append((name, self._branch(inner, below, now)))
             else:
-                fields.append((name, cast("Value", self._read_cell(field, below))))
+                fields.append((name, cast("Value", self._read_cell(inner, below))))
         return Branch(tuple(fields))
 
     def _value_of(self, cell: Cell, location: ParsedPath) -> Value:

@@ -106,7 +106,7 @@ class Timeline:
 
     def active_at(self, era: str, at: int) -> int:
         """Return how much time has elapsed in all; between two eras nobody knows of any."""
-        return self.active + (max(0, at - self.at) if era == self.era else 0)
+        return self.active + at - self.at if era == self.era and at > self.at else self.active
 
     def observed(self, wall: int, era: str, at: int, commit: int) -> Timeline:
         """Return it after one more look at the clocks."""

@@ -160,8 +160,8 @@ class Step:
 
     def __post_init__(self) -> None:
         """Refuse what could not be numbered."""
-        _check_position(self.ordinal, "tasks of a run")
-        if self.outputs:
+        if not 0 <= self.ordinal < MAX_POSITIONS or len(self.outputs) > MAX_POSITIONS:
+            _check_position(self.ordinal, "tasks of a run")
             _check_position(len(self.outputs) - 1, "outputs of a task")
 
 

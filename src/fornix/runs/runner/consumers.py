@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, cast
 
 from fornix.errors import InvalidInput
@@ -28,7 +29,7 @@ def input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) 
         InvalidValue: The value cannot be stored.
         InvalidInput: The agent has no action for such an event.
     """
-    scope = Scope(setup.space, checked_name(key, "a key"))
+    scope = _scope(setup.space, checked_name(key, "a key"))
     event = value if isinstance(value, Event) else InputEvent(value)
     if not setup.plan.asks_for(type(event)):
         raise InvalidInput(
@@ -48,6 +49,10 @@ def input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) 
         request=wire.digest([scope.key, event.type_name(), event.data], salt=salt),
         label=named,
     )
+
+
+_scope = lru_cache(1024)(Scope)
+"""The same scope for the same key, which a busy key makes hundreds of at once."""
 
 
 def checked_wait(wait_s: float | None) -> None:

@@ -311,13 +311,8 @@ class LocalRunner(ProcessBound):
         return lane is not None and lane.rests
 
     def _ticket(self, queued: QueuedInput, answer: Accepted) -> Ticket:
-        ticket = Ticket(
-            answer.run or 0,
-            key=queued.scope.key or "",
-            number=answer.number,
-            repeated=answer.repeated,
-            waiter=self,
-        )
+        key = queued.scope.key or ""
+        ticket = Ticket(answer.run or 0, key, answer.number, answer.repeated, self)
         if answer.run is None:
             ticket.resolve(None, self._pruned(queued))
         return ticket
@@ -338,7 +333,7 @@ class LocalRunner(ProcessBound):
             lane.complete = False
         else:
             run, number = answer.run or 0, answer.number
-            row = Run(run, self.name, scope, number, "waiting", queued.event, queued.time)
+            row = Run(run, self.name, lane.scope, number, "waiting", queued.event, queued.time)
             maybe_done = not lane.add(row, first=answer.first)
         lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be given back
         if lane.state is LaneState.IDLE or lent:

@@ -15,7 +15,8 @@ from fornix.runs.run import LiveRun, RunnerSetup
 from fornix.runs.runner.consumers import OutputReader, checked_wait
 from fornix.store import Run
 from fornix.values import wire
-from fornix.values.forks import HandleLock, ProcessBound
+from fornix.values.forks import FreshLock, HandleLock, ProcessBound
+from fornix.values.lazy_dataclass import dataclass
 
 LOOK_S = 0.05
 """How often whoever waits looks whether it waits in vain."""
@@ -58,6 +59,7 @@ class Waiter(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class Ticket(ProcessBound):
     """Stands for a run that was accepted: its input is durable, and will be run.
 
@@ -67,26 +69,15 @@ class Ticket(ProcessBound):
         repeated: It had been accepted before, under the same event id.
     """
 
-    __slots__ = (
-        "_error", "_lock", "_outputs", "_then", "_waiter", "key", "number", "repeated", "run",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        run: int,
-        *,
-        key: str,
-        number: int,
-        repeated: bool,
-        waiter: Waiter,
-    ) -> None:
-        self.run, self.key, self.number, self.repeated = run, key, number, repeated
-        self._waiter = waiter
-        self._outputs: Outputs | None = None
-        self._error: BaseException | None = None
-        self._then: tuple[Callable[[], None], ...] = ()
-        self._lock = threading.Lock()
-        self._lock.acquire()
+    run: int
+    key: str
+    number: int
+    repeated: bool
+    _waiter: Waiter
+    _outputs: Outputs | None = None
+    _error: BaseException | None = None
+    _then: tuple[Callable[[], None], ...] = ()
+    _lock: threading.Lock | None = None
 
     def __repr__(self) -> str:
         state = "done" if self.done else "waiting"
@@ -146,15 +137,30 @@ class Ticket(ProcessBound):
         """Give the answer; the first one stands."""
         if not self.done:
             self._outputs, self._error = outputs, error
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
             for then in self._then:
                 then()
 
     def wait(self, timeout: float) -> bool:
         """Wait for the answer; return whether it is there."""
-        if not self.done and self._lock.acquire(timeout=max(0.0, timeout)):
-            self._lock.release()
+        lock = self._lock
+        if lock is None:  # most tickets are never waited for
+            with _FIRST_WAIT:
+                lock = self._lock = self._lock or _taken_lock()
+        if not self.done and lock.acquire(timeout=max(0.0, timeout)):
+            lock.release()
         return self.done
+
+
+_FIRST_WAIT = FreshLock()
+"""Held while a ticket gets the lock by which it is waited for."""
+
+
+def _taken_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class TicketRegistry:
@@ -170,7 +176,8 @@ class TicketRegistry:
         self.failure: BaseException | None = None
         self._store, self._reader = setup.engine.store, reader
         self._lock = HandleLock()
-        self._tickets: dict[int, list[Ticket]] = {}
+        self._tickets: dict[int, Ticket] = {}
+        self._others: dict[int, list[Ticket]] = {}  # of the same runs: hardly ever any
         self._why: Callable[[Ticket], BaseException] | None = None
 
     def add(self, tickets: Iterable[Ticket]) -> None:
@@ -179,8 +186,8 @@ class TicketRegistry:
             why = self._why
             if why is None:
                 for ticket in tickets:
-                    others = self._tickets.get(ticket.run)
-                    self._tickets[ticket.run] = [ticket] if others is None else [*others, ticket]
+                    if self._tickets.setdefault(ticket.run, ticket) is not ticket:
+                        self._others.setdefault(ticket.run, []).append(ticket)
         if why is not None:
             for ticket in tickets:
                 ticket.resolve(None, why(ticket))
@@ -188,18 +195,24 @@ class TicketRegistry:
     def waiting(self) -> list[Ticket]:
         """Return a ticket of each run that somebody waits for."""
         with self._lock:
-            return [tickets[0] for tickets in self._tickets.values()]
+            return list(self._tickets.values())
 
     def _take(self, run: int) -> list[Ticket]:
         with self._lock:
-            return self._tickets.pop(run, [])
+            return self._pop(run)
+
+    def _pop(self, run: int) -> list[Ticket]:
+        first = self._tickets.pop(run, None)
+        return [] if first is None else [first, *self._others.pop(run, ())]
 
     def _take_of(self, run: int, tickets: list[Ticket]) -> list[Ticket]:
         """Take those of *tickets* that nobody else took; ones that came since stay."""
         with self._lock:
-            present = self._tickets.pop(run, [])
+            present = self._pop(run)
             if later := [ticket for ticket in present if ticket not in tickets]:
-                self._tickets[run] = later
+                self._tickets[run] = later[0]
+                if later[1:]:
+                    self._others[run] = later[1:]
         return [ticket for ticket in present if ticket in tickets]
 
     # --- what became of runs ------------------------------------------------------------------
@@ -219,8 +232,7 @@ class TicketRegistry:
         """Answer all tickets with an error, also those that are still to come."""
         with self._lock:
             self._why = why
-            unanswered = [ticket for tickets in self._tickets.values() for ticket in tickets]
-            self._tickets.clear()
+            unanswered = [ticket for run in [*self._tickets] for ticket in self._pop(run)]
         for ticket in unanswered:
             ticket.resolve(None, why(ticket))
 
@@ -237,7 +249,8 @@ class TicketRegistry:
         parked then, and be told to try again since.
         """
         with self._lock:
-            before = self._tickets.get(run, [])
+            first = self._tickets.get(run)
+            before = [] if first is None else [first, *self._others.get(run, ())]
         row = self._store.run(run)
         if row is not None and row.status == "waiting":
             return

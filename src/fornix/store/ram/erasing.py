@@ -225,7 +225,7 @@ class RamErasing(RamTables):
             "outputs": len(outputs),
             "runs": len(plan.runs),
             "sets": len(sets),
-            "steps": sum(len(self._runs.steps.get(run.id, ())) for run in plan.runs),
+            "steps": sum(len(self._runs.steps(run.id)) for run in plan.runs),
             "versions": len(plan.rows),
         }
         commits = [commit for run in plan.runs for commit, _ in self._runs.step_commits(run.id)]

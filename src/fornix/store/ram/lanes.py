@@ -144,8 +144,7 @@ class RamLanes(RamTables):
 
     @locked
     def steps(self, run: int) -> list[StepDone]:
-        rows = sorted(self._runs.steps.get(run, {}).items())
-        return [StepDone(run, ordinal, *row) for ordinal, row in rows]
+        return [StepDone(run, ordinal, *row) for ordinal, row in sorted(self._runs.steps(run))]
 
     @locked
     def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import field, replace
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -90,6 +91,11 @@ _FIELDS = attrgetter(
 )  # fmt: skip
 
 
+def _place(run: int, ordinal: int) -> int:
+    """Return where the row of a step is, as in a table of SQL."""
+    return run * MAX_POSITIONS + ordinal
+
+
 def _run(row: tuple[Any, ...]) -> Run:
     """Return the run that `_FIELDS` were read of."""
     number, agent, space, key, *rest = row
@@ -100,13 +106,13 @@ class RunTable:
     """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*.
 
     Attributes:
-        steps: Rows by run and ordinal: the other fields of a `StepDone`, in order.
         last_id: The id of the last run.
     """
 
     def __init__(self) -> None:
         self.agents: dict[tuple[str, str], AgentLanes] = {}
-        self.steps: dict[int, dict[int, tuple[Any, ...]]] = {}
+        self._steps: dict[int, tuple[Any, ...]] = {}
+        self._next_ordinals: dict[int, int] = {}  # past those of the steps of a run
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[DurableCall, int]]] = {}
@@ -114,7 +120,7 @@ class RunTable:
 
     def oldest_needed_commit(self) -> int:
         """Return the first commit of a run that has not ended; a large number: there is none."""
-        steps = [step[1] for n in self._open for step in self.steps.get(n, {}).values()]
+        steps = [row[_COMMIT] for n in self._open for _, row in self.steps(n)]
         calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
         return min([1 << 62, *steps, *calls])
 
@@ -140,7 +146,17 @@ class RunTable:
 
     def step_commits(self, run: int) -> list[tuple[int, str | None]]:
         """Return the commit of each step of a run, and what the step looked up."""
-        return [(row[_COMMIT], row[_READ_SET]) for row in self.steps.get(run, {}).values()]
+        return [(row[_COMMIT], row[_READ_SET]) for _, row in self.steps(run)]
+
+    def steps(self, run: int) -> list[tuple[int, tuple[Any, ...]]]:
+        """Return the steps of a run: ordinals, and the other fields of a `StepDone`, in order."""
+        places = range(_place(run, 0), _place(run, self._next_ordinals.get(run, 0)))
+        return [(i, self._steps[at]) for i, at in enumerate(places) if at in self._steps]
+
+    def _drop_steps(self, run: int) -> None:
+        for ordinal, _ in self.steps(run):
+            del self._steps[_place(run, ordinal)]
+        self._next_ordinals.pop(run, None)
 
     def open_run(self, number: int) -> Run:
         """Return a run that waits or is parked."""
@@ -185,14 +201,13 @@ class RunTable:
         waiting = set_rows.open_runs.setdefault(scope, [])
         waiting.append(run.id)
         self._open[run.id] = run
-        undo.append(
-            lambda: (
-                set_rows.next_numbers.update({scope: number}),
-                waiting.remove(run.id),
-                self._open.pop(run.id),
-            )
-        )
+        undo.append(partial(self._take_back, set_rows, run))
         return run
+
+    def _take_back(self, lanes: AgentLanes, run: Run) -> None:
+        lanes.next_numbers[run.scope] = run.number
+        lanes.open_runs[run.scope].remove(run.id)
+        del self._open[run.id]
 
     # --- what a batch tells
 
@@ -200,8 +215,7 @@ class RunTable:
         """Return the number of the commit that took the place of a step, or completed a call."""
         progress = batch.run
         if isinstance(progress, Step):
-            steps = self.steps.get(progress.run)
-            row = None if steps is None else steps.get(progress.ordinal)
+            row = self._steps.get(_place(progress.run, progress.ordinal))
             return None if row is None else row[_COMMIT]
         if isinstance(progress, DurableCall) and not progress.truncate:
             found = self.calls.get(progress.run, {}).get((progress.ordinal, progress.position))
@@ -244,27 +258,33 @@ class RunTable:
             )
 
     def _put(self, run: Run, undo: Undo) -> None:
-        before = self._open[run.id]
-        undo.append(lambda: self._open.update({run.id: before}))
+        number = run.id
+        undo.append(partial(self._put_back, self._open[number]))
         if run.ended is None:
-            self._open[run.id] = run
+            self._open[number] = run
             return
-        undo.append(lambda: self._ended.pop(run.id))
-        self._ended[run.id] = _FIELDS(run)
-        del self._open[run.id]
+        self._ended[number] = _FIELDS(run)
+        del self._open[number]
+
+    def _put_back(self, before: Run) -> None:
+        self._open[before.id] = before
+        self._ended.pop(before.id, None)
 
     def _step(self, step: Step, draft: CommitDraft) -> None:
         run = self._open[step.run]
         row = (step.action, draft.number, step.sent, step.sensory, step.read_set, step.skipped)
-        steps = self.steps.get(step.run)
-        if steps is None:
-            steps = self.steps[step.run] = {}
-        steps[step.ordinal] = row
-        draft.undo.append(lambda: steps.pop(step.ordinal))
+        place, before = _place(step.run, step.ordinal), self._next_ordinals.get(step.run, 0)
+        self._steps[place] = row
+        self._next_ordinals[step.run] = max(before, step.ordinal + 1)
+        draft.undo.append(partial(self._take_back_step, step.run, place, before))
         if step.outputs:
             self._append_outputs(run, step, draft)
         if step.done:
             self.change_status(step.run, "done", None, draft.time, draft.undo)
+
+    def _take_back_step(self, run: int, place: int, before: int) -> None:
+        del self._steps[place]
+        self._next_ordinals[run] = before
 
     def _append_outputs(self, run: Run, step: Step, draft: CommitDraft) -> None:
         outputs = self.agent_of(run).outputs
@@ -273,7 +293,7 @@ class RunTable:
         for i, event in enumerate(step.outputs):
             row = (start + i, run.id, run.number, step.ordinal, key, event, draft.time)
             outputs.append(row)
-        draft.undo.append(lambda: outputs.__delitem__(slice(count, None)))
+        draft.undo.append(partial(outputs.__delitem__, slice(count, None)))
 
     def _call(self, call: DurableCall, draft: CommitDraft) -> None:
         calls = self.calls.setdefault(call.run, {})
@@ -297,19 +317,21 @@ class RunTable:
         self._put(_changed(run, status=status, error=stored_error, ended=time), undo)
         waiting = self.agent_of(run).open_runs[run.scope]
         waiting.remove(number)
-        undo.append(lambda: insort(waiting, number))
-        steps = self.steps.get(number, {})
-        sensory_steps = {i: row for i, row in steps.items() if row[_SENSORY] is not None}
-        if sensory_steps:
-            undo.append(lambda: steps.update(sensory_steps))
-            for i, row in sensory_steps.items():
-                steps[i] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
+        undo.append(partial(insort, waiting, number))
+        if sensory_rows := self._with_sensory(number):
+            undo.append(partial(self._steps.update, sensory_rows))
+            for place, row in sensory_rows.items():
+                self._steps[place] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
+
+    def _with_sensory(self, run: int) -> dict[int, tuple[Any, ...]]:
+        """Return the rows of those steps of a run that hold sensory memory, by their places."""
+        return {_place(run, i): row for i, row in self.steps(run) if row[_SENSORY] is not None}
 
     def forget(self, run: Run, *, time: int) -> None:
         """Erase what hangs on a run, and what set it off; end it if it has not ended."""
         set_rows = self.agent_of(run)
         set_rows.outputs = [row for row in set_rows.outputs if row[1] != run.id]
-        self.steps.pop(run.id, None)
+        self._drop_steps(run.id)
         self.calls.pop(run.id, None)
         if run.ended is None:
             set_rows.open_runs[run.scope].remove(run.id)
@@ -323,6 +345,6 @@ class RunTable:
         last = max((output.position for output in set_rows.outputs_of(run.id)), default=0)
         set_rows.pruned_position = max(set_rows.pruned_position, last)
         set_rows.outputs = [row for row in set_rows.outputs if row[1] != run.id]
-        self.steps.pop(run.id, None)
+        self._drop_steps(run.id)
         self.calls.pop(run.id, None)
         del self._ended[run.id]

@@ -32,29 +32,30 @@ from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import ATOMS, Path, Value
 
 
+@dataclass(slots=True, eq=False, acyclic=True)
 class NodeRow:
     """One version of a node. What stands below an object, or stood there, hangs on its row."""
 
-    __slots__ = (
-        "begin_commit", "end_commit", "expires", "is_object", "live", "path", "position", "swept",
-        "value", "versions",
-    )  # fmt: skip
+    begin_commit: int
+    is_object: bool
+    value: Value
+    expires: int | None
+    live: dict[str, NodeRow]
+    versions: dict[str, list[NodeRow]]
+    path: Path = ()
+    position: int = 0
+    end_commit: int | None = None
+    swept: bool = False
 
-    def __init__(
-        self, begin_commit: int, *, is_object: bool, value: Value = None, expires: int | None = None
-    ) -> None:
-        self.begin_commit, self.is_object, self.value, self.expires = (
-            begin_commit,
-            is_object,
-            value,
-            expires,
-        )
-        self.path: Path = ()
-        self.position = 0
-        self.end_commit: int | None = None
-        self.swept = False
-        self.live: dict[str, NodeRow] = {} if is_object else _NONE
-        self.versions: dict[str, list[NodeRow]] = {} if is_object else _NEVER
+    @classmethod
+    def of_value(cls, begin_commit: int, value: Value, expires: int | None) -> NodeRow:
+        """Return the row of a value, below which there is nothing."""
+        return cls(begin_commit, False, value, expires, _NONE, _NEVER)  # noqa: FBT003 - in order
+
+    @classmethod
+    def of_object(cls, begin_commit: int, expires: int | None = None) -> NodeRow:
+        """Return the row of an object that has no fields."""
+        return cls(begin_commit, True, None, expires, {}, {})  # noqa: FBT003
 
     def below(self, name: str, at: int | None) -> NodeRow | None:
         """Return the version of a field that lives now, or lived after commit *at*."""
@@ -277,15 +278,17 @@ class Journal:
 
     def append(self, commit: Commit, batch: Batch, draft: CommitDraft) -> None:
         """Keep a commit, and what it did."""
-        self.has_setback = self.has_setback or (self.time is not None and commit.time < self.time)
-        self.times.append(commit.time)
+        times, time = self.times, commit.time
+        self.has_setback = self.has_setback or bool(times and time < times[-1])
+        times.append(time)
         # fmt: off
         self._rows.append((
-            commit.time, commit.result, *batch.scope, batch.request, tuple(draft.removed_nodes),
+            time, commit.result, *batch.scope, batch.request, tuple(draft.removed_nodes),
             tuple(draft.begun_items.values()), tuple(draft.ended_items), None,
         ))
         # fmt: on
-        self._put.extend(sorted(draft.put_nodes.values(), key=_position))
+        put = draft.put_nodes.values()
+        self._put.extend(put if len(put) < 2 else sorted(put, key=_position))  # noqa: PLR2004 - one is sorted
 
     @property
     def time(self) -> int | None:
@@ -329,21 +332,24 @@ def _position(row: NodeRow) -> int:
     return row.position
 
 
+@dataclass(slots=True, eq=False)
 class CommitDraft:
     """One commit on its way: what it did, and the steps that take it back."""
 
-    def __init__(self, number: int, time: int) -> None:
-        self.number, self.time = number, time
-        self.positions = self.row_count = self.compaction_count = 0
-        self.put_nodes: dict[Path, NodeRow] = {}
-        self.removed_nodes: list[tuple[Path, NodeRow]] = []
-        self.begun_items: dict[int, ItemRow] = {}
-        self.ended_items: list[ItemRow] = []
-        self.sets_added_to: dict[SetRef, SetRows] = {}
-        self.sets_to_compact: list[SetRef] = []
-        self.replaced_ids: set[tuple[SetRef, str]] = set()
-        self.unchanged_ids: set[tuple[SetRef, str]] = set()
-        self.undo: list[Callable[[], object]] = []
+    number: int
+    time: int
+    positions: int = 0
+    row_count: int = 0
+    compaction_count: int = 0
+    put_nodes: dict[Path, NodeRow] = field(default_factory=dict[Path, NodeRow])
+    removed_nodes: list[tuple[Path, NodeRow]] = field(default_factory=list[tuple[Path, NodeRow]])
+    begun_items: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    ended_items: list[ItemRow] = field(default_factory=list[ItemRow])
+    sets_added_to: dict[SetRef, SetRows] = field(default_factory=dict[SetRef, SetRows])
+    sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
+    replaced_ids: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
+    unchanged_ids: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
+    undo: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
 
     def begin(
         self, set_rows: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from fornix.errors import (
@@ -158,8 +159,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             tree = self._trees.get(batch.scope)
             if tree is None:
                 tree = self._trees[batch.scope] = TreeRows()
-            before = draft.positions = tree.positions
-            draft.undo.append(lambda: setattr(tree, "positions", before))
+            draft.positions = tree.positions
+            draft.undo.append(partial(setattr, tree, "positions", tree.positions))
             for delta in batch.state:
                 tree.apply(delta, draft)
         if batch.history_start != (0, 0):
@@ -185,7 +186,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         if batch.release and batch.epoch is not None:
             self._leases[batch.scope] = (None, batch.epoch)
         self._name(batch.scope)
-        self._add_rows([*draft.begun_items.values()])
+        if draft.begun_items:
+            self._add_rows([*draft.begun_items.values()])
         for row in draft.ended_items:
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
@@ -21,7 +22,7 @@ class TreeRows:
     def __init__(self) -> None:
         self.head = 0
         self.history_start = (0, 0)
-        self.root = NodeRow(begin_commit=0, is_object=True)
+        self.root = NodeRow.of_object(0)
         self.positions = 0
 
     def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
@@ -60,10 +61,10 @@ class TreeRows:
         if not delta.path and not isinstance(delta, Clear):
             raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
         match delta:
-            case Put(path, value, expires):
-                self._put(path, _row(draft.number, value, expires), draft)
+            case Put():
+                self._put(delta.path, _row(draft.number, delta.value, delta.expires), draft)
             case Create(path, expires):
-                self._put(path, NodeRow(draft.number, is_object=True, expires=expires), draft)
+                self._put(path, NodeRow.of_object(draft.number, expires), draft)
             case Delete(path):
                 self._delete(path, draft)
             case Clear(path):
@@ -98,7 +99,7 @@ class TreeRows:
         parent.versions.setdefault(name, []).append(row)
         parent.live[name] = row
         draft.put_nodes[path] = row
-        draft.undo.append(lambda: (parent.versions[name].pop(), parent.live.pop(name)))
+        draft.undo.append(partial(_take_back, parent, name))
 
     def _delete(self, path: Path, draft: CommitDraft) -> None:
         """End the node at *path*; what is below it goes out of reach with it."""
@@ -189,10 +190,16 @@ class TreeRows:
         return len(rows)
 
 
+def _take_back(parent: NodeRow, name: str) -> None:
+    """Take the last version of a field back, which lives."""
+    parent.versions[name].pop()
+    del parent.live[name]
+
+
 def _row(number: int, value: Value, expires: int | None) -> NodeRow:
     """Return the row of a value, of which it has a copy."""
     copied = value if type(value) in ATOMS else deepcopy(value)
-    return NodeRow(number, is_object=False, value=copied, expires=expires)
+    return NodeRow.of_value(number, copied, expires)
 
 
 def _latest(times: Sequence[int]) -> int:

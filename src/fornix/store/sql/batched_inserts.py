@@ -80,7 +80,7 @@ _END_SENSORY = """
 """
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, acyclic=True)
 class RunRow:
     """A run that has not ended.
 

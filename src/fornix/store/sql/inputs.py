@@ -71,7 +71,7 @@ class InputWriter:
             return self._repeated(queued, queued.event_id, owner)
         number, is_first = lane.next_number, lane.open_runs == 0
         self.insert(run, lane, queued)
-        lease = None if owner is None else self._tx.runs.acquire_lease(queued.scope, owner)
+        lease = None if owner is None else self._tx.runs.acquire_lease(lane.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
     def insert(
@@ -84,7 +84,7 @@ class InputWriter:
         lane.open_runs += 1
         self._lanes[lane.id] = lane.next_number
         self._cache.runs[run] = RunRow(
-            self._agent, queued.scope, "waiting", has_begun=False, has_sensory=False, next_ordinal=0
+            self._agent, lane.scope, "waiting", has_begun=False, has_sensory=False, next_ordinal=0
         )
 
     def take_over(self, run: int, scope: Scope, time: int) -> int:
@@ -102,7 +102,7 @@ class InputWriter:
             found = self._db.execute(_LANE, place).get
             if found is None:
                 found = self._db.execute(INSERT_LANE, place).get, 0, 0
-            lane_row = self._cache.lanes[self._agent, scope] = LaneRow(*found)
+            lane_row = self._cache.lanes[self._agent, scope] = LaneRow(scope, *found)
         return lane_row
 
     def _claim_event_id(

@@ -74,6 +74,7 @@ def task_rows(run: int) -> tuple[int, int]:
 class LaneRow:
     """A lane: the number of its next run, and how many have not ended."""
 
+    scope: Scope
     id: int
     next_number: int
     open_runs: int

@@ -311,7 +311,7 @@ class Subtask:
             content = given.content(self._types)
             return self.runner.submit_many([(given.key, content, given.event_id)])[0]
         except _UNFIT as error:
-            ticket = Ticket(0, key=given.key, number=0, repeated=False, waiter=self.runner)
+            ticket = Ticket(0, given.key, 0, False, self.runner)  # noqa: FBT003 - as it is told of
             ticket.resolve(None, error)
             return ticket
 
