@@ -281,7 +281,7 @@ def test_what_fails_leaves_nothing_behind() -> None:
 
 
 def test_what_else_there_is_to_do_is_for_python() -> None:
-    """More than 32 fields, and one that no argument fills; a base without slots is no matter."""
+    """More than 32 fields, one that no argument fills, and a base without slots."""
     many = {f"f{i}": int for i in range(33)}
     wide: Any = dataclass(slots=True)(type("Wide", (), {"__annotations__": many}))
     assert not is_learnt(wide)
@@ -295,9 +295,24 @@ def test_what_else_there_is_to_do_is_for_python() -> None:
     class Below(Open):
         b: int = 2
 
+    assert not is_learnt(Below)
     assert (Below(5).a, Below(5).b) == (5, 2)
-    assert gc.is_tracked(Below(5))  # whatever is in its dict
     assert not is_learnt(dataclass(slots=True)(checked()))
+
+
+@pytest.mark.usefixtures("made_by")
+def test_objects_without_fields_are_made() -> None:
+    """They are equal, and not one object."""
+
+    @dataclass(frozen=True, slots=True)
+    class Nothing:
+        pass
+
+    one, other = Nothing(), Nothing()
+    assert one == other
+    assert one is not other
+    with pytest.raises(TypeError, match="argument"):
+        Nothing(1)  # pyright: ignore[reportCallIssue] - that is the test
 
 
 def test_objects_that_are_told_of_their_end_are_made_by_python() -> None:

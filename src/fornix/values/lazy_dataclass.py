@@ -132,7 +132,7 @@ def _learnt(made: type, records: Records, *, frozen: bool, acyclic: bool) -> obj
     """
     every = fields(cast("Any", made))
     plain = made.__new__ is object.__new__ and not hasattr(made, "__del__")
-    if not (plain and all(f.init for f in every)):
+    if made.__dictoffset__ or not (plain and all(f.init for f in every)):
         return None
     by_place, by_name = _arguments(every)
     known: list[tuple[object, ...]] = []
@@ -142,8 +142,7 @@ def _learnt(made: type, records: Records, *, frozen: bool, acyclic: bool) -> obj
         else:
             known.append((sys.intern(f.name), ... if f.default is MISSING else f.default))
     checks = hasattr(made, "__post_init__")
-    fixed = frozen and not made.__dictoffset__
-    return records.learn(made, tuple(known), len(by_place), checks, fixed, acyclic)
+    return records.learn(made, tuple(known), len(by_place), checks, frozen, acyclic)
 
 
 def _factory(factory: Callable[[], object]) -> Callable[[], object]:
