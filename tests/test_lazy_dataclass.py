@@ -274,9 +274,9 @@ def test_what_fails_leaves_nothing_behind() -> None:
             with pytest.raises(Failing):
                 made(value)  # pyright: ignore[reportCallIssue] - it has such a field
     for _ in range(10):
-        Kept(value, ())  # pyright: ignore[reportArgumentType]
+        Kept(value, ())  # pyright: ignore[reportArgumentType] - any value
         with pytest.raises(TypeError):
-            Kept(value, (), value)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            Kept(value, (), value)  # pyright: ignore[reportArgumentType, reportCallIssue] - that is the test
     assert sys.getrefcount(value) == before
 
 
@@ -379,7 +379,7 @@ def test_a_subclass_makes_its_own_objects() -> None:
     assert Concrete(3).said() == "3"
     assert (Loud(3).a, Loud(3).b) == (3, (3,))
     assert (Plain(3).a, Plain(3).b) == (3, ())
-    assert not is_learnt(Plain) or Plain._made_by is Kept._made_by  # pyright: ignore[reportAttributeAccessIssue]
+    assert not is_learnt(Plain) or Plain._made_by is Kept._made_by  # pyright: ignore[reportAttributeAccessIssue] - it was learnt
 
 
 def test_the_garbage_collector_looks_only_at_what_leads_somewhere() -> None:

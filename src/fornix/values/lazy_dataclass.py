@@ -38,8 +38,8 @@ class Records(Protocol):
         fields: tuple[tuple[object, ...], ...],
         by_place: int,
         then_checks: bool,  # noqa: FBT001 - it has no names
-        frozen: bool,  # noqa: FBT001
-        acyclic: bool,  # noqa: FBT001
+        frozen: bool,  # noqa: FBT001 - as above
+        acyclic: bool,  # noqa: FBT001 - as above
         /,
     ) -> object:
         """Have objects of a class made from now on; return what it keeps for that, or None."""

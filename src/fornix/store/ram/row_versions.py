@@ -55,7 +55,7 @@ class NodeRow:
     @classmethod
     def of_object(cls, begin_commit: int, expires: int | None = None) -> NodeRow:
         """Return the row of an object that has no fields."""
-        return cls(begin_commit, True, None, expires, {}, {})  # noqa: FBT003
+        return cls(begin_commit, True, None, expires, {}, {})  # noqa: FBT003 - in order
 
     def below(self, name: str, at: int | None) -> NodeRow | None:
         """Return the version of a field that lives now, or lived after commit *at*."""
