@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from datetime import UTC, datetime
+from enum import IntEnum
 from itertools import product
 from random import Random
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ from fornix import Item, Memory
 from fornix.embed import static, vectors, wordpiece
 from fornix.errors import InvalidInput
 from fornix.search.index import bit_codes
-from fornix.values import compiled_modules, native, words
+from fornix.values import compiled_modules, native, wire, words
 from pages import pages
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -94,7 +96,7 @@ def compare_rows(compiled, texts):
 def test_compiled_code_reads_the_same_words(compiled, text, speaker):
     """Terms, marks, dates and counts are those of Python for any text."""
     if compiled is not None:
-        compare_words(compiled, text, words.context_terms(MAY, speaker))
+        compare_words(compiled, text, words.context_terms(words.minute_of(MAY), speaker))
 
 
 ENDINGS = """
@@ -331,3 +333,50 @@ def test_code_that_was_compiled_of_another_version_is_not_used(compiled, monkeyp
         del others[name]
         monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
         assert compiled_now() is None
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary(max_size=3)
+    | st.sampled_from((1 << 63, -(1 << 63), (1 << 63) - 1, "$int", "\x1f", "\x7f", "\u2028", -0.0)),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(TEXTS | st.just("$a"), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JSON_VALUES)
+def test_values_are_written_as_python_writes_them(compiled, value):
+    """The same text, or none, where it is for Python."""
+    if compiled is not None:
+        written = compiled.compact(value)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wire, "NATIVE", None)
+            assert written in (None, wire.encode(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, -2.5, None, True, False, {}, [], ()], "é": 'x"\\\n\r\t漢'},
+        "x" * 5000,
+        [[9_223_372_036_854_775_807, -9_223_372_036_854_775_808]] * 90,
+        [["deep"] * 3] * 3,
+    ],
+)
+def test_what_is_frequent_is_written_by_compiled_code(compiled, value):
+    if compiled is not None:
+        assert compiled.compact(value) == wire.encode(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$a": 1}, {1: 2}, b"x", "\ud800", "\x01", 1 << 63, float("nan"), float("-inf"), {"a": {3}},
+        "x" * 65_537, IntEnum("Odd", "ONE").ONE, type("Text", (str,), {})("x"), UTC,
+        json.loads("[" * 40 + "]" * 40),
+    ],
+)  # fmt: skip
+def test_what_is_rare_is_left_to_python(compiled, value):
+    """So are kinds that are derived from those of Python."""
+    if compiled is not None:
+        assert compiled.compact(value) is None

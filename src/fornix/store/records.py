@@ -49,8 +49,7 @@ class RecordMaker:
             InvalidInput: An item cannot be stored; the message says which part of it.
             EmbedderFailed: The embedder raised.
         """
-        contexts = _Contexts(now)
-        parsed = [self._parse(item_id, item, contexts) for item_id, item in items]
+        parsed = [self._parse(item_id, item, now) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
             return [ItemRecord(*fields, vectors=none) for fields, none in parsed]
         texts = [text_to_embed(fields[2], fields[3]) for fields, none in parsed if none is None]
@@ -67,13 +66,13 @@ class RecordMaker:
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         return embed_quantised(self.embedder, texts) if texts else []
 
-    def _parse(self, item_id: str, item: Item, at: _Contexts) -> tuple[Fields, bytes | None]:
+    def _parse(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
         value = item.value
         if type(value) is str and is_plain(item):
             if not value.isascii():
                 checked(value)
-            return self._plain(item_id, value, item.metadata, at)
+            return self._plain(item_id, value, item.metadata, now // MINUTE_US)
         value = checked(value)
         if item.texts is not None:
             item = with_one_text(item)
@@ -82,11 +81,12 @@ class RecordMaker:
         time = None if item.time is None else microseconds(item.time)
         speaker = None if item.speaker is None else checked_name(item.speaker, "speaker")
         role = role_of_speaker(speaker) if item.role is None else checked_name(item.role, "role")
-        context = at[speaker, at.minute if time is None else time // MINUTE_US]
+        minute = (now if time is None else time) // MINUTE_US
+        context = words.context_terms(minute, speaker)
         terms, tokens, temporal = words.analyse_with(text, context, caption)
         until = expires = since = to = None
         if not item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
-            until, expires, since, to = _times(item, time, at.now)
+            until, expires, since, to = _times(item, time, now)
         needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
         fields = (
             item_id,
@@ -102,37 +102,24 @@ class RecordMaker:
             item.compacted,
             *(until, expires, since, to),
             *(terms, tokens, temporal),
-            at.minute if time is None else None,
+            minute if time is None else None,
         )
         return fields, None if needs_vectors else b""
 
     def _plain(
-        self, item_id: str, text: str, given: object, at: _Contexts
+        self, item_id: str, text: str, given: object, minute: int
     ) -> tuple[Fields, bytes | None]:
         """Return what `_parse` does, of a text of which only metadata is known."""
         metadata, caption = _metadata(given)
-        terms = words.analyse_with(text, at[None, at.minute], caption)
+        terms = words.analyse_with(text, words.context_terms(minute, None), caption)
         needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
         # fmt: off
         fields = (
             item_id, None, text, metadata, 0.0, None, None, None, None, (), False,
-            None, None, None, None, *terms, at.minute,
+            None, None, None, None, *terms, minute,
         )
         # fmt: on
         return fields, None if needs_vectors else b""
-
-
-class _Contexts(dict["tuple[str | None, int]", list[int]]):
-    """The `words.context_terms` of who says something, and in which minute since 1970."""
-
-    def __init__(self, now: int) -> None:
-        super().__init__()
-        self.now, self.minute = now, now // MINUTE_US
-
-    def __missing__(self, said: tuple[str | None, int]) -> list[int]:
-        speaker, minute = said
-        self[said] = terms = words.context_terms(moment(minute * MINUTE_US), speaker)
-        return terms
 
 
 def _text(value: Value, given: object) -> str:

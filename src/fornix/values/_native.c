@@ -23,6 +23,7 @@ Nothing is kept between calls but what was met in texts. */
 #include "_c/codes.h"
 #include "_c/pieces.h"
 #include "_c/words.h"
+#include "_c/json.h"
 
 static PyMethodDef functions[] = {
     {"known_words", (PyCFunction)(void (*)(void))known_words, METH_FASTCALL, known_words_doc},
@@ -32,6 +33,7 @@ static PyMethodDef functions[] = {
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
     {"quantise", (PyCFunction)(void (*)(void))quantise, METH_FASTCALL, quantise_doc},
     {"differing", (PyCFunction)(void (*)(void))differing, METH_FASTCALL, differing_doc},
+    {"compact", compact, METH_O, compact_doc},
     {NULL, NULL, 0, NULL},
 };
 

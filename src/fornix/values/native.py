@@ -1,28 +1,32 @@
 """The part of fornix that may be compiled: `NATIVE` has what works on values, or is None.
 
 `_native.c` does what takes most of the time of an add: it reads the words of a text (their stems:
-`_c/stems.h`), cuts it into word pieces, sums these up, and rounds vectors; and of a search among
-very many items: it counts the bits in which their codes differ from a question's. It is compiled
-when fornix is installed where a C compiler is (`hatch_build.py`), and left out where there is none;
-so is what writes rows (`store/sqlite/statements.py`). Python beside each call does the same, to the
-last bit: it is the definition, reads whatever the compiled part leaves to it, such as words that
-are not of ASCII when they are met first, and serves where that is missing, or where
-``FORNIX_NATIVE=off`` turns it off for a process.
+`_c/stems.h`), cuts it into word pieces, sums these up, and rounds vectors; of a run: it writes
+values as JSON; and of a search among very many items: it counts the bits in which their codes
+differ from a question's. It is compiled when fornix is installed where a C compiler is
+(`hatch_build.py`), and left out where there is none; so is what writes rows
+(`store/sqlite/statements.py`). Python beside each call does the same, to the last bit: it is the
+definition, reads whatever the compiled part leaves to it, such as words that are not of ASCII when
+they are met first, and serves where that is missing, or where ``FORNIX_NATIVE=off`` turns it off
+for a process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol, cast
 
 from fornix.values.compiled_modules import compiled
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fornix.values.storable import Value
+
 FUNCTIONS = (
     *("known_words", "analyse", "vocabulary", "pieces", "gather"),
-    *("quantise", "differing"),
+    *("quantise", "differing", "compact"),
 )
 """What a compiled module has to have; one that stayed from another version may not."""
 
@@ -82,6 +86,10 @@ class Native(Protocol):
         /,
     ) -> bool:
         """See `Bits.distances`; False: nothing was done, the machine cannot count bits."""
+        ...
+
+    def compact(self, value: Value, /) -> str | None:
+        """See `wire.encode`; None: the value is for Python."""
         ...
 
 

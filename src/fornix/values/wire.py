@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from fornix.errors import InvalidInput, StoreDamaged
+from fornix.values.native import NATIVE
 from fornix.values.storable import MAX_DEPTH, Value
 
 _DIGITS = 600
@@ -58,6 +59,8 @@ def encode(value: Value) -> str:
     """Return *value*, which must be a checked one, as compact JSON."""
     if type(value) is int and -_INT64_BOUND < value < _INT64_BOUND:
         return str(value)
+    if NATIVE is not None and (written := NATIVE.compact(value)) is not None:
+        return written
     try:
         text = _compact(value)
     except (TypeError, ValueError):  # bytes, NaN, or a very large int

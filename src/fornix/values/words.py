@@ -19,7 +19,7 @@ import struct
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple, cast
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from fornix.values.forks import FORKS
 from fornix.values.native import NATIVE, Native
+from fornix.values.storable import EPOCH
 
 MAX_COUNT = 255
 """Most occurrences of a term, and most temporal words, that are told apart."""
@@ -58,6 +59,8 @@ QUESTION_WORDS, SHORT_QUESTION_WORDS, INSTRUCTION_WORDS = 60, 25, 40
 
 FIRST_TERM = 16
 """Numbers below are no terms of words."""
+
+_MINUTE = timedelta(minutes=1)
 
 _LONGEST_STEMMED = 64
 """Characters of a token that is stemmed and cached; `porter` itself leaves longer ones alone."""
@@ -184,7 +187,8 @@ def analyse(
     Takes time in proportion to the text: 1 to 3 µs for 30 words between spaces where `NATIVE` is
     there, else 15 to 35.
     """
-    return TextTerms(*analyse_with(text, context_terms(time, speaker), caption))
+    minute = None if time is None else minute_of(time)
+    return TextTerms(*analyse_with(text, context_terms(minute, speaker), caption))
 
 
 def analyse_with(
@@ -221,22 +225,26 @@ def _analyse(text: str, context_terms: list[int]) -> TextTerms:
     return TextTerms(packed, tokens, min(times, MAX_COUNT))
 
 
-def context_terms(time: datetime | None, speaker: str | None) -> list[int]:
-    """Return the terms of who said something, and when; nobody changes that list."""
-    minute = None
-    if time:
-        utc = time.astimezone(UTC) if time.tzinfo else time
-        minute = utc.replace(second=0, microsecond=0, tzinfo=None, fold=0)
+def minute_of(time: datetime) -> int:
+    """Return how many whole minutes a time is past 1970; without a zone it is one of UTC."""
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // _MINUTE
+
+
+def context_terms(minute: int | None, speaker: str | None) -> list[int]:
+    """Return the terms of who said something, and in which minute since 1970.
+
+    Nobody changes that list.
+    """
     if speaker and len(speaker) > _LONGEST_STEMMED:
         return _terms_of(_tokenize(speaker)[0]) + _kept_context_terms(minute, None)
     return _kept_context_terms(minute, speaker)
 
 
 @lru_cache(maxsize=CACHED_CONTEXTS)
-def _kept_context_terms(minute: datetime | None, speaker: str | None) -> list[int]:
+def _kept_context_terms(minute: int | None, speaker: str | None) -> list[int]:
     """Return a list that nobody changes: what is added together has most of it in common."""
     tokens = _tokenize(speaker)[0] if speaker else []
-    return _terms_of(tokens + (_time_words(minute) if minute else []))
+    return _terms_of(tokens if minute is None else tokens + _time_words(EPOCH + minute * _MINUTE))
 
 
 # Patterns of large sets of characters take milliseconds to compile: only where they are needed.
