@@ -243,9 +243,9 @@ class Exact:
     """The exact tree of an action."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        from fornix.state import MemoryKind, MemoryObject, Overlay
+        from fornix.state import MemoryKind, Overlay, root_of
 
-        self._root = MemoryObject(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
+        self._root = root_of(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
         self._paths = paths
 
     def set(self, i: int) -> None:

@@ -46,6 +46,7 @@ from fornix.state import (
     Snapshot,
     TreeLimits,
     Ttl,
+    root_of,
 )
 from fornix.state.paths import MAX_CACHED_PATHS
 from fornix.state.tree_values import FEW_FIELDS, fast_copy, size_bound
@@ -89,10 +90,10 @@ def committed(store: RamStore | None = None, **options) -> CommittedTree:
 def m(request) -> MemoryObject:
     """An empty memory: an overlay over nothing, one on another, and one that commits each call."""
     if request.param == "overlay":
-        return MemoryObject(sensory())
+        return root_of(sensory())
     if request.param == "on an overlay":
-        return MemoryObject(Overlay.over(sensory(), kind=MemoryKind.SHORT_TERM, now=NOW))
-    return MemoryObject(committed())
+        return root_of(Overlay.over(sensory(), kind=MemoryKind.SHORT_TERM, now=NOW))
+    return root_of(committed())
 
 
 def unchanged(m: MemoryObject, error: type[Exception], call: Callable[[], object]) -> str:
@@ -229,10 +230,10 @@ def test_a_path_has_limits(m):
 
 def test_parsed_paths_are_bounded():
     """A memory that lives long does not grow with every path it was ever asked for."""
-    m = MemoryObject(sensory())
+    m = root_of(sensory())
     for i in range(MAX_CACHED_PATHS + 10):
         m.get(f"asked-{i}")
-    assert len(m._children) < MAX_CACHED_PATHS
+    assert len(m._location.children) < MAX_CACHED_PATHS
     m.set("a", 1)
     assert m.get("a") == 1
 
@@ -372,7 +373,7 @@ def test_what_a_cursor_is(m):
     assert repr(obj) == f"<MemoryObject {m.kind} 'a.b'>"
     assert obj == m.get("a.b")
     assert len({obj, m.get("a.b"), m.get("a")}) == 2
-    assert obj != MemoryObject(sensory()).new_object("a.b")
+    assert obj != root_of(sensory()).new_object("a.b")
     assert obj != "a.b"
 
 
@@ -410,7 +411,7 @@ def _place(m: MemoryObject, path: str):
 
 def test_an_object_crosses_memories(m):
     """From sensory to short-term memory, and from one key to another."""
-    source = MemoryObject(sensory())
+    source = root_of(sensory())
     source.set("user.name", "Ada")
     m.set("kept", source)
     m.set("user", source.get("user"))
@@ -422,18 +423,18 @@ def test_two_handles_of_a_key_are_one_memory():
     """What one found the other cannot copy into itself."""
     tree = committed()
     again = CommittedTree(tree.ledger, SCOPE, clock=tree.clock, writer_lock=tree.writer_lock)
-    MemoryObject(tree).set("o.k", 1)
-    assert MemoryObject(tree) == MemoryObject(again)
+    root_of(tree).set("o.k", 1)
+    assert root_of(tree) == root_of(again)
     unchanged(
-        MemoryObject(tree),
+        root_of(tree),
         TreeConflict,
-        lambda: MemoryObject(tree).set("o.x", MemoryObject(again).get("o")),
+        lambda: root_of(tree).set("o.x", root_of(again).get("o")),
     )
     other = CommittedTree(
         tree.ledger, Scope("space", "bob"), clock=tree.clock, writer_lock=tree.writer_lock
     )
-    MemoryObject(other).set("o.x", MemoryObject(tree).get("o"))
-    assert MemoryObject(other).to_dict() == {"o": {"x": {"k": 1}}}
+    root_of(other).set("o.x", root_of(tree).get("o"))
+    assert root_of(other).to_dict() == {"o": {"x": {"k": 1}}}
 
 
 def test_an_object_inside_a_value_is_refused_with_a_hint(m):
@@ -467,9 +468,9 @@ def test_values_are_copied_in_and_out(m):
 
 def test_deltas_are_copies():
     overlay = sensory()
-    MemoryObject(overlay).append("l", 1)
+    root_of(overlay).append("l", 1)
     before = overlay.deltas()
-    MemoryObject(overlay).append("l", 2)
+    root_of(overlay).append("l", 2)
     assert before == (Put(("l",), [1]),)
 
 
@@ -503,7 +504,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_storable_value_comes_back(value):
     """Also through the shortcut for plain ones; and no value is larger than its bound."""
-    m = MemoryObject(sensory())
+    m = root_of(sensory())
     m.set("v", value)
     assert repr(m.get("v")) == repr(value)
     assert len(wire.encode(checked(value, nan=True)).encode()) <= size_bound(value)
@@ -521,7 +522,7 @@ def test_plain_values_nest_as_deep_as_checked_ones(m):
 
 def test_a_value_has_a_size_limit():
     """In bytes of its wire form, counted where a cheap bound does not settle it."""
-    m = MemoryObject(sensory(limits=TreeLimits(value_bytes=2000)))
+    m = root_of(sensory(limits=TreeLimits(value_bytes=2000)))
     m.set("exact", "x" * 1998)
     unchanged(m, TooLarge, lambda: m.set("exact", "x" * 1999))
     unchanged(m, TooLarge, lambda: m.set("v", {"k": ["é" * 1000]}))
@@ -532,7 +533,7 @@ def test_a_value_has_a_size_limit():
 
 
 def test_a_list_that_grew_to_its_limit_stays_below_it():
-    m = MemoryObject(sensory(limits=TreeLimits(value_bytes=2000)))
+    m = root_of(sensory(limits=TreeLimits(value_bytes=2000)))
     with pytest.raises(TooLarge):
         append_many(m)
     assert 1900 < len(wire.encode(m.get("l"))) <= 2000
@@ -642,24 +643,24 @@ class Context:
 def test_a_reference_finds_the_other_memory_where_it_is_known():
     """Without a resolver it is an error, not a look-up in the wrong memory."""
     long, short = sensory(), committed()
-    ref = MemoryObject(long).set("a", 1)
+    ref = root_of(long).set("a", 1)
     assert "short_term memory here" in unchanged(
-        MemoryObject(short), InvalidInput, lambda: MemoryObject(short).get(ref)
+        root_of(short), InvalidInput, lambda: root_of(short).get(ref)
     )
-    context = Context(sensory_memory=MemoryObject(long), short_term_memory=MemoryObject(short))
+    context = Context(sensory_memory=root_of(long), short_term_memory=root_of(short))
     long.resolver = context
-    other = MemoryObject(short).set("b", 2)
-    assert MemoryObject(long).get(other) == 2
-    assert MemoryObject(long).is_exist(other)
+    other = root_of(short).set("b", 2)
+    assert root_of(long).get(other) == 2
+    assert root_of(long).is_exist(other)
     short = CommittedTree(
         RamStore(), SCOPE, clock=Clock(), writer_lock=HandleLock(reentrant=True), resolver=context
     )
-    assert MemoryObject(short).get(ref) == 1
+    assert root_of(short).get(ref) == 1
     assert ref.resolve(context) == 1
     assert other.resolve(context) == 2
     assert MemoryRef.create("sensory", "gone").resolve(context) is None
     long.resolver = Context(sensory_memory=None, short_term_memory=None)
-    unchanged(MemoryObject(long), InvalidInput, lambda: MemoryObject(long).get(other))
+    unchanged(root_of(long), InvalidInput, lambda: root_of(long).get(other))
 
 
 # --- expiry -------------------------------------------------------------------------------------
@@ -672,13 +673,11 @@ def timed(request) -> Callable[..., tuple[MemoryObject, Clock]]:
     def make(**options) -> tuple[MemoryObject, Clock]:
         clock = Clock()
         if request.param == "committed":
-            return MemoryObject(committed(clock=clock, **options)), clock
+            return root_of(committed(clock=clock, **options)), clock
         below = None
         if request.param == "on an overlay":
             below = Overlay.over(None, kind=MemoryKind.SENSORY, now=clock)
-        return MemoryObject(
-            Overlay.over(below, kind=MemoryKind.SENSORY, now=clock, **options)
-        ), clock
+        return root_of(Overlay.over(below, kind=MemoryKind.SENSORY, now=clock, **options)), clock
 
     return make
 
@@ -879,13 +878,13 @@ def below() -> Counted:
     """A tree of an object with 100 fields, one of them deep."""
     base = sensory()
     for i in range(99):
-        MemoryObject(base).set(f"big.k{i}", i)
-    MemoryObject(base).set("big.deep.x.y", 1)
+        root_of(base).set(f"big.k{i}", i)
+    root_of(base).set("big.deep.x.y", 1)
     return Counted(base)
 
 
 def over(below: Counted) -> MemoryObject:
-    return MemoryObject(Overlay.over(below, kind=MemoryKind.SHORT_TERM, now=NOW))
+    return root_of(Overlay.over(below, kind=MemoryKind.SHORT_TERM, now=NOW))
 
 
 def test_a_read_asks_once(below):
@@ -980,7 +979,7 @@ def test_a_write_asks_for_nothing_beside_it(below):
 
 
 def test_an_overlay_over_nothing_asks_nothing():
-    m = MemoryObject(sensory())
+    m = root_of(sensory())
     m.set("a.b", 1)
     assert m.get_field_names() == ["a"]
     m.clear()
@@ -990,12 +989,12 @@ def test_an_overlay_over_nothing_asks_nothing():
 def test_deltas_are_the_shortest_list():
     """Typed, in order, the missing objects among them."""
     base = sensory()
-    MemoryObject(base).set("old.x", 1)
-    MemoryObject(base).set("old.y", 1)
-    MemoryObject(base).set("gone", 1)
-    MemoryObject(base).set("emptied.x", 1)
+    root_of(base).set("old.x", 1)
+    root_of(base).set("old.y", 1)
+    root_of(base).set("gone", 1)
+    root_of(base).set("emptied.x", 1)
     overlay = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=NOW)
-    m = MemoryObject(overlay)
+    m = root_of(overlay)
     assert not overlay.changed
     m.set("new.deep.v", 1)
     m.set("new.deep.v", 2)
@@ -1022,17 +1021,17 @@ def test_deltas_are_the_shortest_list():
 
 def test_what_is_made_and_deleted_was_never_there():
     overlay = sensory()
-    MemoryObject(overlay).set("a.b", 1)
-    MemoryObject(overlay).delete("a")
+    root_of(overlay).set("a.b", 1)
+    root_of(overlay).delete("a")
     assert not overlay.changed
     assert overlay.deltas() == ()
 
 
 def test_refreshes_name_what_has_to_last():
     base = sensory()
-    MemoryObject(base).set("a.b.c", 1, expires_at=moment(NOW + 10))
+    root_of(base).set("a.b.c", 1, expires_at=moment(NOW + 10))
     overlay = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=NOW)
-    MemoryObject(overlay).set("a.b.d", 1, expires_at=moment(NOW + 30))
+    root_of(overlay).set("a.b.d", 1, expires_at=moment(NOW + 30))
     assert overlay.deltas() == (
         Refresh(("a",), NOW + 30),
         Refresh(("a", "b"), NOW + 30),
@@ -1044,7 +1043,7 @@ def test_a_batch_notes_what_was_asked_as_passed():
     """So that a repetition is recognised, whatever it would do by then."""
     overlay = Overlay.over(Snapshot(RamStore(), SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
     overlay.records_requests = True
-    m = MemoryObject(overlay)
+    m = root_of(overlay)
     m.set("a", [1], ttl=timedelta(seconds=1))
     m.set("n", 1)
     m.set("n", 1)
@@ -1077,7 +1076,7 @@ def test_a_batch_notes_what_was_asked_as_passed():
 
 def test_each_change_is_one_commit_and_a_read_is_none():
     tree = committed()
-    m = MemoryObject(tree)
+    m = root_of(tree)
     m.set("a.b.c", 1)
     m.append("l", 1)
     assert tree.ledger.head(SCOPE) == 2
@@ -1097,7 +1096,7 @@ def test_each_change_is_one_commit_and_a_read_is_none():
 def test_keys_are_apart():
     store = RamStore()
     ada, bob = (
-        MemoryObject(
+        root_of(
             CommittedTree(
                 store, Scope("space", key), clock=Clock(), writer_lock=HandleLock(reentrant=True)
             )
@@ -1123,7 +1122,7 @@ class Contended(RamStore):
 
 def test_a_change_is_repeated_on_what_others_wrote():
     store = Contended()
-    m = MemoryObject(committed(store))
+    m = root_of(committed(store))
     m.set("n", 1)
     store.times = 3
     assert m.increment("n") == 2
@@ -1133,7 +1132,7 @@ def test_a_change_is_repeated_on_what_others_wrote():
 def test_a_change_that_never_gets_its_turn_says_so():
     store = Contended()
     store.times = math.inf
-    m = MemoryObject(committed(store, wait_s=SHORT_S))
+    m = root_of(committed(store, wait_s=SHORT_S))
     with pytest.raises(KeyBusy, match="'ada'"):
         m.increment("n")
     assert not m.is_exist("n")
@@ -1152,28 +1151,28 @@ def test_a_change_waits_for_its_lane():
     tree = committed(wait_s=SHORT_S)
     with held_elsewhere(tree.writer_lock):
         with pytest.raises(KeyBusy):
-            MemoryObject(tree).set("a", 1)
-        assert MemoryObject(tree).get("a") is None
-    MemoryObject(tree).set("a", 1)
+            root_of(tree).set("a", 1)
+        assert root_of(tree).get("a") is None
+    root_of(tree).set("a", 1)
     assert tree.writer_lock.acquire(blocking=False), "the writer lock is released"
 
 
 def test_threads_lose_no_increment():
     tree = committed()
     threads = [
-        threading.Thread(target=lambda: [MemoryObject(tree).increment("n") for _ in range(50)])
+        threading.Thread(target=lambda: [root_of(tree).increment("n") for _ in range(50)])
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert MemoryObject(tree).get("n") == 200
+    assert root_of(tree).get("n") == 200
 
 
 def test_a_change_under_a_key_happens_once():
     """Its repetition returns the first result, whatever the memory holds by then."""
-    m = MemoryObject(committed())
+    m = root_of(committed())
     assert m.once("k").increment("n", 2) == 2
     m.increment("n")
     assert m.once("k").increment("n", 2) == 2
@@ -1190,7 +1189,7 @@ def test_a_change_under_a_key_happens_once():
 
 
 def test_a_key_is_used_for_one_request():
-    m = MemoryObject(committed())
+    m = root_of(committed())
     m.once("k").increment("n")
     for other in (
         lambda: m.once("k").increment("n", 2),
@@ -1205,7 +1204,7 @@ def test_a_key_is_used_for_one_request():
 
 def test_a_comparison_that_was_done_is_not_made_again():
     """The first one changed the value, so a second comparison could only fail."""
-    m = MemoryObject(committed())
+    m = root_of(committed())
     m.set("v", 1)
     assert m.once("k").update("v", 2, expected=1).path == "v"
     assert m.once("k").update("v", 2, expected=1).path == "v"
@@ -1216,7 +1215,7 @@ def test_a_renewal_waits_for_a_tenth_of_its_time():
     """And it never stands in the way of a read."""
     clock = Clock()
     tree = committed(clock=clock, ttl=Ttl(timedelta(seconds=100), refresh="read"))
-    m = MemoryObject(tree)
+    m = root_of(tree)
     m.set("a", 1)
     clock.wait(9.9)
     m.get("a")
@@ -1235,34 +1234,34 @@ def test_a_renewal_that_came_too_late_is_left_to_a_later_read():
     clock = Clock()
     store = Contended()
     tree = committed(store, clock=clock, ttl=Ttl(timedelta(seconds=100), refresh="read"))
-    MemoryObject(tree).set("a", 1)
+    root_of(tree).set("a", 1)
     clock.wait(50)
     store.times = 1
-    assert MemoryObject(tree).get("a") == 1
+    assert root_of(tree).get("a") == 1
     clock.wait(49)
-    assert MemoryObject(tree).get("a") == 1
+    assert root_of(tree).get("a") == 1
     clock.wait(99)
-    assert MemoryObject(tree).get("a") == 1
+    assert root_of(tree).get("a") == 1
 
 
 def test_the_past_can_be_read_and_not_written():
     clock = Clock()
     tree = committed(clock=clock)
-    m = MemoryObject(tree)
+    m = root_of(tree)
     m.set("a.b", 1)
     m.set("t", 1, ttl=timedelta(seconds=10))
     m.set("a.b", 2)
     m.delete("t")
-    past = MemoryObject(PastTree(tree.ledger, SCOPE, at=2, now=NOW))
+    past = root_of(PastTree(tree.ledger, SCOPE, at=2, now=NOW))
     assert past.to_dict() == {"a": {"b": 1}, "t": 1}
     assert past.get("a.b") == 1
     assert past.get_object("a").get_field_names() == ["b"]
     assert "a.b" in past
     assert past.kind is MemoryKind.SHORT_TERM
-    later = MemoryObject(PastTree(tree.ledger, SCOPE, at=2, now=NOW + 10 * SECOND))
+    later = root_of(PastTree(tree.ledger, SCOPE, at=2, now=NOW + 10 * SECOND))
     assert later.to_dict() == {"a": {"b": 1}}
     assert past != later.get("a")
-    assert past == MemoryObject(PastTree(tree.ledger, SCOPE, at=2, now=NOW))
+    assert past == root_of(PastTree(tree.ledger, SCOPE, at=2, now=NOW))
     for write in (
         lambda: past.set("a.b", 3),
         lambda: past.increment("a.b"),
@@ -1278,8 +1277,8 @@ def test_applying_deltas_is_what_a_store_does():
     """`Overlay.apply` makes of them what the store makes of them."""
     store = RamStore()
     overlay = Overlay.over(Snapshot(store, SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
-    MemoryObject(overlay).set("a.b", [1], ttl=timedelta(seconds=10))
-    MemoryObject(overlay).set("c", 1)
+    root_of(overlay).set("a.b", [1], ttl=timedelta(seconds=10))
+    root_of(overlay).set("c", 1)
     applied = sensory()
     applied.apply(overlay.deltas())
     applied.apply(

@@ -22,7 +22,7 @@ from fornix.runs.durable_calls import (
     checked_reconcile,
     options_of,
 )
-from fornix.state import MemoryKind, MemoryObject, Overlay, committed_tree
+from fornix.state import MemoryKind, Overlay, committed_tree, root_of
 from fornix.store import DurableCall, Retain
 from fornix.store.progress import CallStatus
 from fornix.testing.runner.runner_laws import LONG_S, ActionGate
@@ -351,23 +351,23 @@ def test_j20_what_a_reconciler_is(reconcile, says):
 def test_j21_what_is_written_to_memory_keeps_its_type(value):
     """In the steps of a run, from which its sensory memory is made again."""
     tree = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
-    MemoryObject(tree).set("a.b", value)
+    root_of(tree).set("a.b", value)
     again = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
     again.apply(committed_tree.deltas_from_json(committed_tree.deltas_to_json(tree.deltas())))
-    assert MemoryObject(again).get("a.b") == value
-    assert type(MemoryObject(again).get("a.b")) is type(value)
+    assert root_of(again).get("a.b") == value
+    assert type(root_of(again).get("a.b")) is type(value)
 
 
 def test_j22_objects_are_made_again():
     """Into an empty tree, and over what is there; twice is the same."""
     tree = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
-    MemoryObject(tree).new_object("user")
-    MemoryObject(tree).set("user.name", "ada")
+    root_of(tree).new_object("user")
+    root_of(tree).set("user.name", "ada")
     changes = committed_tree.deltas_from_json(committed_tree.deltas_to_json(tree.deltas()))
     again = Overlay.over(None, kind=MemoryKind.SENSORY, now=0)
     again.apply(changes)
     again.apply(changes)
-    assert MemoryObject(again).to_dict() == {"user": {"name": "ada"}}
+    assert root_of(again).to_dict() == {"user": {"name": "ada"}}
 
 
 def test_both_kinds_of_calls_keep_the_same_records():

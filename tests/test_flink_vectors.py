@@ -27,6 +27,7 @@ from fornix.state import (
     Overlay,
     Snapshot,
     Ttl,
+    root_of,
 )
 from fornix.store import Batch, Put, Scope
 from fornix.store.ram import RamStore
@@ -46,7 +47,7 @@ FILES = ("test_flink_vectors.py", "test_flink_runs.py", "test_memory_events.py")
 
 
 def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> MemoryObject:
-    return MemoryObject(
+    return root_of(
         CommittedTree(
             store, SCOPE, clock=lambda: now[0], writer_lock=HandleLock(reentrant=True), ttl=ttl
         )
@@ -57,7 +58,7 @@ def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> Memory
 def m(request) -> MemoryObject:
     """A fresh short-term root: an action's, or one where every call is a commit."""
     if request.param == "overlay":
-        return MemoryObject(Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW))
+        return root_of(Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW))
     return committed(RamStore(), [NOW])
 
 
@@ -188,10 +189,10 @@ def test_b12_an_object_again_keeps_its_fields(m):
 
 def test_b13_a_refused_set_records_nothing():
     overlay = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW)
-    MemoryObject(overlay).new_object("o")
+    root_of(overlay).new_object("o")
     before = overlay.deltas()
     with pytest.raises(ValueError, match="'o'"):
-        MemoryObject(overlay).set("o", 1)
+        root_of(overlay).set("o", 1)
     assert overlay.deltas() == before
 
 
@@ -256,7 +257,7 @@ def test_c10_the_place_is_named(m):
 def test_c11_it_is_a_type_error_and_nothing_is_written():
     overlay = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW)
     with pytest.raises(TypeError, match="value at 'p'"):
-        MemoryObject(overlay).set("p", object())
+        root_of(overlay).set("p", object())
     assert not overlay.changed
 
 
@@ -418,22 +419,22 @@ def in_store(store: RamStore, name: str) -> object:
 
 def test_f1_writes_stay_in_the_overlay(cached):
     store, overlay = cached
-    MemoryObject(overlay).set("k3", "v3")
-    MemoryObject(overlay).set("k4", "v4")
-    assert (MemoryObject(overlay).get("k3"), MemoryObject(overlay).get("k4")) == ("v3", "v4")
+    root_of(overlay).set("k3", "v3")
+    root_of(overlay).set("k4", "v4")
+    assert (root_of(overlay).get("k3"), root_of(overlay).get("k4")) == ("v3", "v4")
     assert in_store(store, "k3") is None
 
 
 def test_f2_a_write_hides_what_is_below(cached):
     _, overlay = cached
-    MemoryObject(overlay).set("k1", "v11")
-    assert (MemoryObject(overlay).get("k1"), MemoryObject(overlay).get("k2")) == ("v11", "v2")
+    root_of(overlay).set("k1", "v11")
+    assert (root_of(overlay).get("k1"), root_of(overlay).get("k2")) == ("v11", "v2")
 
 
 def test_f3_contains_looks_into_both(cached):
     _, overlay = cached
-    MemoryObject(overlay).set("k3", "v3")
-    assert [name in MemoryObject(overlay) for name in ("k1", "k2", "k3", "k4")] == [
+    root_of(overlay).set("k3", "v3")
+    assert [name in root_of(overlay) for name in ("k1", "k2", "k3", "k4")] == [
         True,
         True,
         True,
@@ -443,7 +444,7 @@ def test_f3_contains_looks_into_both(cached):
 
 def test_f4_what_is_committed_is_what_was_written(cached):
     store, overlay = cached
-    MemoryObject(overlay).set("k1", "v11")
+    root_of(overlay).set("k1", "v11")
     batch = Batch(scope=SCOPE, time=NOW, base=store.head(SCOPE), state=overlay.deltas())
     assert len(batch.state) == 1
     store.commit(batch)

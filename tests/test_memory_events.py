@@ -31,7 +31,7 @@ from fornix.events.memory_events import (
     ShortTermWriteEvent,
 )
 from fornix.runs.memory_recorder import MemoryRecorder
-from fornix.state import MemoryKind, MemoryObject, Overlay
+from fornix.state import MemoryKind, Overlay, root_of
 from fornix.store import Batch, Scope, StatusChange
 from fornix.values import wire
 from scale import COUNTS
@@ -528,17 +528,17 @@ def test_a_write_event_leads_from_one_tree_to_the_other(seed):
     chance = random.Random(seed)
     base = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=0)
     for _ in range(chance.randint(0, 12)):
-        step(MemoryObject(base), chance)
+        step(root_of(base), chance)
     recorder = MemoryRecorder(MemoryEvents(every="values").reported(()), Scope("s", "ada"))
     kind = MemoryKind.SHORT_TERM
     tree = Overlay.over(base, kind=kind, now=0, recorder=recorder.tree(kind))
     for _ in range(chance.randint(0, 12)):
-        step(MemoryObject(tree), chance)
+        step(root_of(tree), chance)
     copy = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=0)
     for event in recorder.events((), tree.deltas()):
         if isinstance(event, ShortTermWriteEvent):
-            redo(MemoryObject(copy), event)
-    assert MemoryObject(copy).to_dict() == MemoryObject(tree).to_dict()
+            redo(root_of(copy), event)
+    assert root_of(copy).to_dict() == root_of(tree).to_dict()
 
 
 def test_reads_are_copies(ram):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fornix.errors import TreeConflict
-from fornix.state import ExactTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
+from fornix.state import ExactTree, MemoryKind, Overlay, Snapshot, Ttl, root_of
 from fornix.store import Batch, Clear, Delete, Scope, TreeDelta
 from fornix.store.ram import RamStore
 from fornix.values.storable import Path, Value
@@ -233,7 +233,7 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(path=PATHS, value=VALUES, ttl=TTLS)
     def set(self, path, value, ttl):
         def ours():
-            ref = MemoryObject(self.overlay).set(path, value, ttl=lasting(ttl))
+            ref = root_of(self.overlay).set(path, value, ttl=lasting(ttl))
             assert ref.names == path
 
         self.both(lambda: self.model.set(path, value, ttl), ours)
@@ -241,34 +241,32 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(path=PATHS, overwrite=st.booleans(), ttl=TTLS)
     def new_object(self, path, overwrite, ttl):
         def ours():
-            MemoryObject(self.overlay).new_object(path, overwrite=overwrite, ttl=lasting(ttl))
+            root_of(self.overlay).new_object(path, overwrite=overwrite, ttl=lasting(ttl))
 
         self.both(lambda: self.model.new_object(path, overwrite, ttl), ours)
 
     @rule(path=PATHS)
     def delete(self, path):
-        self.both(lambda: self.model.delete(path), lambda: MemoryObject(self.overlay).delete(path))
+        self.both(lambda: self.model.delete(path), lambda: root_of(self.overlay).delete(path))
 
     @rule(path=INSIDE)
     def clear(self, path):
         def ours():
-            (
-                MemoryObject(self.overlay).get_object(path) if path else MemoryObject(self.overlay)
-            ).clear()
+            (root_of(self.overlay).get_object(path) if path else root_of(self.overlay)).clear()
 
         self.both(lambda: self.model.clear(path), ours)
 
     @rule(path=PATHS, value=VALUES, ttl=TTLS)
     def append(self, path, value, ttl):
         def ours():
-            MemoryObject(self.overlay).append(path, value, ttl=lasting(ttl))
+            root_of(self.overlay).append(path, value, ttl=lasting(ttl))
 
         self.both(lambda: self.model.grow(path, ttl, list, [value], []), ours)
 
     @rule(path=PATHS, by=st.integers(-3, 3), ttl=TTLS)
     def increment(self, path, by, ttl):
         def ours():
-            MemoryObject(self.overlay).increment(path, by, ttl=lasting(ttl))
+            root_of(self.overlay).increment(path, by, ttl=lasting(ttl))
 
         def theirs():
             found = self.model.find(path)
@@ -283,14 +281,14 @@ class OverlayMachine(RuleBasedStateMachine):
             return  # the copy is a read of every value in it; `reads` has that law
 
         def ours():
-            found = MemoryObject(self.overlay).get_object(source)
-            MemoryObject(self.overlay).set(path, found, ttl=lasting(ttl))
+            found = root_of(self.overlay).get_object(source)
+            root_of(self.overlay).set(path, found, ttl=lasting(ttl))
 
         self.both(lambda: self.model.copy(source, path, ttl), ours)
 
     @rule(path=PATHS)
     def read(self, path):
-        root = MemoryObject(self.overlay)
+        root = root_of(self.overlay)
         assert root.is_exist(path) == (self.model.find(path) is not None)
         found = self.model.read(path)
         got = root.get(path, "missing")
@@ -306,7 +304,7 @@ class OverlayMachine(RuleBasedStateMachine):
         if isinstance(found, Branch):
             for name in found.fields:
                 self.model.read((*path, name))
-            fields = MemoryObject(self.overlay).get(path).get_fields()
+            fields = root_of(self.overlay).get(path).get_fields()
             assert list(fields) == list(found.fields)
 
     @rule(us=st.integers(1, 40))
@@ -344,8 +342,8 @@ class OverlayMachine(RuleBasedStateMachine):
         expected = shape(self.model.root)
         assert seen(self.overlay, self.model.now) == expected
         above = Overlay.over(self.overlay, kind=MemoryKind.SENSORY, now=self.model.now)
-        assert MemoryObject(above).to_dict() == _plain(self.model.root)
-        assert [p for p, _ in MemoryObject(above).walk()] == list(_paths(self.model.root))
+        assert root_of(above).to_dict() == _plain(self.model.root)
+        assert [p for p, _ in root_of(above).walk()] == list(_paths(self.model.root))
 
     def teardown(self):
         self.commit()

@@ -57,6 +57,7 @@ from fornix.state import (
     SetValue,
     Snapshot,
     Ttl,
+    root_of,
 )
 from fornix.store import Commit, Scope, SetRef, TreeDelta, parts_of
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
@@ -394,7 +395,7 @@ class KeyMemory(KeySets, Prompts):
     @property
     def short_term(self) -> MemoryObject:
         """The root of its exact tree; each change is a commit of its own."""
-        return MemoryObject(self._live)
+        return root_of(self._live)
 
     @property
     def short_term_memory(self) -> MemoryObject:
@@ -708,7 +709,7 @@ class KeyBatch(KeySets, Prompts):
         """The root of the key's exact tree, as it was when the block began and changed since."""
         if self._tree is None:
             raise Unusable("a batch is used inside its with block; ask for another one")
-        return MemoryObject(self._tree)
+        return root_of(self._tree)
 
     @property
     def knowledge(self) -> KnowledgeMemory:

@@ -56,7 +56,7 @@ from fornix.search.projection import MapPoints
 from fornix.search.signals import Signals
 from fornix.sets.forgetting import HowForgotten, Receipt, Scrub
 from fornix.sets.writer import Where
-from fornix.state import MemoryObject
+from fornix.state import MemoryObject, root_of
 from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.store.items import Hits
@@ -390,7 +390,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
         if self._root is not None:
             raise Unusable("a batch serves one block; ask for another one")
         self._calls.begin()
-        self._root = MemoryObject(RemoteTree(self._calls))
+        self._root = root_of(RemoteTree(self._calls))
         return self
 
     def __exit__(

@@ -420,12 +420,14 @@ class RunnerContext(Prompts):
     @property
     def sensory_memory(self) -> MemoryObject:
         """The root of the run's exact memory: empty when the run begins, gone when it ends."""
-        return MemoryObject(self._task.sensory(self))
+        overlay = self._task.sensory(self)
+        return MemoryObject(overlay, overlay.paths.root)
 
     @property
     def short_term_memory(self) -> MemoryObject:
         """The root of the key's exact memory, which lasts across runs."""
-        return MemoryObject(self._task.short_term(self))
+        overlay = self._task.short_term(self)
+        return MemoryObject(overlay, overlay.paths.root)
 
     @property
     def long_term_memory(self) -> KeySets:

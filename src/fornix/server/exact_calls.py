@@ -11,7 +11,7 @@ from fornix.server import json_forms as forms
 from fornix.server import requests as asked
 from fornix.server.memory_call import CallTarget, Document, MemoryCall
 from fornix.server.tokens import Access
-from fornix.state import MISSING, MemoryKind, MemoryObject, Overlay
+from fornix.state import MISSING, MemoryKind, MemoryObject, Overlay, root_of
 from fornix.state.memory_object import branch_of
 
 Names: TypeAlias = Annotated[list[str], Field(description="The names from the root down.")]
@@ -240,7 +240,7 @@ class CopyObject(_Write):
 
     def _sent(self) -> MemoryObject:
         """Return what was sent, as an exact memory of its own."""
-        made = MemoryObject(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
+        made = root_of(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
         for node in self.nodes or ():
             if "value" in node.model_fields_set:
                 made.set(tuple(node.path), asked.stored(node.value))

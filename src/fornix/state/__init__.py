@@ -2,7 +2,7 @@
 
 from fornix.state.batch_tree import BatchTree, SetValue
 from fornix.state.committed_tree import Backoff, CommittedTree, PastTree
-from fornix.state.memory_object import ExactMemory, MemoryObject
+from fornix.state.memory_object import ExactMemory, MemoryObject, root_of
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MAX_LEVELS, DottedPath, MemoryKind, MemoryRef, PathCache, Resolver
 from fornix.state.tree_values import MISSING, ExactTree, NonValue, Snapshot, TreeLimits, Ttl, ttl_us
@@ -28,5 +28,6 @@ __all__ = [
     "Snapshot",
     "TreeLimits",
     "Ttl",
+    "root_of",
     "ttl_us",
 ]

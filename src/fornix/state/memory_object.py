@@ -12,6 +12,7 @@ from fornix.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_j
 from fornix.store.as_of import AsOf
 from fornix.store.name_ranges import NameRange
 from fornix.values.keywords import suggest_names
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, checked_prefix, counted, microseconds
 
 Result = TypeVar("Result")
@@ -143,6 +144,12 @@ class ExactMemory(Protocol):
         ...
 
 
+def root_of(memory: ExactMemory) -> MemoryObject:
+    """Return the object that all of a memory is below."""
+    return MemoryObject(memory, memory.paths.root)
+
+
+@dataclass(slots=True, eq=False)
 class MemoryObject:
     """A place in an exact memory, usually an object, and the way to all below it.
 
@@ -155,12 +162,8 @@ class MemoryObject:
     Every method that takes a path raises `InvalidPath`, or `TooLarge` where it is too long.
     """
 
-    __slots__ = ("_children", "_location", "_memory")
-
-    def __init__(self, memory: ExactMemory, location: ParsedPath | None = None) -> None:
-        self._memory = memory
-        self._location = location or memory.paths.root
-        self._children = self._location.children
+    _memory: ExactMemory
+    _location: ParsedPath
 
     @property
     def path(self) -> DottedPath:
@@ -206,7 +209,7 @@ class MemoryObject:
             InvalidInput: A reference to the other memory, which cannot be reached from here.
         """
         try:
-            location = self._children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+            location = self._location.children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
         except (KeyError, TypeError):
             return self._get_parsed(path, default)
         value = self._memory.read(location)
@@ -341,7 +344,7 @@ class MemoryObject:
                 copied into itself.
         """
         try:
-            location = self._children[path]
+            location = self._location.children[path]
         except (KeyError, TypeError):
             location = self._field_path(path)
         if isinstance(value, MemoryObject):
@@ -550,7 +553,7 @@ class MemoryObject:
 
     def _parse(self, path: object) -> ParsedPath:
         try:
-            return self._children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+            return self._location.children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
         except (KeyError, TypeError):
             return self._memory.paths.parse(self._location, path)
 
