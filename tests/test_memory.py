@@ -25,6 +25,7 @@ from fornix.errors import (
     NotFound,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreReadOnly,
     Unsupported,
 )
@@ -415,6 +416,23 @@ def test_what_is_no_backup_is_named_and_restores_nothing(tmp_path: Path, content
         with pytest.raises((NotAStore, NotFound), match=rf"backup\.db: .*{says}"):
             Memory.restore(place, backup)
     assert not (tmp_path / "fresh.db").exists(), "a store without contents looks like a memory"
+    with Memory.open(path) as memory:
+        assert texts(memory) == ["x"]
+
+
+def test_a_backup_with_a_damaged_page_is_restored_nowhere(tmp_path: Path) -> None:
+    """Least of all where nothing was: an empty memory would stay there."""
+    path, backup = tmp_path / "app.db", tmp_path / "backup.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+        memory.backup(backup)
+    damaged = bytearray(backup.read_bytes())
+    damaged[-2000] ^= 1
+    backup.write_bytes(damaged)
+    for place in (path, tmp_path / "fresh.db"):
+        with pytest.raises(StoreDamaged, match=r"backup\.db is damaged"):
+            Memory.restore(place, backup)
+    assert not list(tmp_path.glob("fresh.db*"))
     with Memory.open(path) as memory:
         assert texts(memory) == ["x"]
 

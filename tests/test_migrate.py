@@ -179,6 +179,7 @@ def test_a_source_that_cannot_be_moved(tmp_path, source, monkeypatch):
             patch.setattr(f"fornix.store.sqlite.{module}.SCHEMA", schema)
             with pytest.raises(error, match="schema"):
                 migrate(source, tmp_path / "target.db")
+    assert not list(tmp_path.glob("target.db*")), "an empty memory would stay there"
 
 
 @pytest.mark.parametrize("kind", ["server", "file"])
@@ -227,6 +228,7 @@ def test_an_unfinished_target_is_not_opened(tmp_path, source, monkeypatch):
             Memory.open(target, mode=mode)
     with pytest.raises(InvalidInput, match="not finished"):
         migrate(target, tmp_path / "third.db")
+    assert not list(tmp_path.glob("third.db*")), "an empty memory would stay there"
     other = tmp_path / "other.db"
     Memory.open(other, embedder="words").close()
     with pytest.raises(InvalidInput, match="from elsewhere"):

@@ -260,7 +260,8 @@ class Memory(Maintenance):
             Unsupported: The store is in RAM, or on a server.
         """
         source = Path(file_path(backup, "a backup is named by a path"))
-        check_backup(source)  # first: a store that is not there yet is made by being opened
+        # First, and all of it for a store that is not there yet, as that is made by being opened.
+        check_backup(source, whole=not os.path.exists(url))  # noqa: PTH110 - a URL is no path
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             file = sqlite_store(store)

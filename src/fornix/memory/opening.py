@@ -222,11 +222,11 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
     return nullcontext() if file is None else alone_with_file(file.folder, wait_s=wait_s)
 
 
-def check_backup(source: Path) -> None:
-    """Refuse what is no backup of an SQLite file; see `SqliteStore.restore`."""
+def check_backup(source: Path, *, whole: bool) -> None:
+    """Refuse what is no backup of an SQLite file; see `SqliteStore.check_backup`."""
     from fornix.store.sqlite import SqliteStore
 
-    SqliteStore.check_backup(source)
+    SqliteStore.check_backup(source, whole=whole)
 
 
 def sqlite_store(store: Store) -> SqliteStore | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fornix.errors import InvalidInput
 from fornix.memory.opening import open_store
 from fornix.store import Store
-from fornix.store.sql.copying import CopyResult, copy_store
+from fornix.store.sql.copying import CopyResult, check_source, copy_store
 from fornix.store.sql.database import SqlDatabase
 
 
@@ -40,7 +40,7 @@ def migrate(
     """
     old = open_store(source, mode="ro", durability="full", wait_s=wait_s)
     try:
-        _check_kind(old)
+        check_source(_check_kind(old))
         new = open_store(target, mode="rw", durability="full", wait_s=wait_s)
         try:
             return copy_store(*_two(old, new), progress=progress)

@@ -164,8 +164,8 @@ def copy_store(
             schema is not the one that this program knows.
     """
     with _explained(source), source.snapshot_reader() as db:
-        source.check_whole(db)
-        before = _begin(source, db, target)
+        _check_source(source, db)
+        before = _begin(db, target)
         if before != "finished":
             _copy_rows(db, target, progress)
         result, differences = _compared(db, target, progress)
@@ -184,14 +184,27 @@ def copy_store(
     return result
 
 
-def _begin(
-    source: SqlDatabase, db: Connection, target: SqlDatabase
-) -> Literal["empty", "unfinished", "finished"]:
-    """Return what the target is; have an empty one note what is copied into it."""
+def check_source(source: SqlDatabase) -> None:
+    """Refuse what `copy_store` would not copy, before a target is made for it.
+
+    Raises:
+        InvalidInput: It is an unfinished copy.
+        Unusable: Its schema is not the one that this program knows.
+    """
+    with _explained(source), source.reader() as db:
+        _check_source(source, db)
+
+
+def _check_source(source: SqlDatabase, db: Connection) -> None:
+    source.check_whole(db)
     if first(db, _NOTE, UNFINISHED_NOTE) is not None:
         raise InvalidInput(
             f"{source.location} is itself a migration that was not finished; finish it first"
         )
+
+
+def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
+    """Return what the target is; have an empty one note what is copied into it."""
     salt = first(db, _NOTE, "salt")
     with _explained(target), target.writing() as there:
         target.check_whole(there)

@@ -91,10 +91,17 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
 
     @classmethod
     @translated
-    def check_backup(cls, source: Path) -> None:
-        """Refuse what is no backup that `restore` takes, by its head; see there."""
-        with maintenance.opened_backup(Path(os.path.realpath(source))):
-            pass
+    def check_backup(cls, source: Path, *, whole: bool = False) -> None:
+        """Refuse what is no backup that `restore` takes, by its head; see there.
+
+        Args:
+            whole: By each of its pages, too.
+        """
+        source = Path(os.path.realpath(source))
+        with maintenance.opened_backup(source) as copy:
+            damaged = checksums.damaged_pages(copy) if whole else []
+        if damaged:
+            raise StoreDamaged(source, f"page {damaged[0]} does not match its checksum")
 
     @explaining
     def restore(self, source: Path) -> None:
