@@ -13,8 +13,8 @@ OLDER_BIN := .venv-integrations-older/bin
 OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 # What may be compiled (hatch_build.py) is compiled again when it changes.
-NATIVE := hatch_build.py src/fornix/values/_native.c $(wildcard src/fornix/values/_c/*.h) \
-	src/fornix/store/sqlite/_statements.c src/fornix/store/sqlite/_log_writes.c
+NATIVE := hatch_build.py $(wildcard src/fornix/values/*.c src/fornix/values/_c/*.h) \
+	$(wildcard src/fornix/store/sqlite/*.c)
 # Python compiles what is imported, of thousands of modules that are installed.
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(PIP) -c constraints.txt

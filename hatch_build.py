@@ -22,6 +22,7 @@ SOURCES = (
     "src/fornix/store/sqlite/_statements.c",
     "src/fornix/store/sqlite/_log_writes.c",
     "src/fornix/values/_records.c",
+    "src/fornix/store/sqlite/_file_calls.c",
 )
 """Each is a module of its own, beside it."""
 

@@ -556,3 +556,27 @@ def test_sets_with_a_capacity_hold_it_among_threads(path: Path) -> None:
         assert len(memory.key("ada").set("trim").list()) == 7
         assert len(memory.key("ada").set("reject").list()) == 7
         assert len(refused) == 80 - 7
+
+
+def test_two_interrupts_in_a_row_leave_nobody_leading(monkeypatch):
+    """The second comes while the first has the next one lead: all who come then would wait."""
+    interrupts, step_down = [KeyboardInterrupt, KeyboardInterrupt], CommitQueue._step_down
+
+    def commit_group(group):
+        if len(interrupts) == 2:
+            raise interrupts.pop()
+        for ticket in group:
+            ticket.settle(ticket.work)
+
+    def interrupted(queue, ticket, error=None):
+        if error is not None and interrupts:
+            raise interrupts.pop()
+        step_down(queue, ticket, error)
+
+    monkeypatch.setattr(CommitQueue, "_step_down", interrupted)
+    queue = CommitQueue[int](commit_group)
+    with pytest.raises(KeyboardInterrupt):
+        queue.pass_in(1)
+    assert not interrupts
+    assert queue._leader is None
+    assert queue.pass_in(2) == 2

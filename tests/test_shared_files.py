@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from fornix import Memory
 from fornix.errors import ForkedStore, StoreBusy, StoreClosed
 from fornix.store import Scope, Store
-from fornix.store.sqlite import SharedStore, SqliteStore
+from fornix.store.sqlite import SharedStore, SqliteStore, checksums
 from fornix.telemetry import OpenTelemetry
 from fornix.testing.commit_laws import GroupLaws
 from fornix.testing.past_laws import PersistenceLaws
@@ -254,6 +256,60 @@ def test_a_file_that_others_use_is_not_restored(path: Path, tmp_path: Path) -> N
         assert isinstance(one.store, SharedStore)
         one.store.restore(backup)
         assert len(one.key("ada").list()) == 1
+
+
+def test_a_handle_that_is_closed_while_it_is_alone_leaves_the_file_to_others(
+    path: Path, monkeypatch
+) -> None:
+    """Another joins before the log goes; the new log is the file's, not the closed handle's."""
+    one, joined = SharedStore.open(path), list[SharedStore]()
+    head = checksums.head
+
+    def joining(writer: Any) -> bytes:
+        if not joined:
+            thread = threading.Thread(target=lambda: joined.append(SharedStore.open(path)))
+            thread.start()
+            thread.join()
+        return head(writer)
+
+    monkeypatch.setattr(checksums, "head", joining)
+    with one._alone():
+        path.with_suffix(".filler").touch()  # else the new log may get the number of the old one
+        closing_it = threading.Thread(target=one.close)
+        closing_it.start()
+        closing_it.join()
+    with closing(joined[0]) as other:
+        assert other.put_note("x", "1", expected=None)
+    with pytest.raises(StoreClosed):
+        one.put_note("y", "1", expected=None)
+
+
+def test_an_error_of_a_handle_that_is_closed_meanwhile_is_told_as_it_is(
+    path: Path, monkeypatch
+) -> None:
+    """What the system said last is asked of the writer, which the handle may have no more then."""
+    with closing(SharedStore.open(path)) as one:
+        known = [None, one._writer]
+        monkeypatch.setattr(SharedStore, "_writer", property(lambda _store: known.pop()))
+        assert one.last_errno == 0
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_memories_that_nobody_closed_end_with_python(tmp_path: Path, count: int) -> None:
+    """Their connections go before what was prepared on them; freed memory is filled."""
+    script = (
+        "import sys; from fornix import Memory; "
+        "all = [Memory.open(f'{sys.argv[1]}/{n}.db', embedder='words') "
+        "for n in range(int(sys.argv[2]))]; "
+        "[each.key('ada').short_term.set('a', 1) for each in all]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(count)],
+        env={**os.environ, "MALLOC_PERTURB_": "85"},
+        check=False,
+    )
+    assert done.returncode == 0
 
 
 def test_another_file_at_the_path_is_opened_anew(path: Path) -> None:

@@ -638,11 +638,11 @@ class _LearningSource(BatchSource):
         self.learnt = planned.learnt()
         items = [*planned.items, *self.notes.changes(self.learnt, self.about)]
         engine.compactions.relieve(items)
-        now = engine.clock()
+        now, corroborated = engine.clock.times()
         return Batch(
             scope=self.notes.records.scope,
             time=now,
-            corroborated=engine.clock.corroborated(now),
+            corroborated=corroborated,
             expects=engine.expects,
             define=planned.define,
             items=items,

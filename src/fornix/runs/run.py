@@ -414,11 +414,11 @@ class LiveRun:
                 state=state,
             )
         draft.recheck()
-        now = engine.clock()
+        now, corroborated = engine.clock.times()
         return Batch(
             scope=self.row.scope,
             time=now,
-            corroborated=engine.clock.corroborated(now),
+            corroborated=corroborated,
             epoch=self.epoch,
             run=progress,
             release=release,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
@@ -31,6 +32,8 @@ from fornix.values.storable import Value, checked_name
 
 SIMPLE_ITEMS = 16
 """A call that adds more gains nothing from others'."""
+
+_SOURCES = attrgetter("sources")
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
 """What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
@@ -73,7 +76,7 @@ class AddCall:
             self.judged
             and self.on_existing == "error"
             and 0 < len(self.items) <= SIMPLE_ITEMS
-            and not any(item.sources for item in self.items)
+            and not any(map(_SOURCES, self.items))
             and not self.definitions()
             and self.editor.writer.rules(self.editor.ref, None) is None
         )
@@ -96,6 +99,9 @@ class AddCall:
         items = self.items
         if self.life is not None:
             items = [_lasting(item, self.life) for item in items]
+        if len(items) == 1:
+            item = items[0]
+            return [(new_id() if item.id is None else item.id, item)]
         ids = [item.id for item in items]
         made = iter(made_by(new_id, sum([item_id is None for item_id in ids])))
         return [

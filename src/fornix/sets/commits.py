@@ -200,11 +200,11 @@ class _CallSource(BatchSource):
         if not (planned.items or planned.define or op):
             return None
         engine.compactions.relieve(planned.items)
-        now = engine.clock()
+        now, corroborated = engine.clock.times()
         return Batch(
             scope=self._scope,
             time=now,
-            corroborated=engine.clock.corroborated(now),
+            corroborated=corroborated,
             op=op,
             request=self._request,
             label=self._label,
@@ -238,11 +238,11 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
         return None
     if state:
         refuse_own_tree(engine.store, draft.scope)
-    now = engine.clock()
+    now, corroborated = engine.clock.times()
     batch = Batch(
         scope=draft.scope,
         time=now,
-        corroborated=engine.clock.corroborated(now),
+        corroborated=corroborated,
         op=op,
         request=None if op is None else engine.request(["batch", list(calls)]),
         label=label,
@@ -264,9 +264,10 @@ class _DraftSource(BatchSource):
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
-        return replace(
-            self._gathered, admission_checks=tuple(self._draft.admission_checks.values())
-        )
+        checks = self._draft.admission_checks
+        if not checks:  # to copy a batch takes longer than to make it
+            return self._gathered
+        return replace(self._gathered, admission_checks=tuple(checks.values()))
 
     def can_retry(self, error: Refusal) -> bool:
         """See `BatchSource.can_retry`; what was gathered is checked against the sets of now."""

@@ -76,11 +76,10 @@ class JointAdds:
         self, group: Sequence[CommitTicket[JointAdd]]
     ) -> list[tuple[CommitTicket[JointAdd], Batch]]:
         """Return the batches of a group, but of those that raise alone, too."""
-        now = self._clock()
-        times = now, self._clock.corroborated(now)
+        times = self._clock.times()
         try:
             pairs = [pair for ticket in group for pair in ticket.work.pairs]
-            records = iter(self._recorder.records(pairs, now=now))
+            records = iter(self._recorder.records(pairs, now=times[0]))
             return [(ticket, _batch_of(ticket.work, records, times)) for ticket in group]
         except Exception:  # noqa: BLE001 - each on its own below; who raises again is told then
             return [] if len(group) == 1 else [one for t in group for one in self._planned([t])]

@@ -312,12 +312,12 @@ def records_of(change: ItemChange) -> Sequence[ItemRecord]:
 
 def await_vectors(changes: Sequence[ItemChange]) -> bool:
     """Return whether a record that *changes* bring is not embedded yet."""
-    return any(
-        change.record.vectors is None
-        if type(change) is Add
-        else any(record.vectors is None for record in records_of(change))
-        for change in changes
-    )
+    for change in changes:
+        records = (change.record,) if type(change) is Add else records_of(change)
+        for record in records:
+            if record.vectors is None:
+                return True
+    return False
 
 
 @suggest_names_in

@@ -47,11 +47,11 @@ def check_batch(batch: Batch, last: int) -> None:
     """
     if batch.after is not None and batch.after != last:
         raise StaleRun(batch.scope.owner, expected=batch.after, found=last)
-    last_ref = None
+    last_scope = batch.scope
     for ref in sets_in_batch(batch) if batch.define or batch.items else ():
-        if ref is last_ref:  # to compare scopes takes longer than the rest
+        if ref.scope is last_scope:  # to compare scopes takes longer than the rest
             continue
-        last_ref = ref
+        last_scope = ref.scope
         if ref.scope.key is not None and ref.scope != batch.scope:
             raise InvalidInput(
                 f"a batch of key {batch.scope.key!r} cannot change a set of key "

@@ -13,12 +13,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from itertools import islice
 from typing import Generic, TypeVar
 
 from fornix.errors import FornixError, Unavailable
 from fornix.store.changes import Batch
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 
 MOST = 256
 """Pieces of work in one transaction, so that nobody waits long for the first of them."""
@@ -26,6 +28,7 @@ MOST = 256
 W = TypeVar("W")
 
 
+@dataclass(slots=True, eq=False)
 class CommitTicket(Generic[W]):
     """A piece of work that waits, and what became of it.
 
@@ -38,22 +41,16 @@ class CommitTicket(Generic[W]):
         ready: Held until its thread, which waits for that, is to go on; None: it does not wait.
     """
 
-    __slots__ = (
-        *("answer", "batches", "caller", "drafts", "error", "group", "raises", "ready"),
-        *("settled", "work"),
-    )
-
-    def __init__(
-        self, work: W, batches: Sequence[Batch], *, raises: bool, drafts: bool = False
-    ) -> None:
-        self.work, self.batches, self.raises = work, batches, raises
-        self.drafts = drafts or bool(batches)
-        self.answer: object = None
-        self.caller: object = None
-        self.error: FornixError | None = None
-        self.group: list[CommitTicket[W]] = []
-        self.settled = False
-        self.ready: threading.Lock | None = None
+    work: W
+    batches: Sequence[Batch]
+    raises: bool
+    drafts: bool = False
+    caller: object = None
+    answer: object = None
+    error: FornixError | None = None
+    group: list[CommitTicket[W]] = field(default_factory=list["CommitTicket[W]"])
+    settled: bool = False
+    ready: threading.Lock | None = None
 
     def release(self) -> None:
         """Have its thread go on, if it waits; twice is fine."""
@@ -105,20 +102,30 @@ class CommitQueue(Generic[W]):
             raises, drafts: See `CommitTicket`.
         """
         _reserve_calls()
-        ticket = CommitTicket(work, batches, raises=raises, drafts=drafts)
-        if self.caller is not None:
-            ticket.caller = self.caller()
+        caller = None if self.caller is None else self.caller()
+        ticket = CommitTicket(work, batches, raises, drafts, caller)
         try:
             self._await_turn(ticket)
             if not ticket.settled:
                 self._lead(ticket)
             self._step_down(ticket)
         except BaseException as error:
-            self._step_down(ticket, error)
+            self._give_up(ticket, error)
             raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
+
+    def _give_up(self, ticket: CommitTicket[W], error: BaseException) -> None:
+        """Have the next one lead, also where one more interrupt or two come meanwhile."""
+        for left in (2, 1, 0):
+            try:
+                self._step_down(ticket, error)
+            except BaseException:
+                if not left:
+                    raise
+            else:
+                return
 
     def _await_turn(self, ticket: CommitTicket[W]) -> None:
         """Return once the ticket leads, or is settled."""

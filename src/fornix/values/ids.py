@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import count
 
@@ -24,27 +24,26 @@ _VARIANT = 2 << 62
 """The bits that say which kind of UUID it is."""
 
 
-class _Randomness:
-    """Random bytes of the system, each given once, in whatever process: a fork takes new ones."""
+class _Tails:
+    """Last parts of ids, each given once, in whatever process: a fork takes new ones."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[str] = []
         self._generation = FORKS.generation
 
-    def take(self) -> bytes:
-        """Return eight bytes that nobody else gets."""
+    def take(self) -> str:
+        """Return the random part of an id, which nobody else gets."""
         if FORKS.is_inherited(self._generation):
             self._parts, self._generation = [], FORKS.generation
         try:
             return self._parts.pop()
         except IndexError:
-            pool = os.urandom(BYTES * AT_ONCE)
-            first, *rest = (pool[at : at + BYTES] for at in range(0, len(pool), BYTES))
+            first, *rest = _tails(_drawn(AT_ONCE))
             self._parts.extend(rest)
             return first
 
 
-_RANDOMNESS = _Randomness()
+_TAILS = _Tails()
 
 
 def new_id() -> str:
@@ -54,15 +53,31 @@ def new_id() -> str:
 
 def new_ids(count: int) -> list[str]:
     """Return as many ids as asked for, as `new_id` makes them: rising, and all of one time."""
-    ms, sub_ms = _time_of(time.time_ns())
-    numbers = struct.Struct(f">{count}Q")
-    drawn = [bits & _RANDOM | _VARIANT for bits in numbers.unpack(os.urandom(BYTES * count))]
+    front = _front(time.time_ns())
+    drawn = _drawn(count)
     drawn.sort()  # what is drawn says which comes first of one time
-    digits = numbers.pack(*drawn).hex()
-    front = f"{ms:012x}{0x7000 | sub_ms:04x}"
-    front = f"{front[:8]}-{front[8:12]}-{front[12:]}-"
+    return [front + tail for tail in _tails(drawn)]
+
+
+def _drawn(count: int) -> list[int]:
+    """Return random numbers of 62 bits, with the two that say which kind of UUID it is."""
+    numbers = struct.unpack(f">{count}Q", os.urandom(BYTES * count))
+    return [bits & _RANDOM | _VARIANT for bits in numbers]
+
+
+def _tails(drawn: Sequence[int]) -> list[str]:
+    """Return the last 17 characters of ids, which are random."""
+    digits = struct.pack(f">{len(drawn)}Q", *drawn).hex()
     starts = range(0, len(digits), 2 * BYTES)
-    return [f"{front}{digits[at : at + 4]}-{digits[at + 4 : at + 16]}" for at in starts]
+    return [f"{digits[at : at + 4]}-{digits[at + 4 : at + 16]}" for at in starts]
+
+
+def _front(ns: int) -> str:
+    """Return the first 19 characters of an id, which say when it was made."""
+    ms, fraction = divmod(ns, 1_000_000)
+    sub_ms = (fraction << 12) // 1_000_000  # in parts of 1/4096 of a millisecond
+    # In two thirds of the time of a string literal with as many formats.
+    return "%08x-%04x-7%03x-" % (ms >> 16 & 0xFFFFFFFF, ms & 0xFFFF, sub_ms)  # noqa: UP031 - see above
 
 
 def made_by(make: Callable[[], str], count: int) -> list[str]:
@@ -72,15 +87,7 @@ def made_by(make: Callable[[], str], count: int) -> list[str]:
 
 def uuid7(ns: int) -> str:
     """Return a UUID of version 7 of a time in nanoseconds (RFC 9562, method 3)."""
-    ms, sub_ms = _time_of(ns)
-    random = int.from_bytes(_RANDOMNESS.take()) & _RANDOM
-    return _uuid(ms << 80 | 7 << 76 | sub_ms << 64 | _VARIANT | random)
-
-
-def _time_of(ns: int) -> tuple[int, int]:
-    """Return the milliseconds of a time, and the rest in parts of 1/4096 of one."""
-    ms, fraction = divmod(ns, 1_000_000)
-    return ms & ((1 << 48) - 1), (fraction << 12) // 1_000_000
+    return _front(ns) + _TAILS.take()
 
 
 def derived_ids(op: bytes) -> Callable[[], str]:

@@ -259,7 +259,7 @@ def _as_list(verdict: Verdict) -> Value:
 def added(answer: Value) -> Added:
     """Return the result of a call that added items, from what its commit keeps."""
     if isinstance(answer, list):
-        return Added(str(item_id) for item_id in answer)
+        return Added(map(str, answer))
     assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
     ids, verdicts = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
     result = Added(str(item_id) for item_id in ids)

@@ -584,7 +584,7 @@ def only_adds(group: Sequence[StoreTicket]) -> bool:
 
 def may_be_drafted(ticket: StoreTicket) -> bool:
     """Return whether it is worth trying: a draft may still turn out not to be one."""
-    return ticket.drafts and all(map(_may_be_drafted, ticket.batches))
+    return bool(ticket.drafts or ticket.batches) and all(map(_may_be_drafted, ticket.batches))
 
 
 def _may_be_drafted(batch: Batch) -> bool:

@@ -17,7 +17,7 @@ from fornix.store import (
     SetRef,
     commit_time,
 )
-from fornix.store.checks import check_base, check_batch, check_leases
+from fornix.store.checks import ROW_BITS, check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
 from fornix.store.sql import retention
 from fornix.store.sql.batched_inserts import PendingRows, RunRow
@@ -142,7 +142,8 @@ class Transaction:
 
     def changes_of(self, batch: Batch, *, number: int, time: int) -> Changes:
         """Return the item changes of a batch, which is to be commit *number*."""
-        return Changes(self._db, self.rows, self.pending_rows, batch, number=number, time=time)
+        row = number << ROW_BITS
+        return Changes(self._db, self.rows, self.pending_rows, batch, number, time, row)
 
     def _time(self, batch: Batch, number: int) -> int:
         """Return the time of a commit; note where times go back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 
@@ -97,46 +98,48 @@ class RunRow:
     next_ordinal: int
 
 
+@dataclass(slots=True, eq=False)
 class PendingRows:
     """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
 
     Whoever is going to read one of them, or to end it, has it flushed first.
 
     Attributes:
-        item_ids: The (set, id) of every item in it.
-        item_scopes: Of batches that changed items since it was empty.
-        ops: Names of the ops in it.
+        runs: What is remembered of runs that have not ended.
         node_scopes: Scopes of the nodes in it.
-        access_times: When items among them were last read.
-        heirs: Versions among them, and the version before each.
-        links: Versions among them, and the rows that they come from.
         node_ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
         key_usages: Items and bytes of keys with limits, once all of it is inserted.
         run_ends: Runs that ended, which stay cached until they are written.
+        access_times: When items among them were last read.
+        heirs: Versions among them, and the version before each.
+        links: Versions among them, and the rows that they come from.
+        item_ids: The (set, id) of every item in it.
+        item_scopes: Of batches that changed items since it was empty.
+        ops: Names of the ops in it.
     """
 
-    def __init__(self, connection: Connection, runs: dict[int, RunRow]) -> None:
-        self._db, self._runs = connection, runs
-        self.node_scopes: set[int] = set()
-        self.node_ends: list[Row] = []
-        self.nodes: list[Row] = []
-        self.heads: dict[int, int] = {}
-        self.key_usages: dict[Scope, tuple[int, int]] = {}
-        self.run_begins: list[Row] = []
-        self.steps: list[Row] = []
-        self.outputs: list[Row] = []
-        self.run_ends: list[Row] = []
-        self.sensory_ends: list[Row] = []
-        self.access_times: list[Row] = []
-        self.heirs: list[Row] = []
-        self.links: list[Row] = []
-        self._items: list[Row] = []
-        self._features: list[Row] = []
-        self._journal: list[Row] = []
-        self.item_ids: set[tuple[int, str]] = set()
-        self.item_scopes: set[Scope] = set()
-        self.ops: set[bytes] = set()
+    connection: Connection
+    runs: dict[int, RunRow]
+    node_scopes: set[int] = field(default_factory=set[int])
+    node_ends: list[Row] = field(default_factory=list[Row])
+    nodes: list[Row] = field(default_factory=list[Row])
+    heads: dict[int, int] = field(default_factory=dict[int, int])
+    key_usages: dict[Scope, tuple[int, int]] = field(default_factory=dict[Scope, tuple[int, int]])
+    run_begins: list[Row] = field(default_factory=list[Row])
+    steps: list[Row] = field(default_factory=list[Row])
+    outputs: list[Row] = field(default_factory=list[Row])
+    run_ends: list[Row] = field(default_factory=list[Row])
+    sensory_ends: list[Row] = field(default_factory=list[Row])
+    access_times: list[Row] = field(default_factory=list[Row])
+    heirs: list[Row] = field(default_factory=list[Row])
+    links: list[Row] = field(default_factory=list[Row])
+    item_ids: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    item_scopes: set[Scope] = field(default_factory=set[Scope])
+    ops: set[bytes] = field(default_factory=set[bytes])
+    _items: list[Row] = field(default_factory=list[Row])
+    _features: list[Row] = field(default_factory=list[Row])
+    _journal: list[Row] = field(default_factory=list[Row])
 
     def add_item(
         self, number: int, commit: int, r: ItemRecord, version: tuple[int, int, int, int, int]
@@ -218,8 +221,8 @@ class PendingRows:
 
     def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
         """Count items that were inserted from *row* on as they were before, and log them."""
-        self._db.execute(LOG_ADDED, (number, row, count))
-        self._db.execute(COUNT, (number, count, size, tokens))
+        self.connection.execute(LOG_ADDED, (number, row, count))
+        self.connection.execute(COUNT, (number, count, size, tokens))
 
     def add_commit(self, row: Row) -> None:
         """Take a row of the journal, which begins (n, time, scope, op, …)."""
@@ -250,13 +253,13 @@ class PendingRows:
             self._journal = []
             self.ops.clear()
         if writes:
-            self._db.write(*writes)
+            self.connection.write(*writes)
 
     def flush_nodes(self) -> None:
         """Insert the nodes."""
         writes: list[Write] = []
         self._take_nodes(writes)
-        self._db.write(*writes)
+        self.connection.write(*writes)
 
     def _take_nodes(self, writes: list[Write]) -> None:
         """Write the nodes; ends first, as a name has one live version."""
@@ -278,7 +281,7 @@ class PendingRows:
         )
         writes.extend(each for each in of_runs if each[1])
         for row in self.run_ends:
-            self._runs.pop(row[-1], None)
+            self.runs.pop(row[-1], None)
         self.run_begins, self.steps, self.outputs = [], [], []
         self.run_ends, self.sensory_ends = [], []
 
@@ -286,9 +289,9 @@ class PendingRows:
         """Insert items and features, count them, and say so in the change log."""
         lines: list[tuple[int, int, int]] = []
         counts: dict[int, tuple[int, int, int]] = {}
-        for (number, _), run in groupby(self._items, key=_SET_AND_COMMIT):
-            rows = list(run)
-            lines.append((number, rows[0][0], len(rows)))
+        for rows in _consecutive(self._items):
+            first, number = rows[0][:2]
+            lines.append((number, first, len(rows)))
             items, size, tokens = counts.get(number, (0, 0, 0))
             counts[number] = (
                 items + len(rows),
@@ -317,7 +320,14 @@ class PendingRows:
 
 
 _SET_AND_COMMIT = itemgetter(1, 5)
-"""Rows of one commit and set that follow each other are numbered without a gap."""
+
+
+def _consecutive(rows: list[Row]) -> list[list[Row]]:
+    """Return rows of items by set and commit: those that follow each other have no gap."""
+    if len(rows) == 1:
+        return [rows]
+    return [list(run) for _, run in groupby(rows, key=_SET_AND_COMMIT)]
+
 
 _TOKENS, _EXPIRES = itemgetter(18), 20
 

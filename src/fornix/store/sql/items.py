@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import NamedTuple, TypeAlias
 
 from fornix.errors import (
@@ -46,6 +46,7 @@ from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.scope_rows import ScopeRows
 from fornix.store.sql.staged_vectors import apply_past
+from fornix.values.lazy_dataclass import dataclass
 
 LAST_VERSION = """
     SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id IS ?2
@@ -234,35 +235,34 @@ class _Version(NamedTuple):
     size: int
 
 
+@dataclass(slots=True, eq=False)
 class Changes:
-    """The item changes of one batch: rows are gathered and inserted many at a time."""
+    """The item changes of one batch: rows are gathered and inserted many at a time.
 
-    def __init__(
-        self,
-        connection: Connection,
-        rows: ScopeRows,
-        pending_rows: PendingRows,
-        batch: Batch,
-        *,
-        number: int,
-        time: int,
-    ) -> None:
-        self._db, self._rows, self._batch = connection, rows, batch
-        self._number, self._time = number, time
-        self._next_row = number << ROW_BITS
-        self._gathered = pending_rows
-        self._last_set: SetRef | None = None
-        self._last_number = 0
-        self._sets_added_to: dict[int, SetRef] = {}
-        self._ended_rows: list[int] = []
-        self._taken_ids: set[tuple[int, str]] | None = None
-        self._compaction_count = 0
-        self._replaced_ids: set[tuple[int, str]] = set()
-        self._unchanged_ids: set[tuple[int, str]] = set()
-        self._retired: dict[tuple[int, str], int] = {}
-        self._usage: dict[int, SetUsage | None] = {}
-        self._held: KeyUsage | None = None
-        self.sets_to_compact: list[SetRef] = []
+    Args:
+        _number: Of the commit that the batch is to be, at that time.
+        _next_row: The row of the next version.
+    """
+
+    _db: Connection
+    _rows: ScopeRows
+    _gathered: PendingRows
+    _batch: Batch
+    _number: int
+    _time: int
+    _next_row: int
+    _last_set: SetRef | None = None
+    _last_number: int = 0
+    _sets_added_to: dict[int, SetRef] = field(default_factory=dict[int, SetRef])
+    _ended_rows: list[int] = field(default_factory=list[int])
+    _taken_ids: set[tuple[int, str]] | None = None
+    _compaction_count: int = 0
+    _replaced_ids: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    _unchanged_ids: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    _retired: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
+    _usage: dict[int, SetUsage | None] = field(default_factory=dict[int, "SetUsage | None"])
+    _held: KeyUsage | None = None
+    sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
 
     def run(self) -> list[int]:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""

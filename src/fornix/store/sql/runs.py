@@ -117,16 +117,17 @@ class RunCache:
         return number
 
 
+@dataclass(slots=True, eq=False)
 class RunWriter:
     """Writes leases and the progress of runs inside a transaction.
 
     It does not refer to the transaction: a circle would be left to the garbage collector.
     """
 
-    def __init__(
-        self, db: Connection, cache: RunCache, gathered: PendingRows, owners: OwnerRegistry
-    ) -> None:
-        self._db, self._cache, self._gathered, self._owners = db, cache, gathered, owners
+    _db: Connection
+    _cache: RunCache
+    _gathered: PendingRows
+    _owners: OwnerRegistry
 
     # --- leases
 

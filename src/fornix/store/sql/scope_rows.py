@@ -74,12 +74,13 @@ class WriterCache:
                 each.clear()
 
 
+@dataclass(slots=True, eq=False)
 class ScopeRows:
     """The rows of keys and sets, by what the cache has or the database says."""
 
-    def __init__(self, connection: Connection, cache: WriterCache) -> None:
-        self._db, self._cache = connection, cache
-        self._new_sets: set[int] = set()
+    _db: Connection
+    _cache: WriterCache
+    _new_sets: set[int] = field(default_factory=set[int])
 
     def scope_row_of(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""

@@ -39,6 +39,7 @@ enum place {
     MUTEX_TRY = 134,
     DB_MUTEX = 164,
     EXTENDED_ERRCODE = 166,
+    WAL_HOOK = 175,
     BIND_BLOB64 = 193,
     BIND_TEXT64 = 194,
     PREPARE_V3 = 217,
@@ -58,6 +59,7 @@ static struct {
     int (*mutex_try)(sqlite3_mutex *);
     sqlite3_mutex *(*db_mutex)(sqlite3 *);
     int (*extended_errcode)(sqlite3 *);
+    void *(*wal_hook)(sqlite3 *, int (*)(void *, sqlite3 *, const char *, int), void *);
     int (*bind_blob64)(sqlite3_stmt *, int, const void *, uint64_t, void (*)(void *));
     int (*bind_text64)(sqlite3_stmt *, int, const char *, uint64_t, void (*)(void *), unsigned char);
     int (*prepare_v3)(sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);
@@ -89,6 +91,7 @@ EXPORTED int sqlite3_fornix_init(sqlite3 *db, char **error, const Function *give
     TAKE(mutex_try, MUTEX_TRY);
     TAKE(db_mutex, DB_MUTEX);
     TAKE(extended_errcode, EXTENDED_ERRCODE);
+    TAKE(wal_hook, WAL_HOOK);
     TAKE(bind_blob64, BIND_BLOB64);
     TAKE(bind_text64, BIND_TEXT64);
     TAKE(prepare_v3, PREPARE_V3);
@@ -119,6 +122,7 @@ typedef struct {
     sqlite3 *db; /* NULL: finished */
     PyObject *statements;
     int taken;
+    int pages; /* of the write-ahead log, after the last commit */
 } Prepared;
 
 static const char prepared_name[] = "fornix.statements";
@@ -335,19 +339,23 @@ end:
     return answer;
 }
 
-/* Let go of the statements of a connection that was taken, and leave it. */
+/* Leave a connection that was taken, and let go of its statements: the last of them takes with it
+   what is left of a connection that was closed before. */
 static void drop(Prepared *of) {
     PyObject *text, *address;
     Py_ssize_t at = 0;
-    while (PyDict_Next(of->statements, &at, &text, &address))
-        lite.finalize(PyLong_AsVoidPtr(address));
+    lite.wal_hook(of->db, NULL, NULL);
     leave(of);
     of->db = NULL;
+    while (PyDict_Next(of->statements, &at, &text, &address))
+        lite.finalize(PyLong_AsVoidPtr(address));
 }
 
 static void forget(PyObject *capsule) {
     Prepared *of = PyCapsule_GetPointer(capsule, prepared_name);
-    if (of->db != NULL && take(of)) /* else a thread died with it, and it stays as it is */
+    if (of->db != NULL && !take(of))
+        return; /* a thread died with it, and it stays as it is */
+    if (of->db != NULL)
         drop(of);
     Py_DECREF(of->statements);
     PyMem_Free(of);
@@ -389,10 +397,47 @@ static PyObject *finish(PyObject *module, PyObject *const *given, Py_ssize_t cou
     Py_RETURN_NONE;
 }
 
+/* SQLite calls this at each commit, without Python's lock. */
+static int note_pages(void *of, sqlite3 *db, const char *name, int pages) {
+    (void)db;
+    (void)name;
+    ((Prepared *)of)->pages = pages;
+    return 0;
+}
+
+PyDoc_STRVAR(count_pages_doc, "count_pages(prepared)\n--\n\n"
+                              "Have `pages` tell how long the write-ahead log is.");
+
+static PyObject *count_pages(PyObject *module, PyObject *given) {
+    (void)module;
+    Prepared *of = taken(given);
+    if (of == NULL)
+        return NULL;
+    lite.wal_hook(of->db, note_pages, of);
+    leave(of);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(pages_doc, "pages(prepared)\n--\n\n"
+                        "Return the pages in the log after the last commit; 0: there was none since\n"
+                        "it was asked.");
+
+static PyObject *pages(PyObject *module, PyObject *given) {
+    (void)module;
+    Prepared *of = PyCapsule_GetPointer(given, prepared_name);
+    if (of == NULL)
+        return NULL;
+    int found = of->pages;
+    of->pages = 0;
+    return PyLong_FromLong(found);
+}
+
 static PyMethodDef functions[] = {
     {"prepare", (PyCFunction)(void (*)(void))prepare, METH_FASTCALL, prepare_doc},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
     {"finish", (PyCFunction)(void (*)(void))finish, METH_FASTCALL, finish_doc},
+    {"count_pages", count_pages, METH_O, count_pages_doc},
+    {"pages", pages, METH_O, pages_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -287,6 +287,7 @@ class SqliteConnection(apsw.Connection):
     """
 
     at_rest: object = None
+    _counted_pages: list[int]
     taken = apsw.ConstraintError
 
     @lazy_attribute
@@ -314,6 +315,25 @@ class SqliteConnection(apsw.Connection):
         if self._statements is None or not self._statements.run(writes):
             for sql, rows in writes:
                 self.executemany(sql, rows)
+
+    def count_pages(self) -> None:
+        """Have `log_pages` tell how long the write-ahead log is."""
+        if self._statements is not None:
+            self._statements.count_pages()
+            return
+        counted = self._counted_pages = list[int]()
+
+        def count(_connection: apsw.Connection, _name: str, pages: int) -> int:
+            counted[:] = [pages]
+            return apsw.SQLITE_OK
+
+        self.set_wal_hook(count)
+
+    def log_pages(self) -> int:
+        """Return how many pages it has after the last commit; 0: none since it was asked."""
+        if self._statements is not None:
+            return self._statements.pages()
+        return self._counted_pages.pop() if self._counted_pages else 0
 
     def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
         """Close it, and what it prepared; twice is fine."""

@@ -48,6 +48,7 @@ from fornix.store.sqlite.connection import (
     migrate,
     translated,
 )
+from fornix.store.sqlite.file_calls import identity
 from fornix.store.sqlite.lock_files import (
     Owners,
     WriteLock,
@@ -56,7 +57,6 @@ from fornix.store.sqlite.lock_files import (
     private_folder,
     refuse_unsupported,
 )
-from fornix.store.sqlite.log_owner import identity
 from fornix.values.forks import FORKS, call_within
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,9 @@ _SYNCED = """
     INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
 """
 
+_BEGIN, _COMMIT = [(statement, [()]) for statement in ("BEGIN IMMEDIATE", "COMMIT")]
+"""Run as what is written between them: by compiled code, where there is some."""
+
 _LAST_SET = "SELECT seq FROM sqlite_sequence WHERE name = 'memory_set'"
 
 
@@ -93,12 +96,6 @@ class Connections:
         self.log_identity: tuple[int, int] | None = None
         self.readers: list[SqliteConnection] = []
         self.writer: SqliteConnection | None = None
-        self.log_pages = 0
-
-    def count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Note how long the log is: SQLite calls this at each commit of the writer."""
-        self.log_pages = pages
-        return apsw.SQLITE_OK
 
     def close(self) -> None:
         """Close them, without a checkpoint."""
@@ -229,8 +226,9 @@ class SqliteFile(SqlDatabase):
     @property
     def last_errno(self) -> int:
         """What the system told SQLite when a write failed last; 0: nothing."""
+        writer = self._writer  # none by now, if another thread closed this handle
         with suppress(apsw.Error):
-            return 0 if self._writer is None else self._writer.system_errno
+            return 0 if writer is None else writer.system_errno
         return 0
 
     @property
@@ -249,7 +247,7 @@ class SqliteFile(SqlDatabase):
     def check_open(self) -> None:
         """Refuse a handle that was closed, or that a forked child inherited."""
         FORKS.check_process()
-        if self._state != "open":
+        if self._connections.state != "open":
             self._refuse_use()
 
     def _refuse_use(self) -> None:
@@ -279,18 +277,18 @@ class SqliteFile(SqlDatabase):
                     (os.urandom(16).hex(),),
                 )
                 checksums.mark(writer)
-                writer.set_wal_hook(self._connections.count_pages)
-                self._guard_log()
+                writer.count_pages()
+                self._guard_log(self._connections)
             except BaseException:
                 writer.close()
                 raise
             self._connections.writer = writer
 
-    def _guard_log(self) -> None:
+    def _guard_log(self, connections: Connections) -> None:
         """Have nobody take the log away, now that the writer has it open."""
         self._guard.lock()
-        self._connections.log_identity = identity(self._log_location)
-        if self._connections.log_identity is None:
+        connections.log_identity = identity(self._log_location)
+        if connections.log_identity is None:
             raise StoreBusy(f"{self._path} is being closed by another program; try again")
         log_owner.note(self.folder, self._path)
 
@@ -311,7 +309,7 @@ class SqliteFile(SqlDatabase):
 
     def lend(self) -> SqliteConnection:
         """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
-        if self._state != "open":
+        if self._connections.state != "open":
             self.check_open()
         if self._immutable:
             return self._lend_at_rest()
@@ -343,7 +341,7 @@ class SqliteFile(SqlDatabase):
         Raises:
             StoreBusy: It read a file at rest, which somebody wrote to meanwhile.
         """
-        state = self._state
+        state = self._connections.state
         if state == "open" and not db.in_transaction:  # as after an interrupt in a snapshot
             self._readers.append(db)
         elif state != "forked":
@@ -363,13 +361,16 @@ class SqliteFile(SqlDatabase):
         return self._read_only or identity(self._log_location) == self._connections.log_identity
 
     def _check_files(self) -> None:
-        """Refuse to write into a file that is no longer where it was opened."""
+        """Refuse to write where it was closed, or into a file no longer where it was opened."""
+        connections = self._connections  # of a handle, others once it is closed
+        if connections.state != "open":
+            self._refuse_use()
         if identity(self._location) != self._identity:
             raise Unusable(
                 f"{self._path} was moved, deleted or replaced while it was open; "
                 "close this memory and open it again"
             )
-        if identity(self._log_location) != self._connections.log_identity:
+        if identity(self._log_location) != connections.log_identity:
             raise Unusable(
                 f"{self._log_location}, the write-ahead log, was deleted or replaced while it was "
                 "open, and what it held may be lost; close this memory everywhere and open it again"
@@ -377,8 +378,9 @@ class SqliteFile(SqlDatabase):
 
     def _writable(self) -> tuple[SqliteConnection, WriteLock]:
         """Return the writer and the lock to hold while it writes."""
+        connections = self._connections
         self.check_open()
-        writer = self._connections.writer
+        writer = connections.writer
         if writer is None or self._lock is None:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
         return writer, self._lock
@@ -437,25 +439,23 @@ class SqliteFile(SqlDatabase):
 
     def _written(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
         """Do what `writing` does, while nobody else writes."""
-        if self._state != "open":
-            self._refuse_use()
         self._check_files()
         if writer.in_transaction:  # whoever wrote last had no stack left to end it
             writer.execute("ROLLBACK")
         try:
-            writer.execute("BEGIN IMMEDIATE")
+            writer.write(_BEGIN)
             if writer.data_version() != self._cache.version:
                 self._cache = WriterCache()
             yield writer
-            if self._state != "open":
+            if self._connections.state != "open":
                 self._refuse_use()
-            writer.execute("COMMIT")
+            writer.write(_COMMIT)
         except BaseException:
             self._cache.version = None
             if self._state != "forked" and writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
-        if self._connections.log_pages > CHECKPOINT_PAGES:
+        if writer.log_pages() > CHECKPOINT_PAGES:
             self._care_unless_hindered(writer)
         self._cache.version = writer.data_version()
 
@@ -474,8 +474,6 @@ class SqliteFile(SqlDatabase):
         """Give the writer outside a transaction, while nobody else writes."""
         writer, lock = self._writable()
         with lock, FORKS.inside():
-            if self._state != "open":
-                self._refuse_use()
             self._check_files()
             self._cache = WriterCache()
             try:
@@ -489,6 +487,7 @@ class SqliteFile(SqlDatabase):
 
         SQLite tells: it gives up the write-ahead log only for its last user.
         """
+        connections = self._connections  # the file's, also if this handle is closed meanwhile
         writer, lock = self._writable()
         with lock, FORKS.inside():
             while self._readers:
@@ -505,7 +504,7 @@ class SqliteFile(SqlDatabase):
                 writer.set_busy_timeout(BUSY_MS)
                 writer.execute("PRAGMA journal_mode = WAL")
                 migrate(writer, from_version=check(writer, self._path))
-                self._guard_log()
+                self._guard_log(connections)
 
     def _upgrade(self, writer: SqliteConnection) -> None:
         """Give a sound file checksums, unless it is large or in use: a repair still can."""
@@ -555,7 +554,7 @@ class SqliteFile(SqlDatabase):
         checksums.head(writer)
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        self._connections.log_pages = 0
+        writer.log_pages()  # of what that committed itself
 
     def close(self) -> None:
         """Flush touches, close every connection and drop every lock; twice is fine."""

@@ -22,6 +22,7 @@ from typing import Self
 
 from fornix.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
 from fornix.store.fsync import give_to_owner
+from fornix.store.sqlite.file_calls import take_at_once
 from fornix.values.forks import is_owned
 
 POLL_S = 0.001
@@ -131,6 +132,8 @@ class WriteLock:
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         if self._closed:  # while this thread waited; the numbers may be other files by now
             raise StoreClosed("the store was closed; open it again")
+        if take_at_once(self._turn, self._lock, self._name):
+            return
         self._take(self._turn, deadline)
         try:
             self._take(self._lock, deadline)

@@ -7,29 +7,16 @@ would be mixed. So before a database is opened, the note says whether the log is
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 from fornix.errors import Unusable
 from fornix.store.fsync import give_to_owner
+from fornix.store.sqlite.file_calls import Identity, identity
 from fornix.store.sqlite.lock_files import create_private
-
-Identity: TypeAlias = tuple[int, int]
-"""What tells a file from any other: its device, and its number there."""
 
 NAME = "log"
 """The note, in the folder beside the database: numbers of the database, and of its log."""
-
-
-def identity(path: str | Path) -> Identity | None:
-    """Return what tells the file at *path* from any other; None: there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - at every commit, and twice as quick
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def note(folder: Path, path: Path) -> None:

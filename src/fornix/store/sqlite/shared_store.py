@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 from fornix.errors import StoreBusy
 from fornix.store import Accepted, Lease, QueuedInput, Scope
 from fornix.store.sqlite.connection import SqliteConnection
-from fornix.store.sqlite.database_file import Durability, State
+from fornix.store.sqlite.database_file import Connections, Durability
 from fornix.store.sqlite.sqlite_store import SqliteStore
 from fornix.values.forks import FORKS, FreshLock
 
@@ -67,6 +67,11 @@ class OpenFile:
                 del _files[self._key]
             return not self.users
 
+
+_CLOSED = Connections()
+"""What a handle has in place of the file's connections once it is closed."""
+
+_CLOSED.state = "closed"
 
 _mutex = FreshLock()
 _files: weakref.WeakValueDictionary[Hashable, OpenFile] = weakref.WeakValueDictionary()
@@ -139,10 +144,6 @@ class SharedStore(SqliteStore):
 
     # --- what is the file's -------------------------------------------------------------------
 
-    @property
-    def _state(self) -> State:
-        return "closed" if self._is_closed else super()._state
-
     def take_back(self, db: SqliteConnection) -> None:
         """See `SqliteFile.take_back`: the file is open, whether this handle is or not."""
         self._file.store.take_back(db)
@@ -183,7 +184,7 @@ class SharedStore(SqliteStore):
         """Close this handle, and with the last one the file; twice is fine."""
         if self._state != "open" or self._collected.detach() is None:
             return
-        self._is_closed = True
+        self._is_closed, self._connections = True, _CLOSED
         try:
             self.dismiss(self._my_owners)
         finally:

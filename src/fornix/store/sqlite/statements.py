@@ -18,7 +18,7 @@ from fornix.values.compiled_modules import compiled
 if TYPE_CHECKING:
     from fornix.store.sql.connection import Write
 
-FUNCTIONS = ("prepare", "run", "finish")
+FUNCTIONS = ("prepare", "run", "finish", "count_pages", "pages")
 """What a compiled module has to have; one that stayed from another version may not."""
 
 _ENTRY = "sqlite3_fornix_init"
@@ -44,6 +44,14 @@ class Compiled(Protocol):
 
     def finish(self, prepared: object, /) -> None:
         """Let go of the statements."""
+        ...
+
+    def count_pages(self, prepared: object, /) -> None:
+        """Have `pages` tell how long the write-ahead log is after a commit."""
+        ...
+
+    def pages(self, prepared: object, /) -> int:
+        """Return how many pages it has after the last commit; 0: none since it was asked."""
         ...
 
 
@@ -88,6 +96,14 @@ class Statements:
         error = apsw.exception_for(code)
         error.args = (message,)
         raise error
+
+    def count_pages(self) -> None:
+        """Have SQLite count the pages of the log: for Python it would wait in each commit."""
+        self._compiled.count_pages(self._prepared)
+
+    def pages(self) -> int:
+        """See `Compiled.pages`."""
+        return self._compiled.pages(self._prepared)
 
     def close(self) -> None:
         """Let go of them."""
