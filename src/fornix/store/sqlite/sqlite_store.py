@@ -101,7 +101,7 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
         with maintenance.opened_backup(source) as copy:
             damaged = checksums.damaged_pages(copy) if whole else []
         if damaged:
-            raise StoreDamaged(source, f"page {damaged[0]} does not match its checksum")
+            raise StoreDamaged(str(source), f"page {damaged[0]} does not match its checksum")
 
     @explaining
     def restore(self, source: Path) -> None:
