@@ -50,9 +50,8 @@ PyDoc_STRVAR(take_at_once_doc, "take_at_once(turn, lock, name) -> bool\n\n"
 static PyObject *take_at_once(PyObject *module, PyObject *given) {
     (void)module;
     int turn, lock;
-    const char *name;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(given, "iiy#", &turn, &lock, &name, &size))
+    PyObject *name; /* "y#" means one thing to headers of 3.13, and another to Python 3.11 */
+    if (!PyArg_ParseTuple(given, "iiO!", &turn, &lock, &PyBytes_Type, &name))
         return NULL;
     int taken = take(turn);
     if (taken > 0) {
@@ -62,7 +61,7 @@ static PyObject *take_at_once(PyObject *module, PyObject *given) {
             return NULL;
         }
     }
-    if (taken > 0 && pwrite(lock, name, (size_t)size, 0) < 0) {
+    if (taken > 0 && pwrite(lock, PyBytes_AsString(name), (size_t)PyBytes_Size(name), 0) < 0) {
         PyErr_SetFromErrno(PyExc_OSError);
         return NULL;
     }
