@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
 from datetime import UTC, datetime
 from enum import IntEnum
 from itertools import product
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
@@ -380,3 +382,17 @@ def test_what_is_rare_is_left_to_python(compiled, value):
     """So are kinds that are derived from those of Python."""
     if compiled is not None:
         assert compiled.compact(value) is None
+
+
+def test_formats_mean_the_same_to_every_python():
+    """One module serves all: "#" is of one size to headers of 3.13, and of another to 3.11."""
+    root = Path(hatch_build.__file__).parent
+    files = [root / source for source in hatch_build.SOURCES]
+    files += (root / "src/fornix/values/_c").glob("*.h")
+    formats = [
+        found
+        for file in files
+        for found in re.findall(r'(?:ParseTuple\w*|BuildValue)\([^;]*?"([^"]*)"', file.read_text())
+    ]
+    assert len(formats) >= 6
+    assert not [found for found in formats if "#" in found]
