@@ -190,7 +190,7 @@ def plain(value: Any) -> Any:
     """Return a value without ids that were made, and when it was read last."""
     if isinstance(value, str):
         return MADE.sub("#", value)
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, MemoryObject):
         names = [field.name for field in fields(value) if field.name != "accessed"]
         return [type(value).__name__, *(plain(getattr(value, name)) for name in names)]
     if isinstance(value, Mapping):
