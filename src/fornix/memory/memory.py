@@ -261,7 +261,8 @@ class Memory(Maintenance):
         """
         source = Path(file_path(backup, "a backup is named by a path"))
         # First, and all of it for a store that is not there yet, as that is made by being opened.
-        is_there = isinstance(url, (str, os.PathLike)) and os.path.exists(url)  # noqa: PTH110 - a URL is no path
+        is_place = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        is_there = is_place and os.path.exists(url)  # noqa: PTH110 - a URL is no path
         check_backup(source, whole=not is_there)
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
