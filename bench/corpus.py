@@ -206,12 +206,17 @@ class CorpusEmbedder:
         self._questions.update(zip(questions.ids, questions.vectors, strict=True))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of *texts*, one unit row each."""
-        return (
-            np.stack([self._one(text) for text in texts])
-            if len(texts)
-            else np.empty((0, DIMENSIONS), np.float32)
-        )
+        """The vectors of *texts*, one unit row each; of items in their order they are at hand."""
+        if not len(texts):
+            return np.empty((0, DIMENSIONS), np.float32)
+        names = [text[:9] for text in texts]
+        if names[0][:1] == "n" and names[0][1:].isdigit():
+            first = int(names[0][1:])
+            parts = list(self._corpus.rows(first, first + len(names)))
+            if names == [name for part in parts for name in part.ids]:
+                vectors = [part.vectors for part in parts]
+                return vectors[0] if len(vectors) == 1 else np.concatenate(vectors)
+        return np.stack([self._one(text) for text in texts])
 
     def _one(self, text: str) -> NDArray[np.float32]:
         name = text[:9]

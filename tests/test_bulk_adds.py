@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import apsw
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 from fornix import Item, Memory
-from fornix.errors import DuplicateItem, InvalidInput, InvalidValue
+from fornix.embed import open_embedder
+from fornix.errors import DuplicateItem, FornixError, InvalidInput, InvalidValue
 from fornix.store import Add, Batch, Scope, SetRef
-from fornix.store.items import item_of_value
-from fornix.store.records import read_at
+from fornix.store.records import RecordMaker, read_at
+from fornix.values import words
 from fornix.values.ids import made_by, new_id, new_ids
 from fornix.values.storable import microseconds
 
@@ -171,13 +173,79 @@ def test_another_maker_of_ids_makes_each():
     assert made_by(lambda: f"{next(numbers)}", 3) == ["0", "1", "2"]
 
 
-def test_an_item_of_a_value_is_that_item():
-    """The quick way makes what the class makes, and shares nothing."""
-    one, other = item_of_value("x"), item_of_value("x")
-    assert one == Item("x")
-    assert vars(one) == vars(Item("x"))
-    assert list(vars(one)) == list(vars(Item("x")))
-    assert one.metadata is not other.metadata
+ONLY_TEXTS = [
+    Item("apples are red", id="a"),
+    Item("Müller mag Äpfel", id="b", metadata={"kind": "x", "n": [1, -2.5, None, {"é": True}]}),
+    Item("", id="c", metadata={}),
+    Item(" \u3000\n", id="d", metadata={"nested": {"caption": "not read"}}),
+    Item("Always answer in French, please. " * 9, id="e"),
+    Item("word " * 400, id="f", metadata={"big": (1 << 62)}),
+    Item("on 2024-02-03 or 3.2.2024, is it?", id="g"),
+]
+
+ODD = [
+    Item({"text": "apples"}, id="v"),
+    Item("said", id="w", speaker="Ada"),
+    Item("bytes", id="x", metadata={"b": b"bytes", "f": float("inf")}),
+    Item("shown", id="y", metadata={"caption": "a red apple"}),
+    Item("marked", id="z", importance=0.5, metadata={"$dollar": 1 << 70}),
+]
+
+
+class Constant:
+    """An embedder that is asked at once, or later."""
+
+    name, dimensions = "constant", 4
+
+    def __init__(self, *, instant):
+        self.instant = instant
+
+    def embed(self, texts):
+        return np.eye(4, dtype=np.float32)[[len(text) % 4 for text in texts]]
+
+
+@pytest.mark.parametrize("embedder", [Constant(instant=True), Constant(instant=False), None])
+def test_texts_are_read_at_once_as_each_alone(embedder):
+    """By compiled code, whatever they say; another item among them, and each goes its own way."""
+    maker = RecordMaker(open_embedder("words") if embedder is None else embedder)
+    pairs = [(item.id, item) for item in ONLY_TEXTS]
+    alone = [maker.records([pair], now=microseconds(NOON))[0] for pair in pairs]
+    assert maker.records(pairs, now=microseconds(NOON)) == alone
+    for odd in ODD:
+        mixed = [*pairs, (odd.id, odd)]
+        assert maker.records(mixed, now=microseconds(NOON)) == [
+            *alone,
+            *maker.records(mixed[-1:], now=microseconds(NOON)),
+        ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "NATIVE", None)
+        assert maker.records(pairs, now=microseconds(NOON)) == alone
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Item("lone \ud800", id="z"),
+        Item("a", id="z", metadata={"a": (1, 2)}),
+        Item("a", id="z", metadata={"a": float("nan")}),
+        Item("a", id="z", metadata=cast("Any", {1: 2})),
+        Item("a", id="z", metadata={"a": "\ud800"}),
+        Item("a", id="z", metadata=cast("Any", [("a", 1)])),
+        Item("a", id="z", metadata={"a": {3}}),
+        Item("a", id="z", importance=True),
+        Item("a", id="z", speaker=""),
+        Item("a", id="z", texts=["b"], text="c"),
+        Item(np.str_("a"), id="z"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_among_many(wrong):
+    """As it is alone, with the same words."""
+    maker = RecordMaker(Constant(instant=True))
+    pairs = [(item.id, item) for item in ONLY_TEXTS]
+    with pytest.raises(FornixError) as alone:
+        maker.records([("z", wrong)], now=microseconds(NOON))
+    with pytest.raises(FornixError, match=re.escape(str(alone.value))):
+        maker.records([*pairs, ("z", wrong)], now=microseconds(NOON))
 
 
 def version_of(item: Item | None) -> tuple[str | None, object, int] | None:

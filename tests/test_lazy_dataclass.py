@@ -13,13 +13,13 @@ import typing
 import weakref
 from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fornix.store import Scope, SetRef
 from fornix.values import lazy_dataclass
-from fornix.values.lazy_dataclass import CompiledMethod, dataclass
+from fornix.values.lazy_dataclass import CompiledMethod, columns_of, dataclass
 
 
 def plain() -> type:
@@ -330,6 +330,31 @@ def test_objects_that_are_told_of_their_end_are_made_by_python() -> None:
     made(1)
     gc.collect()
     assert ended == [1]
+
+
+def test_what_many_objects_have_is_read_at_once() -> None:
+    """A list per field that is open; nothing where one of them has something else in another."""
+    assert lazy_dataclass.RECORDS is not None, "compile it: make .venv/.dev"
+
+    class Three:
+        a: Any
+        b: Any = None
+        c: Any = field(default_factory=list)
+
+    made: Any = dataclass(frozen=True, slots=True)(Three)
+    like, many = made(..., c=...), [made(n, c=[n]) for n in range(3)]
+    assert columns_of(many, like) == ([0, 1, 2], [[0], [1], [2]])
+    assert columns_of([], like) == ([], [])
+    assert columns_of(many, made(..., ..., ...)) == ([0, 1, 2], [None] * 3, [[0], [1], [2]])
+    assert columns_of([made(1)] * 2, made(1, c=...)) == ([[], []],)
+    for other in (made(1, 0), made(1, b=[]), object(), None, type("Four", (made,), {})(1)):
+        assert columns_of([*many, other], like) is None
+    empty = object.__new__(made)
+    assert columns_of([empty], like) is None
+    assert columns_of(many, empty) is None
+    assert columns_of([Ellipsis], ...) is None
+    with pytest.raises(TypeError):
+        columns_of(cast("Any", tuple(many)), like)
 
 
 def test_a_class_may_be_called_as_it_goes() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from fornix.store import Finder, ItemRecord, Scope, SetRef, StoredItem
-from fornix.store.items import Hits, Item
+from fornix.store.items import ITEM_FIELDS, Hits, Item
 from fornix.store.records import item_of
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -24,6 +25,10 @@ CACHED_ITEMS = 4_096
 
 LONGEST = 2_048
 """Characters of value, text and metadata up to which an item is kept."""
+
+_FIELDS = attrgetter(*ITEM_FIELDS)
+
+_VALUE, _METADATA, _ACCESSED = map(ITEM_FIELDS.index, ("value", "metadata", "accessed"))
 
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -39,22 +44,20 @@ class _CachedItem:
 
     first: int
     expires: int | None
-    fields: dict[str, Any]
+    fields: list[Any]
     value: str | None
     metadata: str | None
 
     def item(self) -> Item:
         """Return the item, which shares nothing mutable with any other."""
-        item = object.__new__(Item)
-        values = item.__dict__
-        values.update(self.fields)
+        fields = self.fields.copy()
         if self.metadata is None:
-            values["metadata"] = values["metadata"].copy()
+            fields[_METADATA] = fields[_METADATA].copy()
         else:
-            values["metadata"] = wire.decode(self.metadata)
+            fields[_METADATA] = wire.decode(self.metadata)
         if self.value is not None:
-            values["value"] = wire.decode(self.value)
-        return item
+            fields[_VALUE] = wire.decode(self.value)
+        return Item(*fields)
 
 
 class ItemCache:
@@ -139,9 +142,9 @@ def _note(cached: Sequence[_CachedItem], now: int) -> None:
     if cached:
         when = moment(now)
         for one in cached:
-            was = one.fields["accessed"]
+            was = one.fields[_ACCESSED]
             if was is None or was < when:
-                one.fields["accessed"] = when
+                one.fields[_ACCESSED] = when
 
 
 def _cached(stored: StoredItem) -> _CachedItem:
@@ -149,7 +152,7 @@ def _cached(stored: StoredItem) -> _CachedItem:
     plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
     scalar = isinstance(item.value, _SCALARS)
     value, metadata = None if scalar else record.value, None if plain else record.metadata
-    return _CachedItem(stored.first, record.expires, dict(vars(item)), value, metadata)
+    return _CachedItem(stored.first, record.expires, list(_FIELDS(item)), value, metadata)
 
 
 def _size(record: ItemRecord) -> int:

@@ -22,7 +22,7 @@ from fornix.store import (
 )
 from fornix.store.as_of import Moment, ValidAt, valid_time
 from fornix.store.filters import Filter
-from fornix.store.items import Item, item_of_value
+from fornix.store.items import Item
 from fornix.store.records import filter_fields, with_one_text
 from fornix.values.storable import Value, checked_name, counted
 from fornix.values.times import LONGEST_TTL
@@ -95,7 +95,7 @@ EXECUTIONS: tuple[str, ...] = get_args(Execution)
 def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
     """Return the item that a user means by a value, or an `Item`, and fields by name."""
     if not fields:
-        return with_one_text(value) if isinstance(value, Item) else item_of_value(value)
+        return with_one_text(value) if isinstance(value, Item) else Item(value)
     present = dict[str, Any](fields)
     if "texts" in present:
         present.setdefault("text", None)

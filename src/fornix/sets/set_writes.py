@@ -104,7 +104,9 @@ class SetWrites(SetReads):
         """
         if type(items) not in (list, tuple):
             raise InvalidInput("add_many takes a list of values or Items; add() takes one")
-        new_items = [item_from(item) for item in items]
+        new_items = [
+            item if type(item) is Item and item.texts is None else item_from(item) for item in items
+        ]
         return self._add(new_items, on_existing, idempotency_key, on_rejected)
 
     def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:

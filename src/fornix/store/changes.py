@@ -461,10 +461,13 @@ def adds_to(batch: Batch, ref: SetRef) -> bool:
 
 
 def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
-    """Yield every set that *batch* changes, or derives items from."""
+    """Yield every set that *batch* changes, or derives items from; one may come several times."""
+    last = None
     for change in (*batch.define, *batch.items):
-        yield change.set
-        for add in change.added if isinstance(change, Compact) else (change,):
+        if change.set is not last:  # most are of the same
+            last = change.set
+            yield last
+        for add in change.added if type(change) is Compact else (change,):
             if isinstance(add, (Add, Replace)) and add.links:
                 yield from (link.set for link in add.links)
 

@@ -25,7 +25,7 @@ So a type checker takes what a search found for a text where one is wanted, and 
 
 
 @suggest_names_in
-@dataclass(frozen=True)  # without slots: a search copies items it kept in one go, as dicts
+@dataclass(frozen=True, slots=True)
 class Item:
     """One thing that a memory set holds.
 
@@ -90,39 +90,11 @@ class Item:
     texts: Sequence[str] | None = None
 
 
-_ONLY_A_VALUE: dict[str, object] = {one.name: one.default for one in dataclass_fields(Item)}
-"""The fields of an item of which nothing but its value is known; value and metadata are its own."""
+ITEM_FIELDS = tuple(one.name for one in dataclass_fields(Item))
+"""In their order."""
 
-
-def item_of_value(value: object, known: Mapping[str, object] | None = None) -> Item:
-    """Return what `Item` makes of a value and of fields by name, which are trusted to be such.
-
-    Quicker, as there may be thousands.
-    """
-    item = object.__new__(Item)
-    fields = item.__dict__
-    fields.update(_ONLY_A_VALUE)
-    fields["value"], fields["metadata"] = value, {}
-    if known is not None:
-        fields.update(known)
-    return item
-
-
-def is_plain(item: Item) -> bool:
-    """Return whether no more is known of an item than value, id and metadata; if in doubt, not."""
-    if type(item) is not Item:
-        return False
-    of = item.__dict__  # a field at a time, by `is`: whatever is given may be equal to None
-    return (
-        of["text"] is of["texts"] is of["speaker"] is of["role"] is of["session"] is None
-        and of["time"] is of["until"] is of["expire_at"] is of["ttl"] is None
-        and of["valid_from"] is of["valid_to"] is None
-        and type(of["sources"]) is tuple
-        and not of["sources"]
-        and of["compacted"] is False
-        and type(of["importance"]) is float
-        and of["importance"] == 0.0
-    )
+ONLY_A_TEXT = Item(..., id=..., metadata=cast("Any", ...))
+"""What an item is as of which nothing is known but its value, id and metadata."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.filters import VALUE
-from fornix.store.items import Item, is_plain, text_of
+from fornix.store.items import ONLY_A_TEXT, Item, text_of
 from fornix.values import wire, words
-from fornix.values.lazy_dataclass import dataclass
+from fornix.values.lazy_dataclass import columns_of, dataclass
 from fornix.values.storable import Value, checked, checked_name, microseconds, moment
 from fornix.values.times import read_span
 
@@ -49,6 +49,9 @@ class RecordMaker:
             InvalidInput: An item cannot be stored; the message says which part of it.
             EmbedderFailed: The embedder raised.
         """
+        of_texts = self._of_texts(items, now // MINUTE_US)
+        if of_texts is not None:
+            return of_texts
         parsed = [self._parse(item_id, item, now) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
             return [ItemRecord(*fields, vectors=none) for fields, none in parsed]
@@ -59,6 +62,39 @@ class RecordMaker:
             for fields, none in parsed
         ]
 
+    def _of_texts(self, items: Sequence[tuple[str, Item]], minute: int) -> list[ItemRecord] | None:
+        """Return the records of items of which only text and metadata are known, read at once."""
+        columns = columns_of([item for _, item in items], ONLY_A_TEXT)
+        if columns is None:
+            return None
+        read = words.analyse_plain(columns[0], columns[2], CAPTION, minute)
+        if read is None:
+            return None
+        texts = cast("list[str]", columns[0])
+        # fmt: off
+        return [
+            ItemRecord(
+                item_id, None, text, metadata, 0.0, None, None, None, None, (),
+                False,  # noqa: FBT003 - all by place, as there may be thousands
+                None, None, None, None, terms, tokens, temporal, minute, vectors,
+            )
+            for (item_id, _), text, metadata, terms, tokens, temporal, vectors
+            in zip(items, texts, *read, self._vectors_of_texts(texts), strict=True)
+        ]
+        # fmt: on
+
+    def _vectors_of_texts(self, texts: Sequence[str]) -> Sequence[bytes | None]:
+        """Return the vectors of texts without captions; None: they have to be waited for."""
+        if not self.embedder.dimensions:
+            return [b""] * len(texts)
+        blank = [not text or text.isspace() for text in texts]
+        if not self.embedder.instant:
+            return [b"" if is_blank else None for is_blank in blank]
+        if not any(blank):
+            return self._embedded(texts)
+        new = iter(self._embedded([t for t, none in zip(texts, blank, strict=True) if not none]))
+        return [b"" if is_blank else next(new) for is_blank in blank]
+
     def vectors(self, records: Sequence[ItemRecord]) -> list[bytes]:
         """Return the vectors of records, as a store keeps them."""
         return self._embedded([text_to_embed(r.text or "", r.metadata) for r in records])
@@ -68,12 +104,7 @@ class RecordMaker:
 
     def _parse(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
-        value = item.value
-        if type(value) is str and is_plain(item):
-            if not value.isascii():
-                checked(value)
-            return self._plain(item_id, value, item.metadata, now // MINUTE_US)
-        value = checked(value)
+        value = checked(item.value)
         if item.texts is not None:
             item = with_one_text(item)
         text = value if item.text is None and type(value) is str else _text(value, item.text)
@@ -104,21 +135,6 @@ class RecordMaker:
             *(terms, tokens, temporal),
             minute if time is None else None,
         )
-        return fields, None if needs_vectors else b""
-
-    def _plain(
-        self, item_id: str, text: str, given: object, minute: int
-    ) -> tuple[Fields, bytes | None]:
-        """Return what `_parse` does, of a text of which only metadata is known."""
-        metadata, caption = _metadata(given)
-        terms = words.analyse_with(text, words.context_terms(minute, None), caption)
-        needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
-        # fmt: off
-        fields = (
-            item_id, None, text, metadata, 0.0, None, None, None, None, (), False,
-            None, None, None, None, *terms, minute,
-        )
-        # fmt: on
         return fields, None if needs_vectors else b""
 
 
@@ -302,34 +318,28 @@ def item_of(stored: StoredItem) -> Item:
     created = moment(stored.created)
     updated = created if stored.updated == stored.created else moment(stored.updated)
     has_own_time = record.time is not None and record.time != stored.updated
-    item = object.__new__(Item)
-    # At once, as a frozen class fills its fields one by one, and a page has hundreds of items.
-    item.__dict__.update(
-        value=text if record.value is None else wire.decode(record.value),
-        id=record.id,
-        text=text,
-        metadata={} if metadata == "{}" else wire.decode(metadata),
-        importance=record.importance,
-        speaker=record.speaker,
-        role=record.role,
-        session=record.session,
-        time=moment(cast("int", record.time)) if has_own_time else updated,
-        created=created,
-        updated=updated,
-        accessed=None if stored.accessed is None else moment(stored.accessed),
-        sources=record.sources,
-        compacted=record.compacted,
-        until=None if record.until is None else moment(record.until),
-        expire_at=None if record.expires is None else moment(record.expires),
-        valid_from=None if record.valid_from is None else moment(record.valid_from),
-        valid_to=None if record.valid_to is None else moment(record.valid_to),
-        version=stored.version,
-        set_name=stored.set.name,
-        retired=None,
-        ttl=None,
-        texts=None,
+    return Item(  # by place, as a page has hundreds of items
+        text if record.value is None else wire.decode(record.value),
+        record.id,
+        text,
+        {} if metadata == "{}" else cast("dict[str, Any]", wire.decode(metadata)),
+        record.importance,
+        record.speaker,
+        record.role,
+        record.session,
+        moment(cast("int", record.time)) if has_own_time else updated,
+        created,
+        updated,
+        None if stored.accessed is None else moment(stored.accessed),
+        record.sources,
+        record.compacted,
+        None if record.until is None else moment(record.until),
+        None if record.expires is None else moment(record.expires),
+        None if record.valid_from is None else moment(record.valid_from),
+        None if record.valid_to is None else moment(record.valid_to),
+        stored.version,
+        stored.set.name,
     )
-    return item
 
 
 def value_of(record: ItemRecord) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import timedelta
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from fornix.compaction.strategies import OWN, restored
 from fornix.errors import InvalidInput, RuleFailed
@@ -17,7 +17,7 @@ from fornix.sets.set_options import definition
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
 from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
-from fornix.store.items import Item, item_of_value, text_of
+from fornix.store.items import Item, text_of
 from fornix.store.records import check_spans
 from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import (
@@ -157,10 +157,12 @@ class ItemLine:
     @classmethod
     def from_passed_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
         """Return what `from_fields` does, of fields that are known to be those of an item."""
-        known = {name: _READERS[name](fields, name) for name in fields if name in _READERS}
+        known: dict[str, Any] = {
+            name: _READERS[name](fields, name) for name in fields if name in _READERS
+        }
         if "id" not in fields:
             known["id"] = ids.make(fields)
-        item = item_of_value(fields["value"], known)
+        item = Item(fields["value"], **known)
         linked = _locations(fields["linked"]) if "linked" in fields else None
         key, name = cast("str | None", fields["key"]), cast("str", fields["set"])
         return ItemLine(key, name, item, linked)

@@ -14,7 +14,7 @@ Nothing is kept between calls but what was met in texts. */
 #include <stdlib.h>
 #include <string.h>
 
-#define ON_STACK 256
+#define ON_STACK 1024
 
 #include "_c/met.h"
 #include "_c/stems.h"
@@ -24,6 +24,7 @@ Nothing is kept between calls but what was met in texts. */
 #include "_c/pieces.h"
 #include "_c/words.h"
 #include "_c/json.h"
+#include "_c/plain.h"
 
 static PyMethodDef functions[] = {
     {"known_words", (PyCFunction)(void (*)(void))known_words, METH_FASTCALL, known_words_doc},
@@ -34,6 +35,7 @@ static PyMethodDef functions[] = {
     {"quantise", (PyCFunction)(void (*)(void))quantise, METH_FASTCALL, quantise_doc},
     {"differing", (PyCFunction)(void (*)(void))differing, METH_FASTCALL, differing_doc},
     {"compact", compact, METH_O, compact_doc},
+    {"read_plain", (PyCFunction)(void (*)(void))read_plain, METH_FASTCALL, read_plain_doc},
     {NULL, NULL, 0, NULL},
 };
 

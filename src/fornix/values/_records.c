@@ -291,7 +291,53 @@ static PyObject *holds_text(PyObject *module, PyObject *kind) {
     Py_RETURN_NONE;
 }
 
+/* Put what is in the fields that are open to the lists of columns; 0: one is not like that one. */
+static int take_row(const Fields *all, PyObject *one, PyObject *like, PyObject *columns) {
+    Py_ssize_t column = 0;
+    if (Py_TYPE(one) != Py_TYPE(like)) return 0;
+    for (Py_ssize_t i = 0; i < all->count; i++) {
+        PyObject *value = *slot_of(one, all->fields[i].place);
+        PyObject *expected = *slot_of(like, all->fields[i].place);
+        if (value == NULL || (expected != Py_Ellipsis && value != expected)) return 0;
+        if (expected == Py_Ellipsis &&
+            PyList_Append(PyTuple_GetItem(columns, column++), value) < 0)
+            return -1;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(columns_doc, "columns(objects, like, /)\n--\n\n"
+                          "Return a list for each field in which *like* has an Ellipsis.\n\n"
+                          "None: one of the objects has something else in another field.");
+
+static PyObject *columns(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *objects, *like, *answer;
+    if (!PyArg_ParseTuple(arguments, "O!O", &PyList_Type, &objects, &like)) return NULL;
+    const Fields *all = known.size == 0 ? NULL : known.rows[row_of((PyObject *)Py_TYPE(like))];
+    if (all == NULL) Py_RETURN_NONE;
+    Py_ssize_t open = 0;
+    for (Py_ssize_t i = 0; i < all->count; i++)
+        open += *slot_of(like, all->fields[i].place) == Py_Ellipsis;
+    answer = PyTuple_New(open);
+    for (Py_ssize_t i = 0; answer != NULL && i < open; i++) {
+        PyObject *column = PyList_New(0);
+        if (column == NULL || PyTuple_SetItem(answer, i, column) < 0) Py_CLEAR(answer);
+    }
+    int fits = answer != NULL;
+    for (Py_ssize_t at = 0; fits > 0 && at < PyList_Size(objects); at++) {
+        PyObject *one = Py_NewRef(PyList_GetItem(objects, at));
+        fits = take_row(all, one, like, answer);
+        Py_DECREF(one);
+    }
+    if (fits > 0) return answer;
+    Py_XDECREF(answer);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"columns", columns, METH_VARARGS, columns_doc},
     {"holds_text", holds_text, METH_O, holds_text_doc},
     {"learn", learn, METH_VARARGS, learn_doc},
     {NULL, NULL, 0, NULL},

@@ -45,8 +45,12 @@ class Records(Protocol):
         """Have objects of a class made from now on; return what it keeps for that, or None."""
         ...
 
+    def columns(self, objects: list[Any], like: object, /) -> tuple[list[Any], ...] | None:
+        """See `columns_of`."""
+        ...
 
-_FUNCTIONS = ("holds_text", "learn")
+
+_FUNCTIONS = ("holds_text", "learn", "columns")
 
 RECORDS = cast("Records | None", compiled("fornix.values._records", _FUNCTIONS))
 """The compiled functions; None: there are none."""
@@ -123,6 +127,15 @@ def holds_text(kind: type[C]) -> type[C]:
     if RECORDS is not None:
         RECORDS.holds_text(kind)
     return kind
+
+
+def columns_of(objects: list[C], like: C) -> tuple[list[Any], ...] | None:
+    """Return what *objects* have in the fields in which *like* has an Ellipsis: a list of each.
+
+    None: one is of another class, or has another object in another field, or there is no compiled
+    code that looks at them all at once.
+    """
+    return None if RECORDS is None else RECORDS.columns(objects, like)
 
 
 def _learnt(made: type, records: Records, *, frozen: bool, acyclic: bool) -> object:

@@ -14,7 +14,7 @@ for a process.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fornix.values.compiled_modules import compiled
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS = (
     *("known_words", "analyse", "vocabulary", "pieces", "gather"),
-    *("quantise", "differing", "compact"),
+    *("quantise", "differing", "compact", "read_plain"),
 )
 """What a compiled module has to have; one that stayed from another version may not."""
 
@@ -90,6 +90,23 @@ class Native(Protocol):
 
     def compact(self, value: Value, /) -> str | None:
         """See `wire.encode`; None: the value is for Python."""
+        ...
+
+    def read_plain(
+        self,
+        texts: list[Any],
+        metadata: list[Any],
+        caption: str,
+        context_terms: list[int],
+        known_words: object,
+        in_python: Callable[[str, list[int]], tuple[bytes, int, int]],
+        /,
+    ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
+        """See `words.analyse_plain`; None: they are for Python, but not for what a text says.
+
+        Args:
+            in_python: Reads a text that `analyse` leaves to Python.
+        """
         ...
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 import apsw
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fornix.values.forks import FORKS
 from fornix.values.native import NATIVE, Native
-from fornix.values.storable import EPOCH
+from fornix.values.storable import EPOCH, checked
 
 MAX_COUNT = 255
 """Most occurrences of a term, and most temporal words, that are told apart."""
@@ -201,6 +201,28 @@ def analyse_with(
         found = NATIVE.analyse(text, context_terms, _known_words(NATIVE))
         if found is not None:
             return found
+    return _analyse(text, context_terms)
+
+
+def analyse_plain(
+    texts: list[Any], metadata: list[Any], caption: str, minute: int
+) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
+    """Return the wire forms of metadata and, a list each, the fields of the `TextTerms` of texts.
+
+    All are of one minute. None: one of *texts* is no str, or *metadata* has a *caption* or
+    something that is rare, or there is no compiled code to read them all at once.
+
+    Raises:
+        InvalidValue: One of *texts* holds a lone surrogate.
+    """
+    if NATIVE is None:
+        return None
+    terms, known = context_terms(minute, None), _known_words(NATIVE)
+    return NATIVE.read_plain(texts, metadata, caption, terms, known, _analyse_checked)
+
+
+def _analyse_checked(text: str, context_terms: list[int]) -> tuple[bytes, int, int]:
+    checked(text)
     return _analyse(text, context_terms)
 
 

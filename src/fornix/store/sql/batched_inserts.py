@@ -114,7 +114,7 @@ class PendingRows:
         access_times: When items among them were last read.
         heirs: Versions among them, and the version before each.
         links: Versions among them, and the rows that they come from.
-        item_ids: The (set, id) of every item in it.
+        item_ids: Those of every item in it, by set.
         item_scopes: Of batches that changed items since it was empty.
         ops: Names of the ops in it.
     """
@@ -134,7 +134,7 @@ class PendingRows:
     access_times: list[Row] = field(default_factory=list[Row])
     heirs: list[Row] = field(default_factory=list[Row])
     links: list[Row] = field(default_factory=list[Row])
-    item_ids: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    item_ids: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
     item_scopes: set[Scope] = field(default_factory=set[Scope])
     ops: set[bytes] = field(default_factory=set[bytes])
     _items: list[Row] = field(default_factory=list[Row])
@@ -163,7 +163,7 @@ class PendingRows:
             r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
         ))
         # fmt: on
-        self.item_ids.add((number, r.id))
+        self.item_ids.setdefault(number, set()).add(r.id)
 
     def add_items(
         self, number: int, commit: int, records: Sequence[ItemRecord], row: int, now: int
@@ -188,11 +188,15 @@ class PendingRows:
             for row, r in zip(rows, records, strict=True)
         ]
         # fmt: on
-        self.item_ids.update([(number, r.id) for r in records])
+        self.item_ids.setdefault(number, set()).update([r.id for r in records])
 
     def has_items_of(self, number: int) -> bool:
         """Whether any is of a set."""
-        return any(each == number for each, _ in self.item_ids)
+        return number in self.item_ids
+
+    def has_item(self, number: int, item_id: str) -> bool:
+        """Whether any is of a set, and has this id."""
+        return number in self.item_ids and item_id in self.item_ids[number]
 
     def usage_of_last(self, count: int, now: int) -> tuple[int, int, int] | None:
         """Return how many items were taken last, their tokens and bytes; None: one has expired."""

@@ -366,7 +366,7 @@ class Changes:
 
     def _add(self, number: int, add: Add) -> int:
         version, item_id = 1, add.record.id
-        if (number, item_id) in self._gathered.item_ids:
+        if self._gathered.has_item(number, item_id):
             self._gathered.flush()
         if not add.fresh and (self._taken_ids is None or (number, item_id) in self._taken_ids):
             last, live, row, expires = first(self._db, LAST_VERSION, number, item_id) or (
@@ -470,7 +470,7 @@ class Changes:
 
     def _last_row(self, number: int, item_id: str) -> int | None:
         """Return the row of the last version of an item; None: there is none."""
-        if (number, item_id) in self._gathered.item_ids:
+        if self._gathered.has_item(number, item_id):
             self._gathered.flush()
         elif (number, item_id) in self._retired:
             return self._retired[number, item_id]
@@ -581,13 +581,13 @@ class Changes:
         return taken
 
     def _live(self, number: int, item_id: str, version: int) -> LiveVersion:
-        if (number, item_id) in self._gathered.item_ids:
+        if self._gathered.has_item(number, item_id):
             self._gathered.flush()
         return self._checked(number, item_id, version, first(self._db, _LIVE, number, item_id))
 
     def _live_among(self, number: int, ids: Sequence[str]) -> dict[str, Row]:
         """Return what `_LIVE` gives of those of *ids* that are live."""
-        if any((number, item_id) in self._gathered.item_ids for item_id in ids):
+        if any(self._gathered.has_item(number, item_id) for item_id in ids):
             self._gathered.flush()
         if len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):  # a carray ends its texts at a NUL
             found = ((item_id, first(self._db, _LIVE, number, item_id)) for item_id in ids)

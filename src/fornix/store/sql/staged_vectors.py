@@ -152,7 +152,7 @@ def apply_past(
         if item.row != following:  # the change log names rows without a gap
             gathered.flush()
         following = item.row + 1
-        if (number, item.record.id) in gathered.item_ids:
+        if gathered.has_item(number, item.record.id):
             gathered.flush()
         check_next(item, first(db, _LAST, number, item.record.id))
         version = (item.row, item.first, item.version, item.created, item.updated)

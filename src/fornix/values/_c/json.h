@@ -8,6 +8,7 @@
 typedef struct {
     char *bytes;
     size_t size, room;
+    int strict; /* tuples are for Python, too, which refuses them */
     char small[SMALL_JSON];
 } Json;
 
@@ -166,17 +167,14 @@ static enum outcome put_value(Json *to, PyObject *value, int level) {
         return FOR_PYTHON;
     if (type == &PyDict_Type)
         return put_object(to, value, level + 1);
-    if (type == &PyList_Type || type == &PyTuple_Type)
+    if (type == &PyList_Type || (type == &PyTuple_Type && !to->strict))
         return put_array(to, value, level + 1);
     return FOR_PYTHON;
 }
 
-PyDoc_STRVAR(compact_doc, "compact(value) -> str or None\n\n"
-                          "See `fornix.values.wire.encode`.");
-
-static PyObject *compact(PyObject *module, PyObject *value) {
-    (void)module;
-    Json to = {.room = SMALL_JSON};
+/* Return a value as JSON, None where it is for Python; NULL with an error. */
+static PyObject *json_of(PyObject *value, int strict) {
+    Json to = {.room = SMALL_JSON, .strict = strict};
     to.bytes = to.small;
     enum outcome was = put_value(&to, value, 0);
     PyObject *answer = NULL;
@@ -189,4 +187,12 @@ static PyObject *compact(PyObject *module, PyObject *value) {
     if (to.bytes != to.small)
         PyMem_Free(to.bytes);
     return answer;
+}
+
+PyDoc_STRVAR(compact_doc, "compact(value) -> str or None\n\n"
+                          "See `fornix.values.wire.encode`.");
+
+static PyObject *compact(PyObject *module, PyObject *value) {
+    (void)module;
+    return json_of(value, 0);
 }

@@ -8,10 +8,9 @@
 #include <string.h>
 
 #define PLACES (1u << 16) /* of 64 bytes, as a line of the processor's cache: 4 MB in all */
-#define LONGEST_MET 34    /* bytes of a text */
+#define LONGEST_MET 34    /* bytes of a text, behind which what it came to is its margin */
 #define PIECES_MET 12     /* that a text came to, at most */
 #define TERMS_MET 6
-#define NO_HASH 2166136261u
 #define TRIED 4 /* places where a text may be, one after the other */
 
 /* Have the processor fetch what is read soon and far away in memory. */
@@ -35,13 +34,45 @@ typedef struct {
     } is;
 } Met;
 
-/* Return by what a text is looked up, letter by letter from `NO_HASH` on: FNV-1a. */
-static uint32_t hashed(uint32_t hash, char letter) {
-    return (hash ^ (unsigned char)letter) * 16777619;
+/* What is behind a text, so that eight of its bytes may be read at any place. */
+#define MARGIN 8
+
+static uint64_t eight_bytes(const char *from) {
+    uint64_t bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    return bytes;
+}
+
+/* Return the first bytes of eight, and zeros for the others. */
+static uint64_t first_bytes(uint64_t bytes, int size) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return size >= 8 ? bytes : bytes & ~(UINT64_MAX >> 8 * size);
+#else
+    return size >= 8 ? bytes : bytes & ~(UINT64_MAX << 8 * size);
+#endif
+}
+
+/* Return by what a text, which has a margin, is looked up in this process. */
+static uint32_t hash_of(const char *text, int size) {
+    const uint64_t factor = 0x9E3779B97F4A7C15u;
+    uint64_t hash = (uint64_t)size;
+    for (int at = 0; at < size; at += 8) {
+        hash = (hash ^ first_bytes(eight_bytes(text + at), size - at)) * factor;
+        hash ^= hash >> 32;
+    }
+    return (uint32_t)hash;
+}
+
+/* Tell whether two texts with margins are the same. */
+static int same_bytes(const char *one, const char *other, int size) {
+    uint64_t differing = 0;
+    for (int at = 0; at < size; at += 8)
+        differing |= first_bytes(eight_bytes(one + at) ^ eight_bytes(other + at), size - at);
+    return differing == 0;
 }
 
 static int is_there(const Met *met, const char *text, int size, uint32_t hash) {
-    return met->hash == hash && met->size == size && memcmp(met->text, text, (size_t)size) == 0;
+    return met->hash == hash && met->size == size && same_bytes(met->text, text, size);
 }
 
 static uint32_t first_place(uint32_t hash) { return (hash ^ hash >> 16) % PLACES; }

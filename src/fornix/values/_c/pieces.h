@@ -157,12 +157,13 @@ static int add_words(Cut *to, const char *chunk, Py_ssize_t size, Met *met) {
 /* Add the pieces of what stands between two spaces; return 0, or -1 with an error. */
 static int add_chunk(Cut *to, const char *chunk, Py_ssize_t size, int is_ascii) {
     Met *table = to->vocabulary->met, found = {.count = 0};
-    uint32_t hash = NO_HASH;
+    uint32_t hash = 0;
+    char padded[LONGEST_MET + MARGIN];
     if (size <= LONGEST_MET) {
-        for (Py_ssize_t at = 0; at < size; at++)
-            hash = hashed(hash, chunk[at]);
-        const Met *met = place_of(table, chunk, (int)size, hash);
-        if (is_there(met, chunk, (int)size, hash)) {
+        memcpy(padded, chunk, (size_t)size);
+        hash = hash_of(padded, (int)size);
+        const Met *met = place_of(table, padded, (int)size, hash);
+        if (is_there(met, padded, (int)size, hash)) {
             for (int at = 0; at < met->count; at++)
                 if (add_piece(to, met->is.pieces[at]) < 0)
                     return -1;
@@ -180,8 +181,8 @@ static int add_chunk(Cut *to, const char *chunk, Py_ssize_t size, int is_ascii) 
             return -1;
     }
     if (size <= LONGEST_MET && found.count <= PIECES_MET) {
-        put(&found, chunk, (int)size, hash);
-        *place_of(table, chunk, (int)size, hash) = found;
+        put(&found, padded, (int)size, hash);
+        *place_of(table, padded, (int)size, hash) = found;
     }
     return 0;
 }

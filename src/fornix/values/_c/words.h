@@ -6,6 +6,14 @@
 #define SHORT_WORDS 25    /* words.SHORT_QUESTION_WORDS */
 #define WORDS_AT_ONCE 32
 
+/* Count characters that may be spaces, and others: quickly. */
+static Py_ssize_t spaces_in(const char *text, Py_ssize_t length) {
+    Py_ssize_t count = 0;
+    for (Py_ssize_t at = 0; at < length; at++)
+        count += (unsigned char)text[at] <= ' ';
+    return count;
+}
+
 /* Count words between spaces. */
 static Py_ssize_t words_in(const char *text, Py_ssize_t length) {
     Py_ssize_t count = 0;
@@ -80,11 +88,21 @@ static int by_number(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
+/* Sort terms, which are spread evenly: into 64 parts by their first bits, and then these. */
 static void sort(uint32_t *terms, Py_ssize_t count) {
+    uint32_t before[64];
+    unsigned char ends[65] = {0};
     if (count > 64) {
         qsort(terms, count, sizeof *terms, by_number);
         return;
     }
+    memcpy(before, terms, (size_t)count * sizeof *terms);
+    for (Py_ssize_t at = 0; at < count; at++)
+        ends[(before[at] >> 26) + 1]++;
+    for (int part = 0; part < 64; part++)
+        ends[part + 1] += ends[part];
+    for (Py_ssize_t at = 0; at < count; at++)
+        terms[ends[before[at] >> 26]++] = before[at];
     for (Py_ssize_t at = 1; at < count; at++) {
         uint32_t term = terms[at];
         Py_ssize_t to = at;
@@ -126,20 +144,58 @@ static PyObject *packed(uint32_t *terms, Py_ssize_t count, const uint32_t *marks
     return answer;
 }
 
-/* The words that were met, and those that mean something by themselves. */
+#define KINDS 512 /* places for the words that have a kind, half of them empty */
+#define STOPS 1   /* kinds of words */
+#define TELLS_TIME 2
+
+/* The words that were met; those that mean something by themselves, of which `count` is the kind; and
+   what reads others. */
 typedef struct {
-    Met *met;
-    PyObject *stop, *temporal, *others;
+    Met *met, *kinds;
+    PyObject *others;
 } Known;
+
+/* Return where a word that has a kind is, or would be. */
+static Met *kind_of(Met *kinds, const char *word, int size, uint32_t hash) {
+    uint32_t at = hash % KINDS;
+    while (kinds[at].size != 0 && !is_there(kinds + at, word, size, hash))
+        at = (at + 1) % KINDS;
+    return kinds + at;
+}
+
+/* Take words for ones of a kind; return how many there are then, or -1 with an error. */
+static int take_kind(Met *kinds, PyObject *words, unsigned char kind, int known) {
+    PyObject *each, *all = PyObject_GetIter(words);
+    while (all != NULL && (each = PyIter_Next(all)) != NULL) {
+        char padded[LONGEST_MET + MARGIN];
+        Py_ssize_t size = 0;
+        const char *word = PyUnicode_Check(each) ? PyUnicode_AsUTF8AndSize(each, &size) : NULL;
+        if (word == NULL || size == 0 || size > LONGEST_MET || known == KINDS / 2) {
+            PyErr_SetString(PyExc_TypeError, "a word that has a kind is a short text");
+            known = -1;
+        } else {
+            memcpy(padded, word, (size_t)size);
+            uint32_t hash = hash_of(padded, (int)size);
+            Met *met = kind_of(kinds, padded, (int)size, hash);
+            known += met->size == 0;
+            put(met, padded, (int)size, hash);
+            met->count |= kind;
+        }
+        Py_DECREF(each);
+        if (known < 0)
+            break;
+    }
+    Py_XDECREF(all);
+    return PyErr_Occurred() ? -1 : known;
+}
 
 static const char known_name[] = "fornix.known_words";
 
 static void forget_words(PyObject *capsule) {
     Known *known = PyCapsule_GetPointer(capsule, known_name);
     free(known->met);
-    Py_DECREF(known->stop);
-    Py_DECREF(known->temporal);
-    Py_DECREF(known->others);
+    free(known->kinds);
+    Py_XDECREF(known->others);
     PyMem_Free(known);
 }
 
@@ -157,14 +213,19 @@ static PyObject *known_words(PyObject *module, PyObject *const *given, Py_ssize_
         return NULL;
     }
     Known *known = PyMem_Calloc(1, sizeof(Known));
-    Met *met = calloc(PLACES, sizeof(Met));
-    PyObject *capsule = known && met ? PyCapsule_New(known, known_name, forget_words) : NULL;
+    PyObject *capsule = known ? PyCapsule_New(known, known_name, forget_words) : NULL;
     if (capsule == NULL) {
-        free(met);
         PyMem_Free(known);
         return PyErr_NoMemory();
     }
-    *known = (Known){met, Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2])};
+    *known = (Known){calloc(PLACES, sizeof(Met)), calloc(KINDS, sizeof(Met)), Py_NewRef(given[2])};
+    if (known->met == NULL || known->kinds == NULL)
+        PyErr_NoMemory();
+    int count_of_kinds = PyErr_Occurred() ? -1 : take_kind(known->kinds, given[0], STOPS, 0);
+    if (count_of_kinds >= 0)
+        count_of_kinds = take_kind(known->kinds, given[1], TELLS_TIME, count_of_kinds);
+    if (count_of_kinds < 0)
+        Py_CLEAR(capsule);
     return capsule;
 }
 
@@ -192,7 +253,10 @@ static int fill(Met *met, const uint32_t *terms, Py_ssize_t count, unsigned time
 static enum outcome take_terms(Reading *to, const uint32_t *terms, Py_ssize_t count) {
     if (to->count + count > to->most)
         return FOR_PYTHON;
-    memcpy(to->terms + to->count, terms, (size_t)count * sizeof *terms);
+    if (count == 1)
+        to->terms[to->count] = terms[0];
+    else
+        memcpy(to->terms + to->count, terms, (size_t)count * sizeof *terms);
     to->count += count;
     return READ;
 }
@@ -204,29 +268,19 @@ static enum outcome take(Reading *to, const Met *met) {
 }
 
 /* Find out about a word of letters and digits: its term, but none of a stop word. */
-static enum outcome learn_word(const Known *known, const char *text, Py_ssize_t size, Met *word) {
-    PyObject *token = PyUnicode_FromStringAndSize(text, size);
-    if (token == NULL)
-        return FAILED;
-    int stops = PySet_Contains(known->stop, token);
-    int is_temporal = stops < 0 ? -1 : PySet_Contains(known->temporal, token);
-    Py_DECREF(token);
-    if (is_temporal < 0)
-        return FAILED;
-    uint32_t term = stops ? 0 : term_of(text, (size_t)size);
-    int is_year = size == 4 && is_digit(text[0]) && is_digit(text[1]) && is_digit(text[2]) &&
-                  is_digit(text[3]);
-    fill(word, &term, !stops, (unsigned)(is_temporal + is_year), (unsigned)is_year);
-    return READ;
+static void learn_word(const Known *known, const char *text, Py_ssize_t size, uint32_t hash, Met *word) {
+    unsigned kind = size > LONGEST_MET ? 0 : kind_of(known->kinds, text, (int)size, hash)->count;
+    uint32_t term = kind & STOPS ? 0 : term_of(text, (size_t)size);
+    unsigned is_year = size == 4 && is_digit(text[0]) && is_digit(text[1]) && is_digit(text[2]) &&
+                       is_digit(text[3]);
+    fill(word, &term, !(kind & STOPS), (kind & TELLS_TIME) / TELLS_TIME + is_year, is_year);
 }
 
-/* Read a word of letters and digits of ASCII in lower case. */
+/* Read a word of letters and digits of ASCII in lower case, which has a margin. */
 static enum outcome read_word(Reading *to, const char *text, Py_ssize_t size, uint32_t hash) {
     Met once, *word = size > LONGEST_MET ? &once : place_of(to->known->met, text, (int)size, hash);
     if (word == &once || !is_there(word, text, (int)size, hash)) {
-        word->size = 0; /* until all of it is known */
-        if (learn_word(to->known, text, size, word) == FAILED)
-            return FAILED;
+        learn_word(to->known, text, size, hash, word);
         if (word != &once)
             put(word, text, (int)size, hash);
     }
@@ -239,30 +293,51 @@ typedef struct {
     uint32_t hash;
 } Token;
 
-/* Put the next word from *at* on to *lower* in lower case; return where it ends. */
-static Py_ssize_t next_word(const char *text, Py_ssize_t length, Py_ssize_t at, char *lower,
-                            Token *token) {
-    while (at < length && !is_letter(text[at]) && !is_digit(text[at]))
-        at++;
-    *token = (Token){at, 0, NO_HASH};
-    for (; at < length && (is_letter(text[at]) || is_digit(text[at])); at++) {
-        lower[at] = is_digit(text[at]) ? text[at] : (char)(text[at] | 32);
-        token->hash = hashed(token->hash, lower[at]);
+/* Return how long the word is that begins in a text in lower case, in which zeros are between words
+   and behind the last one. */
+static Py_ssize_t word_size(const char *lower) {
+    const uint64_t ones = 0x0101010101010101u, highest = 0x8080808080808080u;
+    Py_ssize_t size = 0;
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (;; size += 8) {
+        uint64_t letters = eight_bytes(lower + size), zeros = (letters - ones) & ~letters & highest;
+        if (zeros != 0)
+            return size + __builtin_ctzll(zeros) / 8;
     }
-    token->size = at - token->start;
-    return at;
+#endif
+    (void)ones;
+    (void)highest;
+    while (lower[size] != 0)
+        size++;
+    return size;
 }
 
-/* Read the words of a text of ASCII, with room for it in lower case: several at once, as what is
-   known of each is far away in memory. */
+/* Put a text in lower case, with zeros for all that is in no word, and behind it. */
+static void put_lower(const char *text, Py_ssize_t length, char *lower) {
+    for (Py_ssize_t at = 0; at < length; at++) {
+        unsigned char c = (unsigned char)text[at], low = c | 32;
+        lower[at] = (char)((unsigned char)(low - 'a') < 26 ? low : (unsigned char)(c - '0') < 10 ? c : 0);
+    }
+    memset(lower + length, 0, MARGIN);
+}
+
+/* Read the words of a text of ASCII, with room for it in lower case and a margin: several at once, as
+   what is known of each is far away in memory. */
 static enum outcome read_words(Reading *to, const char *text, Py_ssize_t length, char *lower) {
     Token tokens[WORDS_AT_ONCE];
+    put_lower(text, length, lower);
     for (Py_ssize_t at = 0; at < length;) {
         int count = 0;
         while (count < WORDS_AT_ONCE && at < length) {
-            at = next_word(text, length, at, lower, tokens + count);
-            fetch(to->known->met, tokens[count].hash);
-            count += tokens[count].size > 0;
+            if (lower[at] == 0) {
+                at++;
+                continue;
+            }
+            Py_ssize_t size = word_size(lower + at);
+            uint32_t hash = size <= LONGEST_MET ? hash_of(lower + at, (int)size) : 0;
+            tokens[count++] = (Token){at, size, hash};
+            fetch(to->known->met, hash);
+            at += size + 1;
         }
         for (int each = 0; each < count; each++) {
             const Token *token = tokens + each;
@@ -274,7 +349,7 @@ static enum outcome read_words(Reading *to, const char *text, Py_ssize_t length,
     return READ;
 }
 
-/* Have Python read a chunk, and keep what it came to. */
+/* Have Python read a chunk, and keep what it came to. The chunk has a margin if it is short. */
 static enum outcome learn_chunk(Reading *to, const char *chunk, Py_ssize_t size, uint32_t hash) {
     PyObject *text = PyUnicode_FromStringAndSize(chunk, size), *list;
     PyObject *found = text ? PyObject_CallFunctionObjArgs(to->known->others, text, NULL) : NULL;
@@ -311,15 +386,15 @@ static enum outcome learn_chunk(Reading *to, const char *chunk, Py_ssize_t size,
 
 /* Read what stands between two spaces and is not of ASCII. */
 static enum outcome read_chunk(Reading *to, const char *chunk, Py_ssize_t size) {
-    uint32_t hash = NO_HASH;
+    char padded[LONGEST_MET + MARGIN];
     if (size > LONGEST_MET)
-        return learn_chunk(to, chunk, size, hash);
-    for (Py_ssize_t at = 0; at < size; at++)
-        hash = hashed(hash, chunk[at]);
-    const Met *met = place_of(to->known->met, chunk, (int)size, hash);
-    return is_there(met, chunk, (int)size, hash)
+        return learn_chunk(to, chunk, size, 0);
+    memcpy(padded, chunk, (size_t)size);
+    uint32_t hash = hash_of(padded, (int)size);
+    const Met *met = place_of(to->known->met, padded, (int)size, hash);
+    return is_there(met, padded, (int)size, hash)
                ? take(to, met)
-               : learn_chunk(to, chunk, size, hash);
+               : learn_chunk(to, padded, size, hash);
 }
 
 /* Read the words of a text, with room for it in lower case. */
@@ -374,9 +449,41 @@ static PyObject *analysed(Reading *to, const char *text, Py_ssize_t length, int 
     return Py_BuildValue("Nnn", bytes, to->count, times);
 }
 
+/* Return `words.analyse_with` of a text, None where it is for Python; NULL with an error. */
+static PyObject *analysis_of(PyObject *given, PyObject *context, const Known *known) {
+    Py_ssize_t length, more;
+    const char *text = bytes_of(given, &length, &more);
+    if (text == NULL) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    /* Each character that is not of ASCII may be a word by itself, or a space. */
+    if ((length - more >= 2 * CUT_WORDS - 1 && spaces_in(text, length) + 1 + more >= CUT_WORDS &&
+         words_in(text, length) + more >= CUT_WORDS) ||
+        may_instruct(text, length))
+        Py_RETURN_NONE;
+    char small_lower[ON_STACK];
+    uint32_t small_terms[ON_STACK];
+    Reading to = {.known = known, .most = length + PyList_Size(context)};
+    size_t room = (size_t)length + MARGIN;
+    char *lower = room <= ON_STACK ? small_lower : PyMem_Malloc(room);
+    to.terms = to.most <= ON_STACK ? small_terms : PyMem_Malloc((size_t)to.most * sizeof *to.terms);
+    PyObject *answer = NULL;
+    if (lower != NULL && to.terms != NULL)
+        answer = analysed(&to, text, length, more == 0, context, lower);
+    else
+        PyErr_NoMemory();
+    if (lower != small_lower)
+        PyMem_Free(lower);
+    if (to.terms != small_terms)
+        PyMem_Free(to.terms);
+    return answer;
+}
+
 PyDoc_STRVAR(analyse_doc,
              "analyse(text, context_terms, known_words) -> (packed, tokens, temporal) or None\n\n"
-             "See `fornix.values.words.analyse`.");
+             "See `fornix.values.words.analyse_with`.");
 
 static PyObject *analyse(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
@@ -385,30 +492,5 @@ static PyObject *analyse(PyObject *module, PyObject *const *given, Py_ssize_t co
         return NULL;
     }
     const Known *known = PyCapsule_GetPointer(given[2], known_name);
-    Py_ssize_t length, more;
-    const char *text = known == NULL ? NULL : bytes_of(given[0], &length, &more);
-    if (text == NULL) {
-        if (PyErr_Occurred())
-            return NULL;
-        Py_RETURN_NONE;
-    }
-    /* Each character that is not of ASCII may be a word by itself, or a space. */
-    if ((length - more >= 2 * CUT_WORDS - 1 && words_in(text, length) + more >= CUT_WORDS) ||
-        may_instruct(text, length))
-        Py_RETURN_NONE;
-    char small_lower[ON_STACK];
-    uint32_t small_terms[ON_STACK];
-    Reading to = {.known = known, .most = length + PyList_Size(given[1])};
-    char *lower = length <= ON_STACK ? small_lower : PyMem_Malloc((size_t)length);
-    to.terms = to.most <= ON_STACK ? small_terms : PyMem_Malloc((size_t)to.most * sizeof *to.terms);
-    PyObject *answer = NULL;
-    if (lower != NULL && to.terms != NULL)
-        answer = analysed(&to, text, length, more == 0, given[1], lower);
-    else
-        PyErr_NoMemory();
-    if (lower != small_lower)
-        PyMem_Free(lower);
-    if (to.terms != small_terms)
-        PyMem_Free(to.terms);
-    return answer;
+    return known == NULL ? NULL : analysis_of(given[0], given[1], known);
 }
