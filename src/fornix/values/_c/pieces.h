@@ -2,26 +2,97 @@
 
 #define LONGEST_WORD 100 /* wordpiece.LONGEST_WORD */
 #define UNKNOWN 100      /* wordpiece.UNKNOWN */
-#define NONE (-2)        /* letters that are no piece */
+#define CHUNKS_AT_ONCE 32
 #define ROWS_AHEAD 4     /* are fetched before they are read */
 #define ENOUGH_ROWS 512  /* of `gather` at once: a cache holds their numbers */
 
-/* Pieces by their letters: those that begin a word, and those that go on with one; and the chunks
-   between two spaces that were met. */
+/* A piece by its letters of ASCII, which are somewhere among those of all. */
+typedef struct {
+    uint32_t hash, piece, at;
+    int size; /* 0: there is none */
+} Piece;
+
+/* Pieces of one kind, at places by their hashes: at least half of these are empty. */
+typedef struct {
+    Piece *places;
+    char *letters;
+    uint32_t room; /* a power of two */
+} Pieces;
+
+/* The pieces that begin a word, and those that go on with one; and the chunks between two spaces that
+   were met. */
 typedef struct {
     Met *met;
-    PyObject *firsts, *inner;
+    Pieces firsts, inner;
     Py_ssize_t longest;
 } Vocabulary;
 
 static const char vocabulary_name[] = "fornix.vocabulary";
 
+static void forget_pieces(Pieces *of) {
+    free(of->places);
+    free(of->letters);
+}
+
 static void forget_vocabulary(PyObject *capsule) {
     Vocabulary *of = PyCapsule_GetPointer(capsule, vocabulary_name);
     free(of->met);
-    Py_DECREF(of->firsts);
-    Py_DECREF(of->inner);
+    forget_pieces(&of->firsts);
+    forget_pieces(&of->inner);
     PyMem_Free(of);
+}
+
+/* Return where a piece is, or would be; its letters have a margin. */
+static Piece *place_of_piece(const Pieces *among, const char *letters, int size, uint32_t hash) {
+    uint32_t at = hash & (among->room - 1);
+    for (const Piece *one; (one = among->places + at)->size != 0; at = (at + 1) & (among->room - 1))
+        if (one->hash == hash && one->size == size &&
+            same_bytes(among->letters + one->at, letters, size))
+            break;
+    return among->places + at;
+}
+
+/* Return how many bytes of ASCII a text has; 0: it has others, or none. */
+static Py_ssize_t ascii_in(PyObject *text, const char **bytes) {
+    Py_ssize_t size = 0;
+    *bytes = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+    PyErr_Clear(); /* a lone surrogate is in it */
+    return *bytes != NULL && size == PyUnicode_GetLength(text) ? size : 0;
+}
+
+/* Take the pieces of a dict; return 0, or -1 with an error. */
+static int take_pieces(Pieces *to, PyObject *given) {
+    PyObject *text, *number;
+    Py_ssize_t at = 0, letters = 0;
+    const char *bytes;
+    for (to->room = 16; to->room < 2 * (size_t)PyDict_Size(given); to->room *= 2)
+        ;
+    while (PyDict_Next(given, &at, &text, &number))
+        letters += ascii_in(text, &bytes);
+    to->places = calloc(to->room, sizeof(Piece));
+    to->letters = calloc((size_t)letters + MARGIN, 1);
+    if (to->places == NULL || to->letters == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    at = letters = 0;
+    while (PyDict_Next(given, &at, &text, &number)) {
+        Py_ssize_t size = ascii_in(text, &bytes), piece = PyLong_AsSsize_t(number);
+        if (PyErr_Occurred())
+            return -1;
+        if (piece < 0 || piece > INT32_MAX || letters + size > INT32_MAX) {
+            PyErr_SetString(PyExc_ValueError, "a piece is a place in a vocabulary");
+            return -1;
+        }
+        if (size == 0)
+            continue;
+        memcpy(to->letters + letters, bytes, (size_t)size);
+        uint32_t hash = hash_of(to->letters + letters, (int)size);
+        *place_of_piece(to, to->letters + letters, (int)size, hash) =
+            (Piece){hash, (uint32_t)piece, (uint32_t)letters, (int)size};
+        letters += size;
+    }
+    return 0;
 }
 
 PyDoc_STRVAR(vocabulary_doc, "vocabulary(firsts, inner, longest)\n--\n\n"
@@ -37,44 +108,37 @@ static PyObject *vocabulary(PyObject *module, PyObject *const *given, Py_ssize_t
         return NULL;
     }
     Vocabulary *of = PyMem_Calloc(1, sizeof(Vocabulary));
-    Met *met = calloc(PLACES, sizeof(Met));
-    PyObject *capsule = of && met ? PyCapsule_New(of, vocabulary_name, forget_vocabulary) : NULL;
+    PyObject *capsule = of ? PyCapsule_New(of, vocabulary_name, forget_vocabulary) : NULL;
     if (capsule == NULL) {
-        free(met);
         PyMem_Free(of);
         return PyErr_NoMemory();
     }
-    *of = (Vocabulary){met, Py_NewRef(given[0]), Py_NewRef(given[1]), longest};
+    of->longest = longest;
+    of->met = calloc(PLACES, sizeof(Met));
+    if (of->met == NULL)
+        PyErr_NoMemory();
+    if (of->met == NULL || take_pieces(&of->firsts, given[0]) < 0 ||
+        take_pieces(&of->inner, given[1]) < 0)
+        Py_CLEAR(capsule);
     return capsule;
 }
 
-/* Return the piece that some letters are; NONE: they are none; -1 with an error. */
-static Py_ssize_t piece_of(PyObject *pieces, const char *letters, Py_ssize_t size) {
-    PyObject *text = PyUnicode_FromStringAndSize(letters, size);
-    PyObject *found = text == NULL ? NULL : PyDict_GetItemWithError(pieces, text);
-    Py_XDECREF(text);
-    if (found == NULL)
-        return PyErr_Occurred() ? -1 : NONE;
-    Py_ssize_t piece = PyLong_AsSsize_t(found);
-    if (piece < 0 && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a piece is a place in a vocabulary");
-    return piece < 0 ? -1 : piece;
-}
-
-/* Cut a word into the longest pieces that fit, from the left, or into the one that is unknown;
-   return how many they are, or -1 with an error. */
+/* Cut a word, which has a margin, into the longest pieces that fit, from the left, or into the one that
+   is unknown; return how many they are. */
 static int cut_word(const Vocabulary *of, const char *word, Py_ssize_t size, Py_ssize_t *pieces) {
     int count = 0;
-    PyObject *among = size > LONGEST_WORD ? NULL : of->firsts;
-    for (Py_ssize_t start = 0, end; among != NULL && start < size; start = end) {
-        Py_ssize_t piece = NONE;
-        end = size - start < of->longest ? size : start + of->longest;
-        while (end > start && (piece = piece_of(among, word + start, end - start)) == NONE)
-            end--;
-        if (piece == -1)
-            return -1;
-        pieces[count++] = piece;
-        among = piece == NONE ? NULL : of->inner;
+    const Pieces *among = size > LONGEST_WORD ? NULL : &of->firsts;
+    for (Py_ssize_t start = 0, length; among != NULL && start < size; start += length) {
+        const Piece *found = NULL;
+        for (length = size - start < of->longest ? size - start : of->longest; length > 0; length--) {
+            uint32_t hash = hash_of(word + start, (int)length);
+            found = place_of_piece(among, word + start, (int)length, hash);
+            if (found->size != 0)
+                break;
+        }
+        if (length > 0)
+            pieces[count++] = (Py_ssize_t)found->piece;
+        among = length > 0 ? &of->inner : NULL;
     }
     if (among != NULL)
         return count;
@@ -137,14 +201,12 @@ static Py_ssize_t first_word(const char *chunk, Py_ssize_t size) {
     return end > 0 ? end : 1;
 }
 
-/* Find the pieces of a chunk of ASCII in lower case, add them, and put them down. */
+/* Find the pieces of a chunk of ASCII in lower case, which has a margin, add them, and put them down. */
 static int add_words(Cut *to, const char *chunk, Py_ssize_t size, Met *met) {
     for (Py_ssize_t start = 0, length; start < size; start += length) {
         Py_ssize_t pieces[LONGEST_WORD];
         length = first_word(chunk + start, size - start);
         int count = cut_word(to->vocabulary, chunk + start, length, pieces);
-        if (count < 0)
-            return -1;
         for (int at = 0; at < count; at++) {
             if (add_piece(to, pieces[at]) < 0)
                 return -1;
@@ -154,35 +216,41 @@ static int add_words(Cut *to, const char *chunk, Py_ssize_t size, Met *met) {
     return 0;
 }
 
-/* Add the pieces of what stands between two spaces; return 0, or -1 with an error. */
-static int add_chunk(Cut *to, const char *chunk, Py_ssize_t size, int is_ascii) {
+/* What stands between two spaces, in lower case if it is of ASCII, with a margin; and by what it is
+   looked up, if it is short. */
+typedef struct {
+    const char *letters;
+    Py_ssize_t size;
+    uint32_t hash;
+    int is_ascii;
+} Chunk;
+
+/* Add the pieces of a chunk; return 0, or -1 with an error. */
+static int add_chunk(Cut *to, const Chunk *chunk) {
     Met *table = to->vocabulary->met, found = {.count = 0};
-    uint32_t hash = 0;
-    char padded[LONGEST_MET + MARGIN];
-    if (size <= LONGEST_MET) {
-        memcpy(padded, chunk, (size_t)size);
-        hash = hash_of(padded, (int)size);
-        const Met *met = place_of(table, padded, (int)size, hash);
-        if (is_there(met, padded, (int)size, hash)) {
+    int is_short = chunk->size <= LONGEST_MET, size = (int)chunk->size;
+    if (is_short) {
+        const Met *met = place_of(table, chunk->letters, size, chunk->hash);
+        if (is_there(met, chunk->letters, size, chunk->hash)) {
             for (int at = 0; at < met->count; at++)
                 if (add_piece(to, met->is.pieces[at]) < 0)
                     return -1;
             return 0;
         }
     }
-    if (is_ascii) {
-        if (add_words(to, chunk, size, &found) < 0)
+    if (chunk->is_ascii) {
+        if (add_words(to, chunk->letters, chunk->size, &found) < 0)
             return -1;
     } else {
-        PyObject *text = PyUnicode_FromStringAndSize(chunk, size);
+        PyObject *text = PyUnicode_FromStringAndSize(chunk->letters, chunk->size);
         int failed = add_by_python(to, text, &found);
         Py_XDECREF(text);
         if (failed)
             return -1;
     }
-    if (size <= LONGEST_MET && found.count <= PIECES_MET) {
-        put(&found, padded, (int)size, hash);
-        *place_of(table, padded, (int)size, hash) = found;
+    if (is_short && found.count <= PIECES_MET) {
+        put(&found, chunk->letters, size, chunk->hash);
+        *place_of(table, chunk->letters, size, chunk->hash) = found;
     }
     return 0;
 }
@@ -198,14 +266,31 @@ static Py_ssize_t lowered(const char *chunk, Py_ssize_t size, char *lower) {
     return count;
 }
 
-/* Add the pieces of all chunks of a text, with room for one; return 0, or -1 with an error. */
-static int add_chunks(Cut *to, const char *text, Py_ssize_t length, char *lower) {
-    for (Py_ssize_t at = 0, size; at < length; at += size + 1) {
-        int is_ascii;
-        size = chunk_in(text + at, length - at, &is_ascii);
-        Py_ssize_t count = is_ascii ? lowered(text + at, size, lower) : size;
-        if (count > 0 && add_chunk(to, is_ascii ? lower : text + at, count, is_ascii) < 0)
-            return -1;
+/* Add the pieces of all chunks of a text, with room for these and a margin; return 0, or -1 with an
+   error. Several at once, as what is known of each is far away in memory. */
+static int add_chunks(Cut *to, const char *text, Py_ssize_t length, char *room) {
+    Chunk chunks[CHUNKS_AT_ONCE];
+    for (Py_ssize_t at = 0; at < length;) {
+        int count = 0;
+        while (count < CHUNKS_AT_ONCE && at < length) {
+            Chunk *chunk = chunks + count;
+            Py_ssize_t size = chunk_in(text + at, length - at, &chunk->is_ascii);
+            chunk->letters = room;
+            chunk->size = chunk->is_ascii ? lowered(text + at, size, room) : size;
+            if (!chunk->is_ascii)
+                memcpy(room, text + at, (size_t)size);
+            room += chunk->size;
+            memset(room, 0, MARGIN);
+            if (chunk->size <= LONGEST_MET) {
+                chunk->hash = hash_of(chunk->letters, (int)chunk->size);
+                fetch(to->vocabulary->met, chunk->hash);
+            }
+            count += chunk->size > 0;
+            at += size + 1;
+        }
+        for (int each = 0; each < count; each++)
+            if (add_chunk(to, chunks + each) < 0)
+                return -1;
     }
     return 0;
 }
@@ -231,14 +316,15 @@ static int add_text(Cut *to, PyObject *given) {
         return add_by_python(to, given, &met);
     }
     char small[ON_STACK];
-    char *lower = length <= ON_STACK ? small : PyMem_Malloc((size_t)length);
-    if (lower == NULL) {
+    size_t size = (size_t)length + MARGIN;
+    char *room = size <= ON_STACK ? small : PyMem_Malloc(size);
+    if (room == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    int failed = add_chunks(to, text, length, lower);
-    if (lower != small)
-        PyMem_Free(lower);
+    int failed = add_chunks(to, text, length, room);
+    if (room != small)
+        PyMem_Free(room);
     return failed;
 }
 
