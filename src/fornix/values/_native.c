@@ -8,7 +8,6 @@ Nothing is kept between calls but what was met in texts. */
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
-#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

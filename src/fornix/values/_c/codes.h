@@ -6,15 +6,18 @@
 static int quantise_row(const float *row, Py_ssize_t width, signed char *to) {
     /* Added and taken away again, it rounds as numpy.rint does: to the nearest, ties to even. */
     const double rounding = 6755399441055744.0;
-    float largest = 0;
-    int finite = 1;
+    const int32_t infinite = 0x7f800000;
+    int32_t most = 0; /* sizes are in the order of their bits, which are compared several at once */
+    float largest;
     for (Py_ssize_t at = 0; at < width; at++) {
-        float size = fabsf(row[at]);
-        finite &= size <= FLT_MAX;
-        largest = size > largest ? size : largest;
+        int32_t bits;
+        memcpy(&bits, row + at, sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
     }
-    if (!finite)
+    if (most >= infinite)
         return 0;
+    memcpy(&largest, &most, sizeof largest);
     double scale = 127.0 / (double)(largest == 0 ? 1 : largest);
     for (Py_ssize_t at = 0; at < width; at++)
         to[at] = (signed char)(int)(((double)row[at] * scale + rounding) - rounding);
