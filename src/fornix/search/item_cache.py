@@ -99,6 +99,8 @@ class ItemCache:
 
     def touched(self, firsts: Sequence[int], now: int) -> None:
         """Note that items were read."""
+        if not self._rows:
+            return
         rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
         _note([cached for row in rows if (cached := self._items.get(row))], now)
 

@@ -129,11 +129,10 @@ def fits(stored: StoredItem, chosen: Filter | None) -> bool:
 def checked_ids(ids: str | Sequence[str]) -> list[str]:
     """Return ids as a list, checked."""
     if isinstance(ids, str):
-        ids = [ids]
+        return [checked_name(ids, "an item's id")]
     if not isinstance(ids, (list, tuple)):
         raise InvalidInput(f"ids must be a str or a list of them, not {short_repr(ids)}")
-    id_list = list(ids)
-    return [checked_name(item_id, "an item's id") for item_id in id_list]
+    return [checked_name(item_id, "an item's id") for item_id in ids]
 
 
 def listed(value: Value) -> list[Value]:

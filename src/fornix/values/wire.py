@@ -49,7 +49,8 @@ def _encoder() -> Callable[[Value], str]:
 
 
 _compact = _encoder()
-_decode_first = json.JSONDecoder().raw_decode
+_decode_first: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
+"""What `raw_decode` calls, which says only better what is wrong; it is called for each item read."""
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -119,8 +120,8 @@ def parse(text: str) -> Value:
         ValueError: It is no JSON.
     """
     try:
-        parsed, end = _decode_first(text)
-    except json.JSONDecodeError:
+        parsed, end = _decode_first(text, 0)
+    except (json.JSONDecodeError, StopIteration):
         end, parsed = -1, None
     if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
         parsed = json.loads(text)
