@@ -50,7 +50,7 @@ def _encoder() -> Callable[[Value], str]:
 
 _compact = _encoder()
 _decode_first: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
-"""What `raw_decode` calls, which says only better what is wrong; it is called for each item read."""
+"""What `raw_decode` calls, which says only better what is wrong; an item that is read calls it."""
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
