@@ -85,13 +85,12 @@ def compare_rows(compiled, texts):
     for text in texts:
         found = compiled.pieces(text, pieces.vocabulary_of(compiled), pieces.find)
         assert found == pieces.find(text), text
-    while texts:
-        numbers, scales, ends = static.gather_by(compiled, table, texts)
-        rows, row_scales, row_ends = static._gathered(table, texts[: len(ends)])
-        assert ends == row_ends
-        assert np.array_equal(numbers, rows)
-        assert np.array_equal(scales, row_scales)
-        texts = texts[len(ends) :]
+    sums = np.zeros((2, len(texts), static.DIMENSIONS), np.float32)
+    for module, each in zip((compiled, None), sums, strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(static, "NATIVE", module)
+            static.add_pieces(table, texts, each)
+    assert np.array_equal(sums[0], sums[1])
 
 
 @given(TEXTS, st.sampled_from([None, "Ada Lovelace", "2023 yesterday"]))
@@ -257,7 +256,7 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         np.zeros((2, 4), np.int8),
         compiled.vocabulary({"a": 5, "é": 6, 7: 8, "": 9, "\ud800": 1}, {}, 9),
     )
-    one, two = np.zeros(1, np.float32), np.zeros(2, np.float32)
+    one, two, four = (np.zeros(size, np.float32) for size in (1, 2, 4))
     codes, counts = np.zeros((2, 3, 4), np.uint64), np.zeros(8, np.uint16)
     none, no_terms = (frozenset(), frozenset()), lambda _: (["x"], 0, 0)
     code, known = codes[0, :, 0].copy(), words._known_words(compiled)
@@ -291,7 +290,7 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         (compiled.quantise, (two,), TypeError),
         (compiled.quantise, (two, 0), TypeError),
         (compiled.quantise, ("ab", 1), TypeError),
-        (compiled.gather, (["a"],), TypeError),
+        (compiled.add_pieces, (["a"],), TypeError),
         (compiled.vocabulary, ({}, {}), TypeError),
         (compiled.vocabulary, ({}, [], 9), TypeError),
         (compiled.vocabulary, ({}, {}, 0), TypeError),
@@ -303,14 +302,23 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         (compiled.pieces, (b"a", pieces, list), TypeError),
         (compiled.pieces, ("a", {}, list), ValueError),
         (compiled.pieces, ("é", pieces, len), TypeError),
-        (compiled.gather, (["a"], {}, list, table, two, 0), ValueError),
-        (compiled.gather, (("a",), pieces, list, table, two, 0), TypeError),
-        (compiled.gather, ([b"a"], pieces, list, table, two, 0), TypeError),
-        (compiled.gather, (["a"], pieces, list, table, two, 0), IndexError),
-        (compiled.gather, (["é"], pieces, len, table, two, 0), TypeError),
-        (compiled.gather, (["a"], pieces, list, np.zeros(5, np.int8), two, 0), ValueError),
-        (compiled.gather, (["a"], pieces, list, table, one[:0], 0), ValueError),
-        (compiled.gather, (["a"], pieces, list, table[:0], two, 0), ValueError),
+        (compiled.add_pieces, (["a"], {}, list, table, two, 0, four), ValueError),
+        (compiled.add_pieces, (("a",), pieces, list, table, two, 0, four), TypeError),
+        (compiled.add_pieces, ([b"a"], pieces, list, table, two, 0, four), TypeError),
+        (compiled.add_pieces, (["a"], pieces, list, table, two, 0, four), IndexError),
+        (compiled.add_pieces, (["é"], pieces, len, table, two, 0, four), TypeError),
+        (
+            compiled.add_pieces,
+            (["a"], pieces, list, np.zeros(5, np.int8), two, 0, four),
+            ValueError,
+        ),
+        (compiled.add_pieces, (["a"], pieces, list, table, one[:0], 0, four), ValueError),
+        (compiled.add_pieces, (["a"], pieces, list, table[:0], two, 0, four), ValueError),
+        (compiled.add_pieces, (["a"], pieces, list, table, two, 0, two), ValueError),
+        (compiled.add_pieces, (["a"], pieces, list, table, two, 0, bytes(16)), BufferError),
+        (compiled.add_pieces, (["a"], pieces, list, table, two, "0", four), TypeError),
+        (compiled.add_pieces, (["a"], pieces, list, "ab", two, 0, four), TypeError),
+        (compiled.add_pieces, (["a"], pieces, list, table, "ab", 0, four), TypeError),
         (compiled.differing, (codes, 4, code), TypeError),
         (compiled.differing, (codes, 0, code, counts), TypeError),
         (compiled.differing, ("ab", 4, code, counts), TypeError),

@@ -13,13 +13,10 @@ from fornix.embed.vectors import Vectors, as_texts, unit
 from fornix.embed.weights import read_arrays
 from fornix.values.forks import FreshLock
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.native import NATIVE, Native
+from fornix.values.native import NATIVE
 
 DIMENSIONS = 256
 """Numbers of a vector; 128 lose 6 points of recall@10 on LoCoMo, 384 gain one."""
-
-TEXTS_AT_ONCE = 32
-"""Whose rows are gathered before they are summed up: about 500 KB, which a cache holds."""
 
 WEIGHTS = "static.npz"
 """The table, in this package; `tools/make_weights.py` makes it."""
@@ -59,17 +56,7 @@ class Static:
         """
         table, texts = self._table(), list(as_texts(texts))
         sums = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        first = 0
-        while first < len(texts):
-            some = texts[first : first + TEXTS_AT_ONCE]
-            rows, scales, ends = (
-                _gathered(table, some) if NATIVE is None else gather_by(NATIVE, table, some)
-            )
-            start = 0
-            for at, end in enumerate(ends, first):
-                np.dot(scales[start:end], rows[start:end], out=sums[at])
-                start = end
-            first += len(ends)
+        add_pieces(table, texts, sums)
         return unit(sums)
 
     def word_vectors(self, text: str) -> tuple[list[str], Vectors]:
@@ -102,27 +89,20 @@ class Static:
             return self._read
 
 
-def gather_by(
-    native: Native, table: WordPieceTable, texts: list[str]
-) -> tuple[Vectors, Vectors, list[int]]:
-    """Return what `_gathered` does, by compiled code, of as many texts as have some 500 pieces."""
+def add_pieces(table: WordPieceTable, texts: list[str], sums: Vectors) -> None:
+    """Add to the sum of each text the rows of its pieces, each times its scale, in their order.
+
+    Each product is rounded, and so is each sum: it is the same on every machine.
+    """
     pieces = wordpiece.bundled()
-    numbers, scales, ends = native.gather(
-        texts,
-        pieces.vocabulary_of(native),
-        pieces.find,
-        table.rows,
-        table.scales,
-        wordpiece.FIRST_WORD - 1,
-    )
-    rows = np.frombuffer(numbers, np.float32).reshape(-1, table.rows.shape[1])
-    return rows, np.frombuffer(scales, np.float32), ends
-
-
-def _gathered(table: WordPieceTable, texts: list[str]) -> tuple[Vectors, Vectors, list[int]]:
-    """Return the rows of all pieces of texts, their scales, and where each text ends."""
-    places, ends = _places([wordpiece.bundled().ids(text) for text in texts])
-    return table.rows.take(places, axis=0).astype(np.float32), table.scales[places], ends
+    if NATIVE is not None:
+        first, known = wordpiece.FIRST_WORD - 1, pieces.vocabulary_of(NATIVE)
+        NATIVE.add_pieces(texts, known, pieces.find, table.rows, table.scales, first, sums)
+        return
+    for at, text in enumerate(texts):
+        places, _ = _places([pieces.ids(text)])
+        rows = table.rows.take(places, axis=0) * table.scales.take(places)[:, None]
+        sums[at] += rows.sum(axis=0)
 
 
 def _places(pieces: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], list[int]]:

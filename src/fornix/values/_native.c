@@ -30,7 +30,7 @@ static PyMethodDef functions[] = {
     {"analyse", (PyCFunction)(void (*)(void))analyse, METH_FASTCALL, analyse_doc},
     {"vocabulary", (PyCFunction)(void (*)(void))vocabulary, METH_FASTCALL, vocabulary_doc},
     {"pieces", (PyCFunction)(void (*)(void))pieces, METH_FASTCALL, pieces_doc},
-    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
+    {"add_pieces", (PyCFunction)(void (*)(void))add_pieces, METH_FASTCALL, add_pieces_doc},
     {"quantise", (PyCFunction)(void (*)(void))quantise, METH_FASTCALL, quantise_doc},
     {"differing", (PyCFunction)(void (*)(void))differing, METH_FASTCALL, differing_doc},
     {"compact", compact, METH_O, compact_doc},

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fornix.values.storable import Value
 
 FUNCTIONS = (
-    *("known_words", "analyse", "vocabulary", "pieces", "gather"),
+    *("known_words", "analyse", "vocabulary", "pieces", "add_pieces"),
     *("quantise", "differing", "compact", "read_plain"),
 )
 """What a compiled module has to have; one that stayed from another version may not."""
@@ -60,7 +60,7 @@ class Native(Protocol):
         """See `WordPieces.ids`."""
         ...
 
-    def gather(
+    def add_pieces(  # noqa: PLR0913, PLR0917 - it has no names
         self,
         texts: list[str],
         vocabulary: object,
@@ -68,9 +68,10 @@ class Native(Protocol):
         rows: NDArray[np.int8],
         scales: NDArray[np.float32],
         first: int,
+        sums: NDArray[np.float32],
         /,
-    ) -> tuple[bytearray, bytearray, list[int]]:
-        """See `static.gather_by`."""
+    ) -> None:
+        """See `static.add_pieces`."""
         ...
 
     def quantise(self, rows: NDArray[np.float32], width: int, /) -> bytes | None:

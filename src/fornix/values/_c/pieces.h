@@ -4,7 +4,6 @@
 #define UNKNOWN 100      /* wordpiece.UNKNOWN */
 #define CHUNKS_AT_ONCE 32
 #define ROWS_AHEAD 4     /* are fetched before they are read */
-#define ENOUGH_ROWS 512  /* of `gather` at once: a cache holds their numbers */
 
 /* A piece by its letters of ASCII, which are somewhere among those of all. */
 typedef struct {
@@ -96,7 +95,7 @@ static int take_pieces(Pieces *to, PyObject *given) {
 }
 
 PyDoc_STRVAR(vocabulary_doc, "vocabulary(firsts, inner, longest)\n--\n\n"
-                             "Return what `gather` knows of pieces: their places by their letters,\n"
+                             "Return what `add_pieces` knows of pieces: their places by their letters,\n"
                              "two dicts; and in time the pieces of what it meets.");
 
 static PyObject *vocabulary(PyObject *module, PyObject *const *given, Py_ssize_t count) {
@@ -328,122 +327,113 @@ static int add_text(Cut *to, PyObject *given) {
     return failed;
 }
 
-/* What `gather` fills: a row of numbers per piece, and by how much each row counts. */
+/* A table of rows of numbers, and by how much each row counts. */
 typedef struct {
     Py_buffer rows, scales;
-    Py_ssize_t width, first, count, room;
-    PyObject *numbers, *weights; /* bytearrays with room for so many rows */
-} Gathered;
+    Py_ssize_t width, count, first;
+} Table;
 
-/* Have room for so many rows; return 0, or -1 with an error. */
-static int make_room(Gathered *to, Py_ssize_t room) {
-    Py_ssize_t size = room * (Py_ssize_t)sizeof(float);
-    to->room = room;
-    return PyByteArray_Resize(to->numbers, size * to->width) < 0 ||
-                   PyByteArray_Resize(to->weights, size) < 0
-               ? -1
-               : 0;
+/* Return which row a piece has; row 0 if it is none of text; -1 with an error. */
+static Py_ssize_t row_of(const Table *of, Py_ssize_t piece) {
+    Py_ssize_t row = piece > of->first ? piece - of->first : 0;
+    if (row < of->count)
+        return row;
+    PyErr_SetString(PyExc_IndexError, "there is no such row");
+    return -1;
 }
 
-/* Return which row a piece has; row 0 if it is none of text. */
-static Py_ssize_t row_of(const Gathered *to, Py_ssize_t piece) {
-    return piece > to->first ? piece - to->first : 0;
+/* A table may be read into memory at an odd address. */
+static float scale_of(const Table *of, Py_ssize_t row) {
+    float scale;
+    memcpy(&scale, (const char *)of->scales.buf + row * (Py_ssize_t)sizeof scale, sizeof scale);
+    return scale;
 }
 
-static void widen(const signed char *restrict row, Py_ssize_t width, float *restrict numbers) {
+static const signed char *numbers_of(const Table *of, Py_ssize_t row) {
+    return (const signed char *)of->rows.buf + row * of->width;
+}
+
+/* Add a row to a sum. */
+static void add_row(const signed char *restrict row, float scale, Py_ssize_t width,
+                    float *restrict sum) {
     for (Py_ssize_t at = 0; at < width; at++)
-        numbers[at] = (float)row[at];
+        sum[at] += scale * (float)row[at];
 }
 
-/* Add the rows of pieces; return 0, or -1 with an error. */
-static int add_rows(Gathered *to, const Py_ssize_t *pieces, Py_ssize_t count) {
-    const signed char *rows = to->rows.buf;
-    Py_ssize_t width = to->width, most = to->rows.len / width;
-    if (to->count + count > to->room && make_room(to, to->count + count) < 0)
-        return -1;
-    float *numbers = (float *)PyByteArray_AsString(to->numbers) + to->count * width;
-    float *weights = (float *)PyByteArray_AsString(to->weights) + to->count;
-    for (Py_ssize_t each = 0; each < count; each++, numbers += width) {
-        Py_ssize_t place = row_of(to, pieces[each]);
-        if (place >= most) {
-            PyErr_SetString(PyExc_IndexError, "there is no such row");
+/* Add the rows of pieces to a sum, one after the other; return 0, or -1 with an error. */
+static int add_rows(const Table *of, Py_ssize_t *pieces, Py_ssize_t count, float *sum) {
+    for (Py_ssize_t each = 0; each < count; each++)
+        if ((pieces[each] = row_of(of, pieces[each])) < 0)
             return -1;
-        }
+    for (Py_ssize_t each = 0; each < count; each++) {
         if (each + ROWS_AHEAD < count)
-            fetch_bytes(rows + row_of(to, pieces[each + ROWS_AHEAD]) * width, width);
-        widen(rows + place * width, width, numbers);
-        /* A table may be read into memory at an odd address. */
-        memcpy(weights + each, (const char *)to->scales.buf + place * sizeof(float), sizeof(float));
+            fetch_bytes(numbers_of(of, pieces[each + ROWS_AHEAD]), of->width);
+        add_row(numbers_of(of, pieces[each]), scale_of(of, pieces[each]), of->width, sum);
     }
-    to->count += count;
     return 0;
 }
 
-static PyObject *gathered(Gathered *to, Cut *cut, PyObject *texts) {
-    Py_ssize_t count = PyList_Size(texts);
-    PyObject *ends = PyList_New(0);
-    if (ends != NULL && count > 1 && make_room(to, 2 * ENOUGH_ROWS) < 0)
-        Py_CLEAR(ends);
-    for (Py_ssize_t at = 0; ends != NULL && at < count && to->count < ENOUGH_ROWS; at++) {
-        cut->count = 0;
+/* Add the rows of the pieces of so many texts to their sums; return 0, or -1 with an error. */
+static int add_texts(const Table *of, Cut *cut, PyObject *texts, Py_ssize_t count, float *sums) {
+    for (Py_ssize_t at = 0; at < count; at++, sums += of->width) {
         PyObject *text = PyList_GetItem(texts, at); /* gone, if others took it away */
-        PyObject *end = text == NULL || add_text(cut, text) < 0 ||
-                                add_rows(to, cut->pieces, cut->count) < 0
-                            ? NULL
-                            : PyLong_FromSsize_t(to->count);
-        if (end == NULL || PyList_Append(ends, end) < 0)
-            Py_CLEAR(ends);
-        Py_XDECREF(end);
+        if (text == NULL)
+            return -1;
+        Py_INCREF(text);
+        cut->count = 0;
+        int failed = add_text(cut, text) < 0 || add_rows(of, cut->pieces, cut->count, sums) < 0;
+        Py_DECREF(text);
+        if (failed)
+            return -1;
     }
-    PyMem_Free(cut->pieces);
-    if (ends == NULL)
-        return NULL;
-    if (make_room(to, to->count) < 0) {
-        Py_DECREF(ends);
-        return NULL;
-    }
-    return Py_BuildValue("OON", to->numbers, to->weights, ends);
+    return 0;
 }
 
-PyDoc_STRVAR(gather_doc,
-             "gather(texts, vocabulary, others, rows, scales, first) -> (numbers, scales, ends)\n\n"
-             "Of the pieces of the first of some texts, as many as make a few hundred, the rows of\n"
-             "a table as float32, one after the other; the scales of these rows; and where each\n"
-             "text ends. *others* returns the pieces of what is not of ASCII; a piece of text\n"
-             "*first* + 1 has row 1.");
+PyDoc_STRVAR(add_pieces_doc,
+             "add_pieces(texts, vocabulary, others, rows, scales, first, sums)\n--\n\n"
+             "Add to the sum of each text the rows of its pieces, each times its scale, in their\n"
+             "order. *others* returns the pieces of what is not of ASCII; a piece of text *first* + 1\n"
+             "has row 1.");
 
-static PyObject *gather(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+static PyObject *add_pieces(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
-    if (count != 6 || !PyList_Check(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "gather takes a list of texts, and five more");
+    if (count != 7 || !PyList_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "add_pieces takes a list of texts, and six more");
         return NULL;
     }
     Cut cut = {.vocabulary = PyCapsule_GetPointer(given[1], vocabulary_name), .others = given[2]};
-    Gathered to = {.first = cut.vocabulary == NULL ? -1 : PyLong_AsSsize_t(given[5])};
-    if (to.first == -1 && PyErr_Occurred())
+    Table of = {.first = cut.vocabulary == NULL ? -1 : PyLong_AsSsize_t(given[5])};
+    Py_buffer sums;
+    if (of.first == -1 && PyErr_Occurred())
         return NULL;
-    if (PyObject_GetBuffer(given[3], &to.rows, PyBUF_C_CONTIGUOUS) < 0)
+    if (PyObject_GetBuffer(given[3], &of.rows, PyBUF_C_CONTIGUOUS) < 0)
         return NULL;
-    if (PyObject_GetBuffer(given[4], &to.scales, PyBUF_C_CONTIGUOUS) < 0) {
-        PyBuffer_Release(&to.rows);
+    if (PyObject_GetBuffer(given[4], &of.scales, PyBUF_C_CONTIGUOUS) < 0) {
+        PyBuffer_Release(&of.rows);
         return NULL;
     }
-    PyObject *answer = NULL;
-    Py_ssize_t rows = to.scales.len / (Py_ssize_t)sizeof(float);
-    if (rows < 1 || to.rows.len < rows || to.rows.len % rows)
+    if (PyObject_GetBuffer(given[6], &sums, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&of.rows);
+        PyBuffer_Release(&of.scales);
+        return NULL;
+    }
+    int failed = 1;
+    Py_ssize_t texts = PyList_Size(given[0]);
+    of.count = of.scales.len / (Py_ssize_t)sizeof(float);
+    of.width = of.count < 1 ? 0 : of.rows.len / of.count;
+    if (of.width < 1 || of.rows.len % of.count)
         PyErr_SetString(PyExc_ValueError, "each row has a scale");
-    else {
-        to.width = to.rows.len / rows;
-        to.numbers = PyByteArray_FromStringAndSize(NULL, 0);
-        to.weights = PyByteArray_FromStringAndSize(NULL, 0);
-        if (to.numbers != NULL && to.weights != NULL)
-            answer = gathered(&to, &cut, given[0]);
-    }
-    Py_XDECREF(to.numbers);
-    Py_XDECREF(to.weights);
-    PyBuffer_Release(&to.rows);
-    PyBuffer_Release(&to.scales);
-    return answer;
+    else if (sums.len != texts * of.width * (Py_ssize_t)sizeof(float))
+        PyErr_SetString(PyExc_ValueError, "each text has a sum");
+    else
+        failed = add_texts(&of, &cut, given[0], texts, sums.buf);
+    PyMem_Free(cut.pieces);
+    PyBuffer_Release(&of.rows);
+    PyBuffer_Release(&of.scales);
+    PyBuffer_Release(&sums);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(pieces_doc,
