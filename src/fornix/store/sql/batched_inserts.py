@@ -11,6 +11,7 @@ from operator import itemgetter
 from fornix.store import ItemRecord, RunStatus, Scope
 from fornix.store.packed_values import packed
 from fornix.store.sql.connection import Connection, Row, Write
+from fornix.store.sql.item_columns import ItemColumns, item_columns
 from fornix.values.lazy_dataclass import dataclass
 
 INSERT_ITEM = """
@@ -137,6 +138,7 @@ class PendingRows:
     item_ids: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
     item_scopes: set[Scope] = field(default_factory=set[Scope])
     ops: set[bytes] = field(default_factory=set[bytes])
+    _columns: list[ItemColumns] = field(default_factory=list[ItemColumns])
     _items: list[Row] = field(default_factory=list[Row])
     _features: list[Row] = field(default_factory=list[Row])
     _journal: list[Row] = field(default_factory=list[Row])
@@ -166,9 +168,14 @@ class PendingRows:
         self.item_ids.setdefault(number, set()).add(r.id)
 
     def add_items(
-        self, number: int, commit: int, records: Sequence[ItemRecord], row: int, now: int
+        self, number: int, commit: int, records: list[ItemRecord], row: int, now: int
     ) -> None:
         """Take first versions, which a commit begins at a time from *row* on; see `add_item`."""
+        self.item_ids.setdefault(number, set()).update([r.id for r in records])
+        columns = None if self._items else item_columns(number, commit, records, row, now)
+        if columns is not None:
+            self._columns.append(columns)
+            return
         rows = [row + place for place in range(len(records))]  # a range would drop what they are
         # fmt: off
         self._items += [
@@ -188,7 +195,6 @@ class PendingRows:
             for row, r in zip(rows, records, strict=True)
         ]
         # fmt: on
-        self.item_ids.setdefault(number, set()).update([r.id for r in records])
 
     def has_items_of(self, number: int) -> bool:
         """Whether any is of a set."""
@@ -201,13 +207,17 @@ class PendingRows:
     def usage_of_last(self, count: int, now: int) -> tuple[int, int, int] | None:
         """Return how many items were taken last, their tokens and bytes; None: one has expired."""
         rows = self._items[-count:]
+        if not rows:
+            last = self._columns[-1]
+            expired = any(time is not None and time <= now for time in last.expires or ())
+            return None if expired else (count, last.tokens, last.bytes)
         if any(row[_EXPIRES] is not None and row[_EXPIRES] <= now for row in rows):
             return None
         return count, sum(map(_TOKENS, rows)), _size(rows)
 
     def size_of_last(self, count: int) -> int:
         """Return the bytes of items that were taken last."""
-        return _size(self._items[-count:])
+        return _size(self._items[-count:]) if self._items else self._columns[-1].bytes
 
     def until(self, number: int, now: int) -> tuple[int, int]:
         """Return up to which time all that is written of a set is older than what is not.
@@ -215,13 +225,14 @@ class PendingRows:
         As a time, and how much is to be taken from it.
         """
         rows = [row for row in self._items if row[1] == number]
-        if not rows:
+        times = [row[6] for row in rows]
+        for columns in self._columns:
+            if columns.number == number:
+                times += columns.times or [None]
+        if not times:
             return 1 << 62, 0
-        times = [row[6] for row in rows if row[6] is not None]
-        if len(times) < len(rows):
-            times.append(now)
         is_version = any(row[3] != row[0] for row in rows)  # which may be older than its time
-        return times[0] if len(times) == 1 else min(times), int(is_version)
+        return min([now if time is None else time for time in times]), int(is_version)
 
     def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
         """Count items that were inserted from *row* on as they were before, and log them."""
@@ -243,7 +254,7 @@ class PendingRows:
         self.key_usages.clear()  # what comes next may count by itself
         self.item_scopes.clear()
         writes: list[Write] = []
-        if self._items:
+        if self._items or self._columns:
             self._take_items(writes)
         if self.node_ends or self.nodes:
             self._take_nodes(writes)
@@ -293,23 +304,26 @@ class PendingRows:
         """Insert items and features, count them, and say so in the change log."""
         lines: list[tuple[int, int, int]] = []
         counts: dict[int, tuple[int, int, int]] = {}
-        for rows in _consecutive(self._items):
-            first, number = rows[0][:2]
-            lines.append((number, first, len(rows)))
-            items, size, tokens = counts.get(number, (0, 0, 0))
-            counts[number] = (
-                items + len(rows),
-                size + _size(rows),
-                tokens + sum(map(_TOKENS, rows)),
-            )
+
+        def count(number: int, first: int, items: int, size: int, tokens: int) -> None:
+            lines.append((number, first, items))
+            had = counts.get(number, (0, 0, 0))
+            counts[number] = (had[0] + items, had[1] + size, had[2] + tokens)
+
+        for one in self._columns:
+            count(one.number, one.row, one.count, one.bytes, one.tokens)
+            writes += [(INSERT_ITEM, one.items), (INSERT_FEATURE, one.features)]
+        if self._items:
+            for rows in _consecutive(self._items):
+                first, number = rows[0][:2]
+                count(number, first, len(rows), _size(rows), sum(map(_TOKENS, rows)))
+            writes += [(INSERT_ITEM, self._items), (INSERT_FEATURE, self._features)]
         writes += [
-            (INSERT_ITEM, self._items),
-            (INSERT_FEATURE, self._features),
             (LOG_ADDED, lines),
             (COUNT, [(number, *count) for number, count in counts.items()]),
         ]
         self._take_what_refers_to_items(writes)
-        self._items, self._features = [], []
+        self._items, self._features, self._columns = [], [], []
         self.item_ids.clear()
 
     def _take_what_refers_to_items(self, writes: list[Write]) -> None:

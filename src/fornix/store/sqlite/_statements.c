@@ -18,6 +18,8 @@
 #define DONE 101
 #define HAS_ROW 100
 #define MESSAGE_SIZE 512
+/* Parameters of a statement; one with more is for apsw. */
+#define WIDEST 32
 
 typedef struct sqlite3 sqlite3;
 typedef struct sqlite3_stmt sqlite3_stmt;
@@ -110,11 +112,14 @@ typedef struct {
     uint64_t size;
 } Value;
 
-/* One statement, and for how many rows it is to run. */
+/* One statement, and for how many rows it is to run. Its values are those that all rows share, and
+   then those of each row. */
 typedef struct {
     sqlite3_stmt *statement;
     Py_ssize_t rows;
     int width;
+    int shared;
+    unsigned char places[WIDEST]; /* of the shared parameters, and of the others */
 } Part;
 
 /* The statements of one connection, by their text. */
@@ -179,9 +184,11 @@ static int bind(sqlite3_stmt *statement, int place, const Value *value) {
 /* Run one statement for its rows; return what SQLite answers. Python is not touched. */
 static int run_part(const Part *part, const Value *values) {
     int code = 0;
+    for (int i = 0; i < part->shared && code == 0; i++)
+        code = bind(part->statement, part->places[i], values++);
     for (Py_ssize_t row = 0; row < part->rows && code == 0; row++) {
-        for (int place = 1; place <= part->width && code == 0; place++)
-            code = bind(part->statement, place, values++);
+        for (int i = part->shared; i < part->width && code == 0; i++)
+            code = bind(part->statement, part->places[i], values++);
         if (code == 0) {
             do
                 code = lite.step(part->statement);
@@ -243,34 +250,101 @@ static sqlite3_stmt *prepared(Prepared *of, PyObject *text) {
     return statement;
 }
 
+/* What the values of all parts are read into. */
+typedef struct {
+    Value *at;
+    size_t count;
+    size_t room;
+} Values;
+
+/* Have room for so many more. */
+static int have_room(Values *values, size_t more) {
+    if (values->count + more <= values->room)
+        return 1;
+    size_t wanted = (values->count + more) * 2;
+    Value *larger = PyMem_Realloc(values->at, wanted * sizeof(Value));
+    if (larger == NULL)
+        return 0;
+    values->at = larger;
+    values->room = wanted;
+    return 1;
+}
+
 /* Read the rows of a part behind the values that are there; return 1, or 0: it is for apsw. */
-static int read_rows(PyObject *rows, Part *part, Value **values, size_t *count, size_t *room) {
-    part->width = lite.parameter_count(part->statement);
+static int read_rows(PyObject *rows, Part *part, Values *values) {
     part->rows = PyTuple_Size(rows);
-    size_t more = (size_t)part->rows * (size_t)part->width;
-    if (*count + more > *room) {
-        size_t wanted = (*count + more) * 2;
-        Value *larger = PyMem_Realloc(*values, wanted * sizeof(Value));
-        if (larger == NULL)
-            return 0;
-        *values = larger;
-        *room = wanted;
-    }
+    part->shared = 0;
+    for (int i = 0; i < part->width; i++)
+        part->places[i] = (unsigned char)(i + 1);
+    if (!have_room(values, (size_t)part->rows * (size_t)part->width))
+        return 0;
     for (Py_ssize_t i = 0; i < part->rows; i++) {
         PyObject *row = PyTuple_GetItem(rows, i);
         if (row == NULL || !PyTuple_CheckExact(row) || PyTuple_Size(row) != part->width)
             return 0;
         for (int place = 0; place < part->width; place++)
-            if (!read_value(PyTuple_GetItem(row, place), *values + (*count)++))
+            if (!read_value(PyTuple_GetItem(row, place), values->at + values->count++))
                 return 0;
     }
     return 1;
 }
 
+/* Do so for columns: each is a list, or what all rows share. */
+static int read_columns(PyObject *columns, Part *part, Values *values) {
+    PyObject *lists[WIDEST];
+    int of_rows = 0;
+    part->rows = -1;
+    part->shared = 0;
+    if (!PyTuple_CheckExact(columns) || PyTuple_Size(columns) != part->width ||
+        !have_room(values, (size_t)part->width))
+        return 0;
+    for (int place = 0; place < part->width; place++) {
+        PyObject *column = PyTuple_GetItem(columns, place);
+        if (PyList_CheckExact(column)) {
+            if (part->rows >= 0 && PyList_Size(column) != part->rows)
+                return 0;
+            part->rows = PyList_Size(column);
+            lists[of_rows++] = column;
+        } else {
+            part->places[part->shared++] = (unsigned char)(place + 1);
+            if (!read_value(column, values->at + values->count++))
+                return 0;
+        }
+    }
+    for (int place = 0, i = part->shared; place < part->width; place++)
+        if (PyList_CheckExact(PyTuple_GetItem(columns, place)))
+            part->places[i++] = (unsigned char)(place + 1);
+    if (part->rows < 0 || !have_room(values, (size_t)part->rows * (size_t)of_rows))
+        return 0;
+    for (Py_ssize_t row = 0; row < part->rows; row++)
+        for (int i = 0; i < of_rows; i++)
+            if (!read_value(PyList_GetItem(lists[i], row), values->at + values->count++))
+                return 0;
+    return 1;
+}
+
+/* Read what one statement is to be run for; return what holds its values, or NULL: it is for apsw. */
+static PyObject *read_part(PyObject *given, Part *part, Values *values) {
+    PyObject *columns = NULL, *held;
+    part->width = lite.parameter_count(part->statement);
+    if (part->width > WIDEST)
+        return NULL;
+    if (!PyList_CheckExact(given)) {
+        columns = PyObject_GetAttrString(given, "columns");
+        PyErr_Clear();
+    }
+    held = columns != NULL ? columns : PySequence_Tuple(given);
+    int can = held != NULL && (columns != NULL ? read_columns(held, part, values)
+                                               : read_rows(held, part, values));
+    if (!can)
+        Py_CLEAR(held);
+    return held;
+}
+
 PyDoc_STRVAR(prepare_doc, "prepare(db)\n--\n\nReturn where the statements of a connection are kept.");
 
 PyDoc_STRVAR(run_doc, "run(prepared, parts)\n--\n\n"
-                      "Run each statement for each of its rows.\n\n"
+                      "Run each statement for each of its rows, which may be given as columns.\n\n"
                       "True: it is done. False: nothing was, it is for apsw. Else the code and the\n"
                       "message of what SQLite refused.");
 
@@ -287,20 +361,20 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Py_ssize_t parts = PyTuple_Size(held), ready = 0;
     PyObject *rows = PyTuple_New(parts), *answer = NULL;
     Part *part = PyMem_Calloc((size_t)parts + 1, sizeof(Part));
-    Value *values = NULL;
-    size_t read = 0, room = 0;
+    Values values = {NULL, 0, 0};
     char message[MESSAGE_SIZE];
     int code = 0;
     if (rows == NULL || part == NULL)
         goto end;
     for (; ready < parts; ready++) {
-        PyObject *pair = PyTuple_GetItem(held, ready), *list;
+        PyObject *pair = PyTuple_GetItem(held, ready), *bound;
         if (!PyTuple_CheckExact(pair) || PyTuple_Size(pair) != 2)
             break;
         part[ready].statement = prepared(of, PyTuple_GetItem(pair, 0));
-        list = PySequence_Tuple(PyTuple_GetItem(pair, 1));
-        if (list == NULL || PyTuple_SetItem(rows, ready, list) < 0 ||
-            part[ready].statement == NULL || !read_rows(list, part + ready, &values, &read, &room))
+        if (part[ready].statement == NULL)
+            break;
+        bound = read_part(PyTuple_GetItem(pair, 1), part + ready, &values);
+        if (bound == NULL || PyTuple_SetItem(rows, ready, bound) < 0)
             break;
     }
     if (ready < parts) {
@@ -309,10 +383,10 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
         goto end;
     }
     Py_BEGIN_ALLOW_THREADS;
-    const Value *next = values;
+    const Value *next = values.at;
     for (Py_ssize_t i = 0; i < parts && code == 0; i++) {
         code = run_part(part + i, next);
-        next += part[i].rows * part[i].width;
+        next += part[i].shared + part[i].rows * (part[i].width - part[i].shared);
         if (code != 0) {
             code = lite.extended_errcode(of->db);
             snprintf(message, sizeof message, "%s", lite.errmsg(of->db));
@@ -330,7 +404,7 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
 end:
     leave(of);
-    PyMem_Free(values);
+    PyMem_Free(values.at);
     PyMem_Free(part);
     Py_XDECREF(rows);
     Py_DECREF(held);
