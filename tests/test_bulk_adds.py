@@ -17,7 +17,10 @@ from fornix.embed import open_embedder
 from fornix.errors import DuplicateItem, FornixError, InvalidInput, InvalidValue
 from fornix.store import Add, Batch, Scope, SetRef
 from fornix.store.records import RecordMaker, read_at
-from fornix.values import words
+from fornix.store.sql import batched_inserts, item_columns
+from fornix.store.sql.connection import Columns
+from fornix.store.sqlite import SqliteStore
+from fornix.values import lazy_dataclass, words
 from fornix.values.ids import made_by, new_id, new_ids
 from fornix.values.storable import microseconds
 
@@ -266,3 +269,105 @@ def test_many_ids_are_got_as_each_alone(tmp_path):
             alone = [notes.get(item_id) for item_id in asked]
             assert [version_of(item) for item in notes.get(asked)] == list(map(version_of, alone))
         assert memory.key("new").set("notes").get(ids) == [None] * len(ids)
+
+
+MANY = 40
+
+BY_COLUMNS: dict[str, list[Item]] = {
+    "texts": [Item(f"text {n}", id=f"{n}") for n in range(MANY)],
+    "metadata": [
+        Item(f"ä{n}" * (n % 3), id=f"{n}", metadata={"n": n, "é": "é"}) for n in range(MANY)
+    ],
+    "chat": [
+        Item(f"{n}", id=f"{n}", speaker="ab"[n % 2], role="user", session="s", importance=n / 50)
+        for n in range(1, MANY + 1)
+    ],
+    "times": [
+        Item(f"{n}", id=f"{n}", time=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=n))
+        for n in range(MANY)
+    ],
+    "falling times": [Item(f"{n}", id=f"{n}", time=NOON - timedelta(n)) for n in range(MANY)],
+    "expiring": [
+        Item(f"{n}", id=f"{n}", expire_at=NOON + timedelta(days=n), valid_from=NOON, valid_to=NOON)
+        for n in range(1, MANY + 1)
+    ],
+    "expired": [
+        Item(f"{n}", id=f"{n}", expire_at=NOON + timedelta(days=n - 9), until=NOON)
+        for n in range(MANY)
+    ],
+    "values": [
+        Item({"n": n, "raw": b"\x01" * (n * 3)}, text=f"{n}", id=f"{n}") for n in range(MANY)
+    ],
+    "no text": [Item(n, text="", id=f"{n}") for n in range(MANY)],
+    "sources": [
+        Item(f"{n}", id=f"{n}", sources=("x", f"{n}"), compacted=True) for n in range(MANY)
+    ],
+}
+
+MIXED: dict[str, list[Item]] = {
+    "the first has no speaker": [Item("none", id="none"), *BY_COLUMNS["chat"]],
+    "the first has no importance": [
+        Item(f"{n}", id=f"{n}", speaker="a", importance=n / 99) for n in range(MANY)
+    ],
+    "one is compacted": [*BY_COLUMNS["texts"], Item("one", id="one", compacted=True)],
+    "one has a value": [*BY_COLUMNS["texts"], Item(7, text="one", id="one")],
+    "the first alone expires": [Item("one", id="one", ttl="7d"), *BY_COLUMNS["texts"]],
+    "few": BY_COLUMNS["chat"][:5],
+}
+
+SETS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "bounded": {"capacity": 25, "compaction": None, "retention": "purge"},
+    "by bytes": {"capacity_bytes": 300, "compaction": None},
+}
+
+
+@pytest.mark.parametrize("options", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("items", [*BY_COLUMNS.values(), *MIXED.values()], ids=BY_COLUMNS | MIXED)
+def test_items_by_columns_are_the_same_rows(tmp_path, monkeypatch, items, options):
+    """What is bound, what a set counts, and what it keeps, however the rows are handed over."""
+    found: list[Any] = []
+    by_columns: list[bool] = []
+    made = item_columns.item_columns
+
+    def noted(*given: Any) -> Any:
+        columns = made(*given)
+        by_columns.append(columns is not None)
+        return columns
+
+    for number, bound in enumerate([noted, lambda *_: None]):
+        monkeypatch.setattr(batched_inserts, "item_columns", bound)
+        path = tmp_path / f"{number}.db"
+        with Memory.open(path, embedder="words", clock=lambda: NOON) as memory:
+            chosen = memory.key("ada").set("notes", **options)
+            chosen.add("was there before", id="before")
+            chosen.add_back(items)
+            chosen.add("comes after", id="after")
+            hits = [(hit.item.id, hit.score) for hit in chosen.search("text 3", limit=50)]
+            found.append((stored(path), hits, [item.id for item in chosen.list()]))
+            assert isinstance(memory.store, SqliteStore)
+            assert memory.store.problems() == []
+    assert found[0] == found[1]
+    if lazy_dataclass.RECORDS is not None and items in BY_COLUMNS.values():
+        assert True in by_columns
+
+
+def test_columns_are_rows_to_whoever_reads_them():
+    """As to apsw where nothing is compiled, and to a draft."""
+    columns = Columns((1, ["a", "b"], None, [2.5, b""]), count=2)
+    assert len(columns) == 2
+    assert list(columns) == [(1, "a", None, 2.5), (1, "b", None, b"")]
+
+
+def test_items_of_several_calls_of_a_batch_are_written_in_their_order(tmp_path):
+    """Columns first, and rows behind them: what reads the changes meets them as they came."""
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        key = memory.key("ada")
+        with key.batch() as batch:
+            for number in range(3):
+                batch.set("notes").add_many([f"{number} {n}" for n in range(MANY)])
+                batch.set("notes").add(f"{number} alone")
+        assert len(key.set("notes").list(limit=1_000)) == 3 * (MANY + 1)
+        assert len(key.set("notes").search("alone", limit=1_000)) == 3
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []

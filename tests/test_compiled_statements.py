@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from compiling import compiled_of, hatch_build
 from fornix.store.packed_values import packed
+from fornix.store.sql.connection import Columns
 from fornix.store.sqlite import statements
 from fornix.store.sqlite.connection import SqliteConnection
 
@@ -74,7 +75,18 @@ ROWS = st.lists(
     max_size=5,
 )
 STATEMENTS = (INSERT, INSERT, MOVE, f"{MOVE};", f"{INSERT};{MOVE}", "INSERT INTO none VALUES (?)")
-WRITES = st.lists(st.tuples(st.sampled_from(STATEMENTS), ROWS), max_size=4)
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> Columns:
+    """Two columns, one of which at least is a list."""
+    count = draw(st.integers(0, 5))
+    lists = st.lists(VALUES, min_size=count, max_size=count)
+    pair = [draw(lists), draw(st.one_of(VALUES, lists))]
+    return Columns(tuple(draw(st.permutations(pair))), count=count)
+
+
+WRITES = st.lists(st.tuples(st.sampled_from(STATEMENTS), st.one_of(ROWS, columns())), max_size=4)
 
 
 @given(WRITES)
@@ -98,6 +110,30 @@ def error_of(call: Callable[[], object]) -> Exception | None:
     except (apsw.Error, TypeError, ValueError, OverflowError) as error:
         return error
     return None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        SimpleNamespace(columns=([1, 2], [3])),
+        SimpleNamespace(columns=(1, 2)),
+        SimpleNamespace(columns=([1], 2, 3)),
+        SimpleNamespace(columns=[[1], 2]),
+        SimpleNamespace(columns=None),
+        7,
+    ],
+)
+def test_what_are_no_columns_is_left_to_apsw(writer, given):
+    """Nothing of it is written; apsw refuses it as what it is."""
+    if writer is None:
+        return
+    db = opened()
+    of = statements.statements_of(db)
+    assert of is not None
+    assert of.run([(INSERT, [(1, 2)]), (INSERT, given)]) is False
+    assert db.execute(ALL).fetchall() == []
+    of.close()
+    db.close()
 
 
 def test_a_statement_goes_on_after_a_row_was_refused():

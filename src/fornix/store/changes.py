@@ -467,9 +467,11 @@ def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
         if change.set is not last:  # most are of the same
             last = change.set
             yield last
-        for add in change.added if type(change) is Compact else (change,):
-            if isinstance(add, (Add, Replace)) and add.links:
-                yield from (link.set for link in add.links)
+        if isinstance(change, (Add, Replace)):
+            if change.links:
+                yield from (link.set for link in change.links)
+        elif isinstance(change, Compact):
+            yield from (link.set for add in change.added for link in add.links)
 
 
 @dataclass(frozen=True, slots=True)

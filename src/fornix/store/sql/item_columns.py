@@ -11,7 +11,9 @@ from fornix.store.packed_values import packed
 from fornix.store.sql.connection import Columns
 from fornix.values.lazy_dataclass import columns_of, dataclass
 
-_OWN = dict.fromkeys(("id", "text", "metadata", "terms", "tokens", "temporal", "vectors"), ...)
+_OWN = dict.fromkeys(
+    ("id", "text", "metadata", "terms", "tokens", "temporal", "vectors", "minute"), ...
+)
 """Fields in which each record may have a value of its own."""
 
 _MAYBE = (
