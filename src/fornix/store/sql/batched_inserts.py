@@ -302,24 +302,20 @@ class PendingRows:
 
     def _take_items(self, writes: list[Write]) -> None:
         """Insert items and features, count them, and say so in the change log."""
-        lines: list[tuple[int, int, int]] = []
-        counts: dict[int, tuple[int, int, int]] = {}
-
-        def count(number: int, first: int, items: int, size: int, tokens: int) -> None:
-            lines.append((number, first, items))
-            had = counts.get(number, (0, 0, 0))
-            counts[number] = (had[0] + items, had[1] + size, had[2] + tokens)
-
+        taken = [(one.number, one.row, one.count, one.bytes, one.tokens) for one in self._columns]
         for one in self._columns:
-            count(one.number, one.row, one.count, one.bytes, one.tokens)
             writes += [(INSERT_ITEM, one.items), (INSERT_FEATURE, one.features)]
         if self._items:
             for rows in _consecutive(self._items):
                 first, number = rows[0][:2]
-                count(number, first, len(rows), _size(rows), sum(map(_TOKENS, rows)))
+                taken.append((number, first, len(rows), _size(rows), sum(map(_TOKENS, rows))))
             writes += [(INSERT_ITEM, self._items), (INSERT_FEATURE, self._features)]
+        counts: dict[int, tuple[int, int, int]] = {}
+        for number, _, items, size, tokens in taken:
+            had = counts.get(number, (0, 0, 0))
+            counts[number] = (had[0] + items, had[1] + size, had[2] + tokens)
         writes += [
-            (LOG_ADDED, lines),
+            (LOG_ADDED, [line[:3] for line in taken]),
             (COUNT, [(number, *count) for number, count in counts.items()]),
         ]
         self._take_what_refers_to_items(writes)
