@@ -18,7 +18,7 @@ from fornix.errors import DuplicateItem, FornixError, InvalidInput, InvalidValue
 from fornix.store import Add, Batch, Scope, SetRef
 from fornix.store.records import RecordMaker, read_at
 from fornix.store.sql import batched_inserts, item_columns
-from fornix.store.sql.connection import Columns
+from fornix.store.sql.connection import ColumnRows
 from fornix.store.sqlite import SqliteStore
 from fornix.values import lazy_dataclass, words
 from fornix.values.ids import made_by, new_id, new_ids
@@ -354,7 +354,7 @@ def test_items_by_columns_are_the_same_rows(tmp_path, monkeypatch, items, option
 
 def test_columns_are_rows_to_whoever_reads_them():
     """As to apsw where nothing is compiled, and to a draft."""
-    columns = Columns((1, ["a", "b"], None, [2.5, b""]), count=2)
+    columns = ColumnRows((1, ["a", "b"], None, [2.5, b""]), count=2)
     assert len(columns) == 2
     assert list(columns) == [(1, "a", None, 2.5), (1, "b", None, b"")]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from compiling import compiled_of, hatch_build
 from fornix.store.packed_values import packed
-from fornix.store.sql.connection import Columns
+from fornix.store.sql.connection import ColumnRows
 from fornix.store.sqlite import statements
 from fornix.store.sqlite.connection import SqliteConnection
 
@@ -78,12 +78,12 @@ STATEMENTS = (INSERT, INSERT, MOVE, f"{MOVE};", f"{INSERT};{MOVE}", "INSERT INTO
 
 
 @st.composite
-def columns(draw: st.DrawFn) -> Columns:
+def columns(draw: st.DrawFn) -> ColumnRows:
     """Two columns, one of which at least is a list."""
     count = draw(st.integers(0, 5))
     lists = st.lists(VALUES, min_size=count, max_size=count)
     pair = [draw(lists), draw(st.one_of(VALUES, lists))]
-    return Columns(tuple(draw(st.permutations(pair))), count=count)
+    return ColumnRows(tuple(draw(st.permutations(pair))), count=count)
 
 
 WRITES = st.lists(st.tuples(st.sampled_from(STATEMENTS), st.one_of(ROWS, columns())), max_size=4)

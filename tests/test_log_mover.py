@@ -20,7 +20,7 @@ from fornix import Memory
 from fornix.store.sqlite import SqliteStore, database_file, log_mover, scrubbing
 from fornix.store.sqlite.connection import connect
 from scale import COUNTS
-from waiting import LIMIT_S, wait_until
+from waiting import LIMIT_S, SHORT_S, wait_until
 
 PAGES = 80
 """What is a long log here."""
@@ -131,7 +131,7 @@ def test_closing_waits_for_it(path: Path, held: Held):
     count = write_until(memory, held.begun.is_set)
     closing_it = threading.Thread(target=memory.close)
     closing_it.start()
-    closing_it.join(0.05)
+    closing_it.join(SHORT_S)
     assert closing_it.is_alive()
     held.go_on.set()
     closing_it.join(LIMIT_S)
@@ -161,7 +161,7 @@ def test_a_fork_waits_for_it(memory: Memory, held: Held):
     """And its child opens the store, and writes."""
     count = write_until(memory, held.begun.is_set)
     wait_until(lambda: bool(log_mover.FORKS._inside))
-    threading.Timer(0.05, held.go_on.set).start()
+    threading.Timer(SHORT_S, held.go_on.set).start()
     child = os.fork()
     if child == 0:
         code = 1
@@ -181,7 +181,7 @@ def test_a_scrub_waits_for_it(memory: Memory, path: Path, held: Held):
     """Nothing of what was forgotten is left, and no reader is blamed."""
     memory.key("ada").add("canary 4711", id="canary")
     write_until(memory, held.begun.is_set)
-    threading.Timer(0.05, held.go_on.set).start()
+    threading.Timer(SHORT_S, held.go_on.set).start()
     receipt = memory.key("ada").set("default").forget("canary", scrub="now")
     assert (receipt.state, receipt.blocked_by) == ("scrubbed", ())
     for file in (path, Path(f"{path}-wal")):
@@ -217,7 +217,7 @@ def test_a_scrub_waits_for_another_process_that_moves_the_log(
     ada.add("canary 4712", id="second")
     with moving_elsewhere(path) as process:
         assert process.stdin is not None
-        threading.Timer(0.2, process.stdin.close).start()
+        threading.Timer(SHORT_S, process.stdin.close).start()
         monkeypatch.setattr(scrubbing, "READERS_MS", LIMIT_S * 1_000)
         assert ada.forget("canary", scrub="now").state == "scrubbed"
     with moving_elsewhere(path):

@@ -13,7 +13,7 @@ Query: TypeAlias = tuple[str, Sequence[object]]
 """A statement that gives rows, and its bindings."""
 
 
-class Rows(Protocol):
+class BoundRows(Protocol):
     """Rows that are bound to a statement, one after the other."""
 
     def __len__(self) -> int:
@@ -25,11 +25,11 @@ class Rows(Protocol):
         ...
 
 
-Write: TypeAlias = tuple[str, Rows]
+Write: TypeAlias = tuple[str, BoundRows]
 """A statement that gives no rows, and what is bound to it each time that it runs."""
 
 
-class Columns:
+class ColumnRows:
     """Rows of which much is the same: no tuple is made of each, where compiled code binds them.
 
     Attributes:

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from fornix.store import ItemRecord
 from fornix.store.packed_values import packed
-from fornix.store.sql.connection import Columns
+from fornix.store.sql.connection import ColumnRows
 from fornix.values.lazy_dataclass import columns_of, dataclass
 
 _OWN = dict.fromkeys(
@@ -51,8 +51,8 @@ class ItemColumns:
     bytes: int
     times: list[int | None] | None
     expires: list[int | None] | None
-    items: Columns
-    features: Columns
+    items: ColumnRows
+    features: ColumnRows
 
 
 def item_columns(
@@ -101,8 +101,8 @@ def item_columns(
         bytes=_size(texts) + _size(metadata) + _size(values or ()),
         times=time,
         expires=expires,
-        items=Columns(items, count=count),
-        features=Columns(features, count=count),
+        items=ColumnRows(items, count=count),
+        features=ColumnRows(features, count=count),
     )
 
 
