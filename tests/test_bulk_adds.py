@@ -225,9 +225,44 @@ def test_texts_are_read_at_once_as_each_alone(embedder):
         assert maker.records(pairs, now=microseconds(NOON)) == alone
 
 
+CHAT = [
+    Item("I like tea", id="a", speaker="Ann", session="s", time=NOON),
+    Item("So do I", id="b", speaker="User", session="s", time=NOON + timedelta(seconds=1)),
+    Item("Noted", id="c", speaker="ASSISTANT", metadata={"n": 1}),
+    Item("Objection", id="d", speaker="Ann", role="judge", session="t"),
+    Item("nobody said it", id="e"),
+    Item("long ago", id="f", time=datetime(1970, 1, 1, tzinfo=UTC)),
+    Item("always use " + "x" * 500, id="g", speaker="a" * 300, session="s"),
+]
+
+
+@pytest.mark.parametrize("embedder", [Constant(instant=True), Constant(instant=False)])
+@pytest.mark.parametrize("odd", [None, *ODD, Item("hm", id="z", speaker="Zoë", session="ü")])
+@pytest.mark.parametrize("first", range(len(CHAT)))
+def test_what_was_said_is_read_at_once_as_each_alone(embedder, odd, first):
+    """Whoever said it, in which role, and when; whatever comes first."""
+    maker = RecordMaker(embedder)
+    items = [*CHAT[first:], *CHAT[:first], *([] if odd is None else [odd])]
+    pairs = [(item.id, item) for item in items]
+    found = maker.records(pairs, now=microseconds(NOON))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "NATIVE", None)
+        expected = [maker.records([pair], now=microseconds(NOON))[0] for pair in pairs]
+    assert found == expected
+    assert [record.minute for record in found] == [record.minute for record in expected]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        Item("a", id="z", speaker=cast("Any", ["Ann"])),
+        Item("a", id="z", speaker="Ann", session=""),
+        Item("a", id="z", speaker="Ann", role=cast("Any", 3)),
+        Item("a", id="z", speaker=np.str_("Ann")),
+        Item("a", id="z", speaker="a\ud800"),
+        Item("a", id="z", session="s" * 5_000),
+        Item("a", id="z", time=NOON.replace(tzinfo=None)),
+        Item("a", id="z", time=cast("Any", "2020-01-01")),
         Item("lone \ud800", id="z"),
         Item("a", id="z", metadata={"a": (1, 2)}),
         Item("a", id="z", metadata={"a": float("nan")}),

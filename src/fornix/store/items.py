@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from dataclasses import fields as dataclass_fields
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeAlias, cast
@@ -95,6 +95,11 @@ ITEM_FIELDS = tuple(one.name for one in dataclass_fields(Item))
 
 ONLY_A_TEXT = Item(..., id=..., metadata=cast("Any", ...))
 """What an item is as of which nothing is known but its value, id and metadata."""
+
+ONLY_SAID = replace(ONLY_A_TEXT, speaker=..., role=..., session=..., time=...)
+"""What one is as of which it is also known who said it, and when."""
+
+SAID_FIELDS = tuple(name for name in ITEM_FIELDS if getattr(ONLY_SAID, name) is ...)
 
 
 @dataclass(frozen=True, slots=True)

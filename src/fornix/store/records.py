@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from fornix.embed import Embedder, embed_quantised
 from fornix.embed.wordpiece import MOST_WINDOWS
@@ -13,10 +13,10 @@ from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.short_repr import short_repr
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.filters import VALUE
-from fornix.store.items import ONLY_A_TEXT, Item, text_of
+from fornix.store.items import ONLY_A_TEXT, ONLY_SAID, SAID_FIELDS, Item, text_of
 from fornix.values import wire, words
 from fornix.values.lazy_dataclass import columns_of, dataclass
-from fornix.values.storable import Value, checked, checked_name, microseconds, moment
+from fornix.values.storable import MAX_NAME, Value, checked, checked_name, microseconds, moment
 from fornix.values.times import read_span
 
 MICROSECOND = timedelta(microseconds=1)
@@ -49,7 +49,7 @@ class RecordMaker:
             InvalidInput: An item cannot be stored; the message says which part of it.
             EmbedderFailed: The embedder raised.
         """
-        of_texts = self._of_texts(items, now // MINUTE_US)
+        of_texts = self._of_texts(items, now)
         if of_texts is not None:
             return of_texts
         parsed = [self._parse(item_id, item, now) for item_id, item in items]
@@ -62,24 +62,48 @@ class RecordMaker:
             for fields, none in parsed
         ]
 
-    def _of_texts(self, items: Sequence[tuple[str, Item]], minute: int) -> list[ItemRecord] | None:
-        """Return the records of items of which only text and metadata are known, read at once."""
-        columns = columns_of([item for _, item in items], ONLY_A_TEXT)
-        if columns is None:
-            return None
-        read = words.analyse_plain(columns[0], columns[2], CAPTION, minute)
+    def _of_texts(self, items: Sequence[tuple[str, Item]], now: int) -> list[ItemRecord] | None:
+        """Return the records of items that are texts, read at once.
+
+        None: of one more is known than its metadata, who said it, and when.
+        """
+        each, minute = [item for _, item in items], now // MINUTE_US
+        columns, said = columns_of(each, ONLY_A_TEXT), None
+        if columns is not None:
+            texts, _, metadata = columns
+            terms = [words.context_terms(minute, None)] * len(items)
+        else:
+            said = _said_texts(each)
+            if said is None:
+                return None
+            texts, metadata = said.texts, said.metadata
+            minutes = [minute if time is None else time // MINUTE_US for time in said.times]
+            terms = list(map(words.context_terms, minutes, said.speakers))
+        read = words.analyse_texts(texts, metadata, CAPTION, terms)
         if read is None:
             return None
-        texts = cast("list[str]", columns[0])
+        rows = zip(items, texts, *read, self._vectors_of_texts(texts), strict=True)
         # fmt: off
+        if said is None:
+            return [
+                ItemRecord(
+                    item_id, None, text, metadata, 0.0, None, None, None, None, (),
+                    False,  # noqa: FBT003 - all by place, as there may be thousands
+                    None, None, None, None, terms, tokens, temporal, minute, vectors,
+                )
+                for (item_id, _), text, metadata, terms, tokens, temporal, vectors in rows
+            ]
+        by_whom = zip(said.speakers, said.roles, said.sessions, said.times, strict=True)
         return [
             ItemRecord(
-                item_id, None, text, metadata, 0.0, None, None, None, None, (),
-                False,  # noqa: FBT003 - all by place, as there may be thousands
-                None, None, None, None, terms, tokens, temporal, minute, vectors,
+                item_id, None, text, metadata, 0.0, speaker, role, session, time, (),
+                False,  # noqa: FBT003 - as above
+                None, None, None, None, terms, tokens, temporal,
+                minute if time is None else None, vectors,
             )
-            for (item_id, _), text, metadata, terms, tokens, temporal, vectors
-            in zip(items, texts, *read, self._vectors_of_texts(texts), strict=True)
+            for ((item_id, _), text, metadata, terms, tokens, temporal, vectors),
+                (speaker, role, session, time)
+            in zip(rows, by_whom, strict=True)
         ]
         # fmt: on
 
@@ -136,6 +160,45 @@ class RecordMaker:
             minute if time is None else None,
         )
         return fields, None if needs_vectors else b""
+
+
+class _SaidTexts(NamedTuple):
+    """What is known of items that are texts, a list of each; no text was looked at."""
+
+    texts: list[Any]
+    metadata: list[Any]
+    speakers: list[str | None]
+    roles: list[str | None]
+    sessions: list[str | None]
+    times: list[int | None]
+
+
+def _said_texts(items: list[Item]) -> _SaidTexts | None:
+    """Return what is known of items; None: of one it is more, or not what every item may have."""
+    columns = columns_of(items, ONLY_SAID)
+    if columns is None:
+        return None
+    of = dict(zip(SAID_FIELDS, columns, strict=True))
+    if not all(_is_plain_name(name) for field in _NAMES for name in of[field]):
+        return None
+    speakers: list[str | None] = of["speaker"]
+    called = {speaker: role_of_speaker(speaker) for speaker in set(speakers)}
+    return _SaidTexts(
+        of["value"],
+        of["metadata"],
+        speakers,
+        [called[s] if r is None else r for r, s in zip(of["role"], speakers, strict=True)],
+        of["session"],
+        [None if time is None else microseconds(time) for time in of["time"]],
+    )
+
+
+_NAMES = ("speaker", "role", "session")
+
+
+def _is_plain_name(name: object) -> bool:
+    """Return whether a name is left out, or surely one that `checked_name` takes."""
+    return name is None or (type(name) is str and name.isascii() and 0 < len(name) <= MAX_NAME)
 
 
 def _text(value: Value, given: object) -> str:

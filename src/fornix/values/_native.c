@@ -34,7 +34,7 @@ static PyMethodDef functions[] = {
     {"quantise", (PyCFunction)(void (*)(void))quantise, METH_FASTCALL, quantise_doc},
     {"differing", (PyCFunction)(void (*)(void))differing, METH_FASTCALL, differing_doc},
     {"compact", compact, METH_O, compact_doc},
-    {"read_plain", (PyCFunction)(void (*)(void))read_plain, METH_FASTCALL, read_plain_doc},
+    {"read_texts", (PyCFunction)(void (*)(void))read_texts, METH_FASTCALL, read_texts_doc},
     {NULL, NULL, 0, NULL},
 };
 

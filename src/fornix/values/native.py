@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS = (
     *("known_words", "analyse", "vocabulary", "pieces", "add_pieces"),
-    *("quantise", "differing", "compact", "read_plain"),
+    *("quantise", "differing", "compact", "read_texts"),
 )
 """What a compiled module has to have; one that stayed from another version may not."""
 
@@ -93,17 +93,17 @@ class Native(Protocol):
         """See `wire.encode`; None: the value is for Python."""
         ...
 
-    def read_plain(
+    def read_texts(
         self,
         texts: list[Any],
         metadata: list[Any],
         caption: str,
-        context_terms: list[int],
+        context_terms: list[list[int]],
         known_words: object,
         in_python: Callable[[str, list[int]], tuple[bytes, int, int]],
         /,
     ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
-        """See `words.analyse_plain`; None: they are for Python, but not for what a text says.
+        """See `words.analyse_texts`; None: they are for Python, but not for what a text says.
 
         Args:
             in_python: Reads a text that `analyse` leaves to Python.

@@ -204,21 +204,24 @@ def analyse_with(
     return _analyse(text, context_terms)
 
 
-def analyse_plain(
-    texts: list[Any], metadata: list[Any], caption: str, minute: int
+def analyse_texts(
+    texts: list[Any], metadata: list[Any], caption: str, context_terms: list[list[int]]
 ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
     """Return the wire forms of metadata and, a list each, the fields of the `TextTerms` of texts.
 
-    All are of one minute. None: one of *texts* is no str, or *metadata* has a *caption* or
-    something that is rare, or there is no compiled code to read them all at once.
+    None: one of *texts* is no str, or *metadata* has a *caption* or something that is rare, or
+    there is no compiled code to read them all at once.
+
+    Args:
+        context_terms: What the function of that name returns, for each text.
 
     Raises:
         InvalidValue: One of *texts* holds a lone surrogate.
     """
     if NATIVE is None:
         return None
-    terms, known = context_terms(minute, None), _known_words(NATIVE)
-    return NATIVE.read_plain(texts, metadata, caption, terms, known, _analyse_checked)
+    known = _known_words(NATIVE)
+    return NATIVE.read_texts(texts, metadata, caption, context_terms, known, _analyse_checked)
 
 
 def _analyse_checked(text: str, context_terms: list[int]) -> tuple[bytes, int, int]:

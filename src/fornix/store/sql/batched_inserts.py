@@ -302,20 +302,19 @@ class PendingRows:
 
     def _take_items(self, writes: list[Write]) -> None:
         """Insert items and features, count them, and say so in the change log."""
-        taken = [(one.number, one.row, one.count, one.bytes, one.tokens) for one in self._columns]
+        lines: list[tuple[int, int, int]] = []
+        counts: dict[int, tuple[int, int, int]] = {}
         for one in self._columns:
+            _count(one.number, one.row, (one.count, one.bytes, one.tokens), lines, counts)
             writes += [(INSERT_ITEM, one.items), (INSERT_FEATURE, one.features)]
         if self._items:
             for rows in _consecutive(self._items):
                 first, number = rows[0][:2]
-                taken.append((number, first, len(rows), _size(rows), sum(map(_TOKENS, rows))))
+                held = (len(rows), _size(rows), sum(map(_TOKENS, rows)))
+                _count(number, first, held, lines, counts)
             writes += [(INSERT_ITEM, self._items), (INSERT_FEATURE, self._features)]
-        counts: dict[int, tuple[int, int, int]] = {}
-        for number, _, items, size, tokens in taken:
-            had = counts.get(number, (0, 0, 0))
-            counts[number] = (had[0] + items, had[1] + size, had[2] + tokens)
         writes += [
-            (LOG_ADDED, [line[:3] for line in taken]),
+            (LOG_ADDED, lines),
             (COUNT, [(number, *count) for number, count in counts.items()]),
         ]
         self._take_what_refers_to_items(writes)
@@ -331,6 +330,25 @@ class PendingRows:
         if self.access_times:
             writes.append((INSERT_ACCESS, self.access_times))
         self.heirs, self.links, self.access_times = [], [], []
+
+
+def _count(
+    number: int,
+    first: int,
+    held: tuple[int, int, int],
+    lines: list[tuple[int, int, int]],
+    counts: dict[int, tuple[int, int, int]],
+) -> None:
+    """Count rows that follow each other to those of their set, and note them for the change log.
+
+    Args:
+        held: How many they are, and their bytes and tokens.
+    """
+    lines.append((number, first, held[0]))
+    had = counts.get(number)
+    if had is not None:
+        held = (had[0] + held[0], had[1] + held[1], had[2] + held[2])
+    counts[number] = held
 
 
 _SET_AND_COMMIT = itemgetter(1, 5)

@@ -16,14 +16,14 @@ static PyObject *terms_of_text(PyObject *text, PyObject *context, const Known *k
 }
 
 /* Put what is read of a text and its metadata to the four lists of an answer. */
-static enum outcome read_one(PyObject *text, PyObject *metadata, PyObject *const *given,
-                             const Known *known, PyObject *answer) {
+static enum outcome read_one(PyObject *text, PyObject *metadata, PyObject *context,
+                             PyObject *const *given, const Known *known, PyObject *answer) {
     if (Py_TYPE(text) != &PyUnicode_Type || Py_TYPE(metadata) != &PyDict_Type)
         return FOR_PYTHON;
     int has_caption = PyDict_Contains(metadata, given[2]);
     PyObject *json = has_caption == 0 ? json_of(metadata, 1) : NULL;
     enum outcome was = has_caption > 0 || json == Py_None ? FOR_PYTHON : json == NULL ? FAILED : READ;
-    PyObject *terms = was == READ ? terms_of_text(text, given[3], known, given[5]) : NULL;
+    PyObject *terms = was == READ ? terms_of_text(text, context, known, given[5]) : NULL;
     if (was == READ && (terms == NULL || PyList_Append(PyTuple_GetItem(answer, 0), json) < 0))
         was = FAILED;
     for (Py_ssize_t at = 0; was == READ && at < 3; at++)
@@ -34,18 +34,19 @@ static enum outcome read_one(PyObject *text, PyObject *metadata, PyObject *const
     return was;
 }
 
-PyDoc_STRVAR(read_plain_doc,
-             "read_plain(texts, metadata, caption, context_terms, known_words, in_python)\n--\n\n"
+PyDoc_STRVAR(read_texts_doc,
+             "read_texts(texts, metadata, caption, context_terms, known_words, in_python)\n--\n\n"
              "Return lists of metadata, packed, tokens, temporal; None: they are for Python.\n\n"
+             "*context_terms* has a list for each text.\n"
              "*in_python* reads a text that `analyse` leaves to it.");
 
-static PyObject *read_plain(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+static PyObject *read_texts(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
     if (count != 6 || !PyList_Check(given[0]) || !PyList_Check(given[1]) ||
         PyList_Size(given[0]) != PyList_Size(given[1]) || !PyUnicode_Check(given[2]) ||
-        !PyList_Check(given[3])) {
-        PyErr_SetString(PyExc_TypeError, "read_plain takes two lists that are as long, a name, a "
-                                         "list of terms, known words and a function");
+        !PyList_Check(given[3]) || PyList_Size(given[3]) != PyList_Size(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "read_texts takes two lists that are as long, a name, "
+                                         "another such list, known words and a function");
         return NULL;
     }
     const Known *known = PyCapsule_GetPointer(given[4], known_name);
@@ -53,13 +54,18 @@ static PyObject *read_plain(PyObject *module, PyObject *const *given, Py_ssize_t
     enum outcome was = answer == NULL ? FAILED : READ;
     for (Py_ssize_t at = 0; was == READ && at < PyList_Size(given[0]); at++) {
         PyObject *text = PyList_GetItem(given[0], at), *metadata = PyList_GetItem(given[1], at);
-        if (text == NULL || metadata == NULL) {
+        PyObject *context = PyList_GetItem(given[3], at);
+        if (text == NULL || metadata == NULL || context == NULL || !PyList_Check(context)) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "the terms of a text's context are a list");
             was = FAILED;
             continue;
         }
         Py_INCREF(text); /* Python that is called may do anything */
         Py_INCREF(metadata);
-        was = read_one(text, metadata, given, known, answer);
+        Py_INCREF(context);
+        was = read_one(text, metadata, context, given, known, answer);
+        Py_DECREF(context);
         Py_DECREF(text);
         Py_DECREF(metadata);
     }
