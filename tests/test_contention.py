@@ -20,7 +20,14 @@ import pytest
 
 from doors import Letters
 from fornix import Limits, Memory
-from fornix.errors import DuplicateItem, ForkedStore, FornixError, StaleRun, Unavailable
+from fornix.errors import (
+    DuplicateItem,
+    ForkedStore,
+    FornixError,
+    StaleRun,
+    StoreClosed,
+    Unavailable,
+)
 from fornix.sets.joint_adds import JointAdd
 from fornix.store import (
     Add,
@@ -37,6 +44,7 @@ from fornix.store.commit_queue import CommitQueue, CommitTicket
 from fornix.store.sql.apply import Transaction
 from fornix.store.sql.group_commit import StoreTicket
 from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.lock_files import WriteLock
 from fornix.testing import play_threads, replay
 from fornix.testing.batches import ADA, NOTES, add, batch, record
 from fornix.testing.reads import Follower
@@ -580,3 +588,27 @@ def test_two_interrupts_in_a_row_leave_nobody_leading(monkeypatch):
     assert not interrupts
     assert queue._leader is None
     assert queue.pass_in(2) == 2
+
+
+class WatchedLock(WriteLock):
+    """Tells that it begins to wait."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, wait_s=LIMIT_S)
+        self.waits = threading.Event()
+
+    def _take(self, descriptor: int, deadline: float) -> None:
+        self.waits.set()
+        super()._take(descriptor, deadline)
+
+
+def test_a_writer_that_waits_as_its_file_is_let_go_is_told_so(tmp_path: Path):
+    """The end of the last handle waits for nobody, and closes what the writer is waiting for."""
+    lock, other = WatchedLock(tmp_path), WriteLock(tmp_path, wait_s=LIMIT_S)
+    with other, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(lock.__enter__)
+        assert lock.waits.wait(LIMIT_S)
+        lock.abandon()
+        with pytest.raises(StoreClosed, match="open it again"):
+            waiting.result(LIMIT_S)
+    other.close()

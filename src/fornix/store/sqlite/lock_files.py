@@ -131,15 +131,20 @@ class WriteLock:
         if not self._mutex.acquire(timeout=self._wait_s):
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         if self._closed:  # while this thread waited; the numbers may be other files by now
-            raise StoreClosed("the store was closed; open it again")
-        if take_at_once(self._turn, self._lock, self._name):
-            return
-        self._take(self._turn, deadline)
+            raise StoreClosed(_CLOSED)
         try:
-            self._take(self._lock, deadline)
-        finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
-        os.pwrite(self._lock, self._name, 0)
+            if take_at_once(self._turn, self._lock, self._name):
+                return
+            self._take(self._turn, deadline)
+            try:
+                self._take(self._lock, deadline)
+            finally:
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+            os.pwrite(self._lock, self._name, 0)
+        except OSError:
+            if self._closed:  # by the end of the last handle, which waits for nobody
+                raise StoreClosed(_CLOSED) from None
+            raise
 
     def __exit__(
         self,
@@ -185,6 +190,9 @@ class WriteLock:
         """Close the descriptors, whoever has the lock: in a forked child, which alone runs on."""
         self._closed = True
         self._close()
+
+
+_CLOSED = "the store was closed; open it again"
 
 
 def _close_all(descriptors: tuple[int, ...]) -> None:
