@@ -14,6 +14,7 @@ import pytest
 from doors import Letters
 from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, action
 from fornix.errors import Unavailable
+from fornix.values import threads
 from waiting import LIMIT_S, wait_until
 
 HEAD = """
@@ -203,3 +204,19 @@ def test_an_async_action_without_a_loop_fails_its_runner(tmp_path: Path, monkeyp
             runner.close()
         with LocalRunner(AsyncEcho, memory) as runner:
             assert runner.handle("ada", "hello", event_id="one") == ("hello",)
+
+
+def test_a_thread_that_is_only_being_started_keeps_nobody_from_being_waited_for(monkeypatch):
+    """As Python ends: nobody can wait for it, and the others are asked to stop, and end."""
+    asked = threading.Event()
+    new = threads.BackgroundThread(lambda: None, "new", lambda: None)
+    running = threads.BackgroundThread(lambda: assert_set(asked), "running", asked.set)
+    running.start()
+    monkeypatch.setattr(threading, "enumerate", lambda: [new, running])
+    threads._end_all()
+    assert asked.is_set()
+    assert not running.is_alive()
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(LIMIT_S)

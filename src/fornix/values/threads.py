@@ -48,7 +48,11 @@ class BackgroundThread(threading.Thread):
 
 
 def _end_all() -> None:
-    running = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundThread)]
+    running = [  # not one that is only being started, which nobody can wait for
+        thread
+        for thread in threading.enumerate()
+        if isinstance(thread, BackgroundThread) and thread.is_alive()
+    ]
     for thread in running:
         thread.stop()
     deadline = time.monotonic() + AT_EXIT_S

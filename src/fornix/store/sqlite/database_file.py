@@ -57,7 +57,6 @@ from fornix.store.sqlite.lock_files import (
     private_folder,
     refuse_unsupported,
 )
-from fornix.store.sqlite.log_mover import LogMover
 from fornix.values.forks import FORKS, call_within
 
 logger = logging.getLogger(__name__)
@@ -65,13 +64,7 @@ logger = logging.getLogger(__name__)
 Durability: TypeAlias = Literal["full", "normal"]
 
 CHECKPOINT_PAGES = 4_000
-"""Pages in the write-ahead log (16 MB) past which they are moved into the main file."""
-
-MOVED_BESIDE = 4
-"""Times as many are moved beside the writer; a longer log, by the writer itself."""
-
-FEW = 16
-"""The part of that which the writer moves itself, once most is moved: as one in so many."""
+"""Pages in the write-ahead log (16 MB) past which the writer moves them into the main file."""
 
 VERSION = "PRAGMA data_version"
 """A number that a connection sees change whenever another one committed."""
@@ -135,7 +128,6 @@ class SqliteFile(SqlDatabase):
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
-        self._mover = LogMover(path)
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
         # A memory that is collected without close() leaves nothing open.
@@ -463,9 +455,8 @@ class SqliteFile(SqlDatabase):
             if self._state != "forked" and writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
-        pages = writer.log_pages()
-        if pages > CHECKPOINT_PAGES and not self._mover.is_at_work:
-            self._care_unless_hindered(writer, pages)
+        if writer.log_pages() > CHECKPOINT_PAGES:
+            self._care_unless_hindered(writer)
         self._cache.version = writer.data_version()
 
     @explaining
@@ -479,18 +470,10 @@ class SqliteFile(SqlDatabase):
                 writer.execute(f"PRAGMA synchronous = {self._durability}")
 
     @contextmanager
-    def _locked(self) -> Generator[SqliteConnection]:
-        """Give the writer outside a transaction, while nobody else writes or moves the log."""
-        writer, lock = self._writable()
-        with lock:
-            self._mover.wait()
-            with FORKS.inside():
-                yield writer
-
-    @contextmanager
     def _between_commits(self) -> Generator[SqliteConnection]:
         """Give the writer outside a transaction, while nobody else writes."""
-        with self._locked() as writer:
+        writer, lock = self._writable()
+        with lock, FORKS.inside():
             self._check_files()
             self._cache = WriterCache()
             try:
@@ -505,7 +488,8 @@ class SqliteFile(SqlDatabase):
         SQLite tells: it gives up the write-ahead log only for its last user.
         """
         connections = self._connections  # the file's, also if this handle is closed meanwhile
-        with self._locked() as writer:
+        writer, lock = self._writable()
+        with lock, FORKS.inside():
             while self._readers:
                 self._readers.pop().close()
             self._guard.unlock()
@@ -539,13 +523,13 @@ class SqliteFile(SqlDatabase):
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
 
-    def _care_unless_hindered(self, writer: SqliteConnection, pages: int) -> None:
+    def _care_unless_hindered(self, writer: SqliteConnection) -> None:
         """Do what `_care` does; what hinders it is no error of the commit before, which stands.
 
         The log stays as long as it is, so the next commit tries again.
         """
         try:
-            self._care(writer, pages)
+            self._care(writer)
         except _HINDRANCES as error:
             self._cache = WriterCache()  # some of it may have been done
             if writer.in_transaction:
@@ -554,8 +538,8 @@ class SqliteFile(SqlDatabase):
                 raise
             logger.warning("the write-ahead log of a store could not be moved: %s", error)
 
-    def _care(self, writer: SqliteConnection, pages: int) -> None:
-        """Sweep, and move a log of *pages* pages into the main file, or have most of it moved."""
+    def _care(self, writer: SqliteConnection) -> None:
+        """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
         for _ in range(SWEEPS):
             with writer:
                 cache = self._cache
@@ -567,15 +551,10 @@ class SqliteFile(SqlDatabase):
         with writer:
             free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
         self._cache.nodes.clear()
-        writer.log_pages()  # of what that committed itself
-        if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
-            pages, few=CHECKPOINT_PAGES // FEW, is_in_place=self.is_in_place
-        ):
-            return
         checksums.head(writer)
         with suppress(apsw.BusyError):
-            all_of, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._mover.moved(all_of=all_of, pages=moved)
+            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        writer.log_pages()  # of what that committed itself
 
     def close(self) -> None:
         """Flush touches, close every connection and drop every lock; twice is fine."""
@@ -588,7 +567,6 @@ class SqliteFile(SqlDatabase):
         if self._owners is not None:
             self._owners.close()
         try:
-            self._mover.wait()
             if self._writer is not None and self._lock is not None:
                 # The last connection checkpoints as it closes, so it queues with the writers.
                 with suppress(FornixError, OSError), self._lock, FORKS.inside():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,9 +24,6 @@ from fornix.store.sqlite.connection import BUSY_MS, SqliteConnection
 
 READERS_MS = 500
 """How long readers are waited for that hold pages of the log."""
-
-PAUSE_S = 0.01
-"""Pause between two tries to empty it."""
 
 _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
 """Bytes of the -shm file that SQLite locks: for each who reads, and for each who has it open."""
@@ -73,24 +69,14 @@ def vacuum(db: SqliteConnection) -> None:
 def empty_log(db: SqliteConnection, path: Path) -> list[str]:
     """Move all of the log into the database, and cut it; return who hinders that, in words."""
     checksums.head(db)
-    deadline = time.monotonic() + READERS_MS / 1000
     db.set_busy_timeout(READERS_MS)
     try:
-        while not _emptied(db):
-            if time.monotonic() > deadline:
-                return readers(path) or ["a reader has an old state of the store open"]
-            time.sleep(PAUSE_S)
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return readers(path) or ["a reader has an old state of the store open"]
     finally:
         db.set_busy_timeout(BUSY_MS)
     return []
-
-
-def _emptied(db: SqliteConnection) -> bool:
-    try:
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:  # SQLite waits for readers, but for nobody who moves the log just now
-        return False
-    return True
 
 
 def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[str]:
