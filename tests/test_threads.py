@@ -5,15 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from doors import Letters
 from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, action
 from fornix.errors import Unavailable
+from fornix.memory.compactor import Compactor
+from fornix.runs.runner import local_runner
 from fornix.values import threads
 from waiting import LIMIT_S, wait_until
 
@@ -220,3 +226,58 @@ def test_a_thread_that_is_only_being_started_keeps_nobody_from_being_waited_for(
 
 def assert_set(event: threading.Event) -> None:
     assert event.wait(LIMIT_S)
+
+
+# --- told to stop by the handler of a signal ------------------------------------------------------
+
+WAITS = "wait", "serve", "run"
+"""The functions that wait, ours and those of `threading`: here a handler may run."""
+
+
+def told(point: int, work: Callable[[], object], stop: Callable[[], object]) -> None:
+    """Do work, and call *stop* from its own thread at one of the points where it waits."""
+    passed = count(1)
+
+    def trace(frame: FrameType, _event: str, _argument: object) -> Any:
+        if frame.f_code.co_name not in WAITS:
+            return None
+        frame.f_trace_opcodes = True
+        if next(passed) == point:
+            stop()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+
+
+@pytest.fixture(params=["sign", "compactor", "runner"])
+def waiting(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
+    """Work that waits again and again, and how to have it stop."""
+    often = 0.001
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        if request.param == "sign":
+            sign = threads.StopSign()
+            yield lambda: [*iter(lambda: sign.wait(often), True)], sign.set
+        elif request.param == "compactor":
+            compactor = Compactor(memory)
+            every = timedelta(seconds=often)
+            yield lambda: compactor.run(watch=True, every=every), compactor.stop
+        else:
+            monkeypatch.setattr(local_runner, "LOOK_S", often)
+            stop = threading.Event()
+            with LocalRunner(Echo(), memory) as runner:
+                yield lambda: runner.serve(stop=stop), stop.set
+
+
+@pytest.mark.parametrize("point", range(1, 200, 3))
+def test_the_handler_of_a_signal_may_stop_what_its_thread_waits_for(waiting, point):
+    """An event whose lock the thread holds would be waited for, and the process never end."""
+    thread = threading.Thread(target=told, args=(point, *waiting), daemon=True)
+    thread.start()
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from fornix.store import Run
 from fornix.transfer.import_source import numbered_lines
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked
+from fornix.values.threads import StopSign
 
 TOLD = 5
 """Failed runs that the error names one by one."""
@@ -308,7 +308,7 @@ def _fields(line: Line, outcome: Outputs | FornixError) -> dict[str, show.Json]:
 
 def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
     """Work on what comes in, until SIGTERM."""
-    stop = threading.Event()
+    stop = StopSign()
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     session.note(f"serving {runner.name!r}, process {os.getpid()}")
     try:
@@ -320,7 +320,7 @@ def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def _consume(session: Session, runner: LocalRunner, consumer: str, stop: threading.Event) -> None:
+def _consume(session: Session, runner: LocalRunner, consumer: str, stop: StopSign) -> None:
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(runner.serve, stop=stop)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -26,6 +25,7 @@ from fornix.store import SetInfo
 from fornix.store.scope import Scope, SetRef, is_hidden
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, moment
+from fornix.values.threads import StopSign
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Compactor:
                 checked_name(name, what)
         self._memory, self._at, self._hours = memory, at, hours
         self._key, self._set_name, self._everything = key, set_name, everything
-        self._stop = threading.Event()
+        self._stop = StopSign()
         self._failed: dict[SetRef, tuple[int, float]] = {}
         self._left: set[SetRef] = set()
         self._seq: int | None = None
@@ -153,7 +153,7 @@ class Compactor:
         return self._done
 
     def stop(self) -> None:
-        """Have `run` return after the step it is at."""
+        """Have `run` return after the step it is at; the handler of a signal may call this."""
         self._stop.set()
 
     def _look(self, tell: Callable[[Look], object]) -> FornixError | None:

@@ -12,6 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Protocol
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,6 +36,43 @@ def began(thread: threading.Thread) -> bool:
         _LOG.warning("thread %s was not started: %s", thread.name, error)
         return False
     return True
+
+
+class Stop(Protocol):
+    """What says that work is to stop, as `threading.Event` and `StopSign` do."""
+
+    def is_set(self) -> bool:
+        """Return whether it was said."""
+        ...
+
+
+class StopSign:
+    """Says once and for all that work is to stop.
+
+    The handler of a signal may set it, also where it interrupts a `wait` of its own thread. An
+    `Event` would wait there for a lock that this thread holds, and the process would never end.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._came = SimpleQueue[None]()
+
+    def set(self) -> None:
+        """Say it; as often as one likes, from any thread."""
+        self._is_set = True
+        self._came.put(None)
+
+    def is_set(self) -> bool:
+        """Return whether it was said."""
+        return self._is_set
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is said, or for so long; return whether it was."""
+        if not self._is_set:
+            with suppress(Empty):
+                self._came.get(timeout=timeout_s)
+                self._came.put(None)  # for others that wait
+        return self._is_set
 
 
 class BackgroundThread(threading.Thread):

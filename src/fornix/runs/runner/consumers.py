@@ -65,8 +65,8 @@ def checked_wait(wait_s: float | None) -> None:
 
 
 def checked_stop(stop: object) -> None:
-    """Raise unless *stop* is None or an event to wait for, of threads or of processes."""
-    if stop is not None and not (hasattr(stop, "is_set") and hasattr(stop, "wait")):
+    """Raise unless *stop* is None or an event, of threads or of processes."""
+    if stop is not None and not hasattr(stop, "is_set"):
         raise InvalidInput(f"stop must be a threading.Event, not {stop!r}")
 
 

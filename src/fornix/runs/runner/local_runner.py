@@ -55,6 +55,7 @@ from fornix.store.running_keys import refuse_own_run, refuse_own_runner
 from fornix.store.scope import Scope
 from fornix.values.forks import FORKS, HandleLock, ProcessBound
 from fornix.values.storable import counted
+from fornix.values.threads import Stop
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
@@ -444,8 +445,13 @@ class LocalRunner(ProcessBound):
             if self._closing.wait(PAUSE_S):
                 return
 
-    def serve(self, *, stop: threading.Event | None = None) -> None:
-        """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed."""
+    def serve(self, *, stop: Stop | None = None) -> None:
+        """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed.
+
+        Args:
+            stop: A `threading.Event`, or another with its `is_set`. It is asked, never waited for:
+                the handler of a signal may set it.
+        """
         checked_stop(stop)
         self._watch.serving = True
         self.start()
@@ -454,7 +460,7 @@ class LocalRunner(ProcessBound):
             while not self._closed and not (stop is not None and stop.is_set()):
                 if self._registry.failure is not None:
                     raise self._registry.failure
-                (stop or self._closing).wait(LOOK_S)
+                self._closing.wait(LOOK_S)
         finally:
             self._watch.serving = False
 
