@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -121,9 +122,11 @@ def test_check_tells_of_messages_that_changed(shell: Shell) -> None:
     assert json.dumps(problem)
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
+)
 def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell, how: int, code: int) -> None:
-    """It learns what others add meanwhile; SIGTERM ends it well, Ctrl-C with 130."""
+    """It learns what others add meanwhile; signals end it well, Ctrl-C with 130."""
     with process("learn", "--watch", db=shell.db) as watching:
         try:
             for key in ("ada", "bob"):
@@ -140,6 +143,35 @@ def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell, how: int, c
     assert b"+ Bob loves green tea." in told
     shell("learn", code=2)
     shell("learn", "I like tea.", "--watch", code=2)
+
+
+def test_a_second_ctrl_c_waits_for_no_model(shell: Shell) -> None:
+    """The first lets the step under way end, which a model that is silent does not."""
+    ends = Event()
+
+    def silent(_: object) -> str:
+        ends.wait(LIMIT_S)
+        return "{}"
+
+    with ChatServer(silent) as server:
+        words = ("learn", "--watch", "--model", "test", "--base-url", server.url)
+        with process(*words, db=shell.db) as watching:
+            try:
+                wait_until(lambda: server.requests)
+                watching.send_signal(signal.SIGINT)
+                assert watching.stderr is not None
+                while b"Ctrl-C again" not in (line := watching.stderr.readline()):
+                    assert line, "it ended"
+                watching.send_signal(signal.SIGINT)
+                watching.wait(LIMIT_S)
+                assert len(server.requests) == 1
+            finally:
+                ends.set()
+                watching.kill()
+            told = watching.communicate(timeout=LIMIT_S)[1]
+    assert (watching.returncode, b"Traceback" in told) == (130, False)
+    with Memory.open(shell.db, embedder="words") as memory:
+        assert memory.key("ada").facts.list() == []
 
 
 def test_a_watch_waits_until_nobody_writes(shell: Shell) -> None:

@@ -306,7 +306,7 @@ def test_recover_takes_up_what_a_kill_left(tmp_path):
 
 
 def test_serve_works_on_the_inbox_until_it_is_told_to_stop(tmp_path):
-    """What another process submits is run and put out; SIGTERM ends it well, Ctrl-C with 130."""
+    """What another process submits is run and put out; signals end it well, Ctrl-C with 130."""
     db = tmp_path / "app.db"
     words = ("run", f"{AGENT}Counter", "--serve", "--consumer", "test", "--json", *WORDS)
     with process(*words, "-i", "-", db=db) as child:
@@ -322,12 +322,13 @@ def test_serve_works_on_the_inbox_until_it_is_told_to_stop(tmp_path):
         child.terminate()
         _, err = child.communicate(timeout=LIMIT_S)
         assert (child.returncode, b"serving" in err, b"Traceback" in err) == (0, True, False)
-    with process(*words[:3], *WORDS, db=db) as child:
-        assert child.stderr is not None
-        assert b"using" in child.stderr.readline()
-        assert b"serving" in child.stderr.readline()
-        child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=LIMIT_S) == 130
+    for how, code in ((signal.SIGHUP, 0), (signal.SIGINT, 130)):
+        with process(*words[:3], *WORDS, db=db) as child:
+            assert child.stderr is not None
+            assert b"using" in child.stderr.readline()
+            assert b"serving" in child.stderr.readline()
+            child.send_signal(how)
+            assert child.wait(timeout=LIMIT_S) == code
 
 
 def accept(db: Path, key: str, value: int) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 import click
 
 from fornix.cli import options, output
-from fornix.cli.session import Owner, Session, stopped_by_signals
+from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
 from fornix.errors import InvalidInput, NotFound
 from fornix.llm import OpenAIChat
@@ -74,7 +74,7 @@ def compact_command(  # noqa: PLR0913 - a command's options
     Compacts sets whose execution is "external"; with --all, all sets. Without --model, summaries
     are made of chosen sentences. The command may be killed at any time and run several times side
     by side: each step of each set is one commit. With --watch it ends after the step under way:
-    by SIGTERM with exit code 0, by Ctrl-C with 130.
+    by SIGTERM with exit code 0, by Ctrl-C with 130, by a second one at once.
     With --json: {"compactions": …}; with --dry-run a line for each set that is due.
 
     Example: fornix compact --watch --every 5m
@@ -88,7 +88,7 @@ def compact_command(  # noqa: PLR0913 - a command's options
             _show_due(session, compactor)
             return
         tell = _Teller(session) if progress else None
-        with stopped_by_signals(compactor.stop) if watch else nullcontext():
+        with session.stopped_by_signals(compactor.stop) if watch else nullcontext():
             done = compactor.run(watch=watch, every=every, progress=tell)
             session.done(f"{done:,} compactions done", {"compactions": done})
 

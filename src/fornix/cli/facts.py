@@ -14,7 +14,7 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.import_export import checked_messages
-from fornix.cli.session import Session, stopped_by_signals
+from fornix.cli.session import Session
 from fornix.errors import ModelFailed, NotFound
 from fornix.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
 from fornix.llm import ChatModel, OpenAIChat
@@ -120,8 +120,8 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
     command is interrupted, repeat it: no message is added twice.
 
     With --watch the command follows the conversations of all keys until SIGTERM (exit code 0) or
-    Ctrl-C (130); it may be killed at any time, and run several times side by side. All share the
-    calls of --calls-per-hour.
+    Ctrl-C (130). It ends after the step under way; at a second Ctrl-C at once. It may be killed at
+    any time, and run several times side by side. All share the calls of --calls-per-hour.
 
     With --json: one object, with the facts that are new, the ids of those that were confirmed,
     superseded, contradicted and taken back, what was refused, how many messages were set aside or
@@ -194,7 +194,7 @@ class _Watch:
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:
         """Learn from each key whose conversation was added to, or waits to be read again."""
-        with stopped_by_signals(self._stop.set):
+        with self._session.stopped_by_signals(self._stop.set):
             self._session.note("fornix: watching; Ctrl-C ends")
             self._follow(model, how)
 

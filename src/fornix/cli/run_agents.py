@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -307,17 +306,14 @@ def _fields(line: Line, outcome: Outputs | FornixError) -> dict[str, show.Json]:
 
 
 def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
-    """Work on what comes in, until SIGTERM."""
+    """Work on what comes in, until a signal."""
     stop = StopSign()
-    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
-    session.note(f"serving {runner.name!r}, process {os.getpid()}")
-    try:
+    with session.stopped_by_signals(stop.set):
+        session.note(f"serving {runner.name!r}, process {os.getpid()}")
         if consumer is None:
             runner.serve(stop=stop)
         else:
             _consume(session, runner, consumer, stop)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _consume(session: Session, runner: LocalRunner, consumer: str, stop: StopSign) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +19,7 @@ import fornix
 from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
 from fornix.values.lazy_dataclass import dataclass
+from fornix.values.signals import ends_handled
 from fornix.values.storable import DEFAULT_SPACE, checked_name
 from fornix.values.urls import is_http, is_server, path_of_file, without_password
 
@@ -34,6 +35,8 @@ LOCAL_DB = "fornix.db"
 
 NEAR_KEYS = 1000
 """Keys that are looked at for one of nearly the same name: of the first, and of those alike."""
+
+_ENDING = b"fornix: ends after the step under way; Ctrl-C again ends it at once\n"
 
 _OPTION = "fornix."
 _FILE_NAMED = "file named"
@@ -268,29 +271,30 @@ class Session:
             self.note(f"fornix: {text}")
         click.get_current_context().exit(NOTHING_FOUND)
 
+    @contextmanager
+    def stopped_by_signals(self, stop: Callable[[], object]) -> Generator[None]:
+        """Have SIGTERM, SIGHUP and Ctrl-C call *stop*, on which the block ends by itself.
 
-@contextmanager
-def stopped_by_signals(stop: Callable[[], object]) -> Generator[None]:
-    """Have SIGTERM and Ctrl-C call *stop*, on which the block ends by itself.
+        Raises:
+            click.Abort: It was Ctrl-C, and the block has ended.
+            KeyboardInterrupt: It was Ctrl-C again, which waits for nothing.
+        """
+        came: list[int] = []
 
-    Raises:
-        click.Abort: It was Ctrl-C, and the block has ended.
-    """
-    came: list[int] = []
+        def on_signal(number: int, _frame: FrameType | None) -> None:
+            again = number == signal.SIGINT and number in came
+            came.append(number)
+            stop()
+            if again:
+                raise KeyboardInterrupt
+            if number == signal.SIGINT and not self.quiet:
+                with suppress(OSError):  # past the buffer, which may be what was interrupted
+                    os.write(sys.stderr.fileno(), _ENDING)
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
-        stop()
-
-    signals = signal.SIGTERM, signal.SIGINT
-    before = [(number, signal.signal(number, on_signal)) for number in signals]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
-    if signal.SIGINT in came:
-        raise click.Abort
+        with ends_handled(on_signal):
+            yield
+        if signal.SIGINT in came:
+            raise click.Abort
 
 
 def remember_option(ctx: click.Context, param: click.Parameter, value: object) -> None:

@@ -13,6 +13,7 @@ import uvicorn
 
 from fornix.errors import Unusable
 from fornix.server.limits import App
+from fornix.values.signals import ends_handled
 
 GRACE_S = 5
 """How long requests that were begun may take to end."""
@@ -39,15 +40,8 @@ class _ListeningServer(uvicorn.Server):
 
         A closed terminal, too, unless it was started to outlive that, as by `nohup`.
         """
-        signals = [signal.SIGTERM, signal.SIGINT]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signals.append(signal.SIGHUP)
-        before = [(number, signal.signal(number, self.handle_exit)) for number in signals]
-        try:
+        with ends_handled(self.handle_exit):
             yield
-        finally:
-            for number, handler in before:
-                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Note what came, and end."""
