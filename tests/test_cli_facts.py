@@ -123,9 +123,12 @@ def test_check_tells_of_messages_that_changed(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
+    ("how", "times", "code"),
+    [(signal.SIGTERM, 1, 0), (signal.SIGTERM, 20, 0), (signal.SIGHUP, 1, 0), (signal.SIGINT, 1, 130)],
 )
-def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell, how: int, code: int) -> None:
+def test_a_watch_follows_the_conversations_of_all_keys(
+    shell: Shell, how: int, times: int, code: int
+) -> None:
     """It learns what others add meanwhile; signals end it well, Ctrl-C with 130."""
     with process("learn", "--watch", db=shell.db) as watching:
         try:
@@ -135,7 +138,8 @@ def test_a_watch_follows_the_conversations_of_all_keys(shell: Shell, how: int, c
                         {"role": "user", "name": key.title(), "content": "I love green tea."}
                     )
                     wait_until(lambda: f"{key.title()} loves green tea." in all_facts(memory, key))  # noqa: B023 - called at once
-            watching.send_signal(how)
+            for _ in range(times):
+                watching.send_signal(how)
             told = watching.communicate(timeout=LIMIT_S)[0]
         finally:
             watching.kill()

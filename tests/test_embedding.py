@@ -15,6 +15,7 @@ from doors import Letters
 from fornix import Memory
 from fornix.errors import EmbedderConflict
 from fornix.search import embedding_worker
+from fornix.values.threads import Flag
 from waiting import LIMIT_S, wait_until
 
 CHILD = """
@@ -120,7 +121,7 @@ def test_closing_waits_for_one_batch_only(path: Path) -> None:
 def test_closing_is_not_missed_between_two_looks(path: Path) -> None:
     """A close that comes just before the worker goes to rest does not leave it resting."""
 
-    class Late(threading.Event):
+    class Late(Flag):
         def clear(self) -> None:
             worker._stop.set()
             self.set()

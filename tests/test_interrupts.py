@@ -15,18 +15,20 @@ from types import FrameType
 import pytest
 
 import fornix
+from doors import Letters
 from fornix import Memory
 from fornix.errors import StoreBusy, Unavailable
 from fornix.store.commit_queue import CommitQueue, CommitTicket
 from fornix.store.sqlite import SqliteStore, database_file, guards
 from fornix.values import forks
+from fornix.values.threads import Flag
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
 # An interrupt of a finalizer is told, and goes nowhere.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-FILES = str(Path(fornix.__file__).parent), contextlib.__file__
+FILES = str(Path(fornix.__file__).parent), contextlib.__file__, threading.__file__
 """Where calls are interrupted."""
 
 
@@ -102,11 +104,16 @@ def compact(memory: Memory) -> None:
 
 
 def open_and_close(memory: Memory) -> None:
-    with Memory.open(memory.store.location, embedder="words", durability="normal"):
+    with Memory.open(memory.store.location, embedder=memory.embedder, durability="normal"):
         pass
 
 
-CALLS = [add, put, change_together, search, compact, open_and_close]
+def settle(memory: Memory) -> None:
+    memory.key("ada").set("a").add("a zebra")
+    assert memory.settle(LIMIT_S)
+
+
+CALLS = [add, put, change_together, search, compact, open_and_close, settle]
 
 
 def problem_of(memory: Memory) -> str:
@@ -133,12 +140,14 @@ def answer_of_another(work: Callable[[], object], interrupter: Interrupter) -> o
     return answer
 
 
+@pytest.mark.parametrize("embeds", ["never", "in the background"])
 @pytest.mark.parametrize("work", CALLS, ids=lambda call: call.__name__)
 def test_an_interrupt_anywhere_leaves_all_able_to_go_on(
-    tmp_path: Path, work: Callable[[Memory], None]
+    tmp_path: Path, work: Callable[[Memory], None], embeds: str
 ) -> None:
     """No lock stays held, no queue stops, no batch is there in part, and search finds all."""
-    memory = Memory.open(tmp_path / "app.db", embedder="words", durability="normal")
+    embedder = "words" if embeds == "never" else Letters(instant=False)
+    memory = Memory.open(tmp_path / "app.db", embedder=embedder, durability="normal")
     for _ in range(2):  # what is made once is made
         work(memory)
         assert not answer_of_another(lambda: problem_of(memory), Interrupter(0))
@@ -160,7 +169,7 @@ class TwoThreads:
 
     def __init__(self) -> None:
         self.queue = CommitQueue[str](self.commit)
-        self.leads = threading.Event()
+        self.leads = Flag()
 
     def commit(self, group: list[CommitTicket[str]]) -> None:
         """Settle all, once the second waits."""

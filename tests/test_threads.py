@@ -68,6 +68,25 @@ thread = threads.BackgroundThread(hangs.wait, "hangs", lambda: os.write(1, b"ask
 thread.start()
 """
 
+CALLS_ANOTHER = """
+import asyncio, logging
+from fornix import Agent, InputEvent, LocalRunner, OutputEvent, action
+
+class Calls(Agent):
+    @action(InputEvent)
+    async def answer(self, event, ctx):
+        began.set()
+        await asyncio.to_thread(threading.Event().wait)
+
+with Memory.open(sys.argv[1], embedder="words") as memory:
+    runner = LocalRunner(Calls, memory)
+    runner.submit("ada", 1)
+    began.wait()
+    logging.disable()  # it says that an action did not end
+    runner.close(0.1)
+os.write(1, b"closed\\n")
+"""
+
 CLOSES = """
 import atexit
 atexit.register(lambda: memory.close())
@@ -117,6 +136,11 @@ def test_a_memory_is_open_until_python_ends(tmp_path: Path) -> None:
 def test_a_process_does_not_wait_for_ever(tmp_path: Path) -> None:
     """What hangs is asked to end, and left."""
     assert output(GOES_ON, tmp_path / "app.db") == "asked\n"
+
+
+def test_a_call_of_an_action_that_hangs_does_not_keep_python_from_ending(tmp_path: Path) -> None:
+    """Python itself waits for the threads of pools, such as those of `asyncio.to_thread`."""
+    assert output(CALLS_ANOTHER, tmp_path / "app.db") == "closed\n"
 
 
 class Echo(Agent):
@@ -261,7 +285,7 @@ def waiting(
     often = 0.001
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         if request.param == "sign":
-            sign = threads.StopSign()
+            sign = threads.Flag()
             yield lambda: [*iter(lambda: sign.wait(often), True)], sign.set
         elif request.param == "compactor":
             compactor = Compactor(memory)

@@ -22,7 +22,7 @@ from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.store.as_of import ValidAt
 from fornix.transfer import LAST
-from fornix.values.threads import StopSign
+from fornix.values.threads import Flag
 from fornix.values.times import read_span
 
 STEPS = options.Whole(1, 16)
@@ -189,7 +189,7 @@ class _Watch:
 
     def __init__(self, session: Session, memory: Memory, key: str | None, name: str) -> None:
         self._session, self._memory, self._key, self._name = session, memory, key, name
-        self._stop = StopSign()
+        self._stop = Flag()
         self._due: dict[str, float] = {}
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:

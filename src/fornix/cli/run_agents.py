@@ -27,7 +27,7 @@ from fornix.store import Run
 from fornix.transfer.import_source import numbered_lines
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked
-from fornix.values.threads import StopSign
+from fornix.values.threads import Flag
 
 TOLD = 5
 """Failed runs that the error names one by one."""
@@ -307,7 +307,7 @@ def _fields(line: Line, outcome: Outputs | FornixError) -> dict[str, show.Json]:
 
 def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
     """Work on what comes in, until a signal."""
-    stop = StopSign()
+    stop = Flag()
     with session.stopped_by_signals(stop.set):
         session.note(f"serving {runner.name!r}, process {os.getpid()}")
         if consumer is None:
@@ -316,10 +316,10 @@ def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
             _consume(session, runner, consumer, stop)
 
 
-def _consume(session: Session, runner: LocalRunner, consumer: str, stop: StopSign) -> None:
+def _consume(session: Session, runner: LocalRunner, consumer: str, stop: Flag) -> None:
     with ThreadPoolExecutor(1) as pool:
-        serving = pool.submit(runner.serve, stop=stop)
         try:
+            serving = pool.submit(runner.serve, stop=stop)
             while not serving.done():
                 for output in runner.outputs(consumer=consumer, wait_s=POLL_S):
                     _print(session, output)

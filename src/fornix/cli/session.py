@@ -19,7 +19,7 @@ import fornix
 from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.signals import ends_handled
+from fornix.values.signals import handle_ends
 from fornix.values.storable import DEFAULT_SPACE, checked_name
 from fornix.values.urls import is_http, is_server, path_of_file, without_password
 
@@ -291,8 +291,12 @@ class Session:
                 with suppress(OSError):  # past the buffer, which may be what was interrupted
                     os.write(sys.stderr.fileno(), _ENDING)
 
-        with ends_handled(on_signal):
+        take_back = handle_ends(on_signal)
+        try:
             yield
+        finally:
+            if not came:  # else the process ends, and not otherwise if it is told so again
+                take_back()
         if signal.SIGINT in came:
             raise click.Abort
 

@@ -10,13 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import cast
 
 from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
 from fornix.store.scope import SetRef
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.threads import NO_THREAD, BackgroundThread, began
+from fornix.values.threads import NO_THREAD, BackgroundThread, Flag, began
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +58,8 @@ class CompactionWorker:
         self._step, self._failed = step, failed
         self._waiting: dict[SetRef, float] = {}
         self.failures: dict[SetRef, CompactionFailure] = {}
-        self._change = threading.Condition(cast("threading.Lock", HandleLock()))
+        self._mutex = HandleLock()
+        self._changed = Flag()
         self._closed = False
         self._current_set: SetRef | None = None
         self._thread: threading.Thread | None = None
@@ -69,13 +69,13 @@ class CompactionWorker:
 
         Where none can be started, the set waits for the next call.
         """
-        with self._change:
+        with self._mutex:
             if self._closed:
                 return
             failure = self.failures.get(ref)
             self._waiting.setdefault(ref, 0.0 if failure is None else failure.due)
             self._begin()
-            self._change.notify_all()
+            self._changed.set()
 
     def _begin(self) -> None:
         """Start the thread, unless it runs, or none can be started."""
@@ -90,24 +90,27 @@ class CompactionWorker:
             Unavailable: Something is left, and no thread can be started.
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        with self._change:
-            while not self._closed and (self._current_set or self._fresh()):
+        while True:
+            with self._mutex:
+                if self._closed or not (self._current_set or self._fresh()):
+                    return True
                 self._begin()
                 if self._thread is None:
                     raise Unavailable(f"nothing is compacted in the background: {NO_THREAD}")
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._change.wait(left)
-        return True
+                change = self._next_change()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            change.wait(left)
 
     def _fresh(self) -> bool:
         return any(ref not in self.failures for ref in self._waiting)
 
     def pause(self, seconds: float) -> None:
         """Wait until something changes here, or for so long."""
-        with self._change:
-            self._change.wait(seconds)
+        with self._mutex:
+            change = self._next_change()
+        change.wait(seconds)
 
     def close(self) -> None:
         """Stop after the step it is at."""
@@ -117,38 +120,47 @@ class CompactionWorker:
             thread.join()
 
     def _ask_to_stop(self) -> None:
-        with self._change:
+        with self._mutex:
             self._closed = True
-            self._change.notify_all()
+            self._changed.set()
+
+    def _next_change(self) -> Flag:
+        """Return what is set when anything changes from now on; the lock is held."""
+        if self._changed.is_set():
+            self._changed = Flag()
+        return self._changed
 
     def _run(self) -> None:
         while (ref := self._next()) is not None:
             more = self._tried(ref)
-            with self._change:
+            with self._mutex:
                 self._current_set = None
                 if more is not None:
                     self._waiting.setdefault(ref, more)
-                self._change.notify_all()
+                self._changed.set()
 
     def _next(self) -> SetRef | None:
         """Return the next set to see to, when it is time; None: closed."""
-        with self._change:
-            while not self._closed:
+        while True:
+            with self._mutex:
+                if self._closed:
+                    return None
                 now = time.monotonic()
                 ready = min(self._waiting, key=self._waiting.__getitem__, default=None)
+                left = None if ready is None else self._waiting[ready] - now
                 if ready is not None and self._waiting[ready] <= now:
                     del self._waiting[ready]
                     self._current_set = ready
                     return ready
-                self._change.wait(None if ready is None else self._waiting[ready] - now)
-        return None
+                change = self._next_change()
+            change.wait(left)
 
     def _tried(self, ref: SetRef) -> float | None:
         """Do a step; return when to come again, None: there is no need."""
         try:
             more = self._step(ref)
         except (StoreClosed, ForkedStore):  # nobody is left to compact for
-            with self._change:
+            with self._mutex:
                 self._closed = True
             return None
         except SetBusy as error:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Event, Lock
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -37,6 +37,7 @@ from fornix.llm.chat import (
 from fornix.values.keywords import suggest_names
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import Retry
+from fornix.values.threads import Flag
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
@@ -365,7 +366,7 @@ class _Connected:
     """The connections, the meter and the locks of one process."""
 
     def __init__(self, model: str) -> None:
-        self.meter, self.closing = Meter(), Event()
+        self.meter, self.closing = Meter(), Flag()
         self._model, self._lock = model, Lock()
         self._client: OpenAI | None = None
 

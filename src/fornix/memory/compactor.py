@@ -25,7 +25,7 @@ from fornix.store import SetInfo
 from fornix.store.scope import Scope, SetRef, is_hidden
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, moment
-from fornix.values.threads import StopSign
+from fornix.values.threads import Flag
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Compactor:
                 checked_name(name, what)
         self._memory, self._at, self._hours = memory, at, hours
         self._key, self._set_name, self._everything = key, set_name, everything
-        self._stop = StopSign()
+        self._stop = Flag()
         self._failed: dict[SetRef, tuple[int, float]] = {}
         self._left: set[SetRef] = set()
         self._seq: int | None = None

@@ -7,7 +7,6 @@ one batch; after a crash the steps that were committed stand, and the first othe
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import traceback
 from collections import deque
@@ -43,6 +42,7 @@ from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE
 from fornix.values.storable import Value
+from fornix.values.threads import Flag
 
 if TYPE_CHECKING:
     from fornix.telemetry.run_spans import RunSpan
@@ -257,7 +257,7 @@ class LiveRun:
 
     # --- the next task ------------------------------------------------------------------------
 
-    def begin(self, stopping: threading.Event) -> tuple[Task, Event, RunnerContext]:
+    def begin(self, stopping: Flag) -> tuple[Task, Event, RunnerContext]:
         """Return the next task, ready for `call` or `acall`.
 
         Args:
@@ -293,7 +293,7 @@ class LiveRun:
         with span.action(action.name, self.attempt):
             await action.call(event, argument)
 
-    def _calls_for(self, ordinal: int, action: BoundAction, stopping: threading.Event) -> Calls:
+    def _calls_for(self, ordinal: int, action: BoundAction, stopping: Flag) -> Calls:
         """Return the durable calls of a task, which most tasks never ask for."""
         return Calls(
             self.row.id,
@@ -464,7 +464,7 @@ class LiveRun:
 class RunRecorder:
     """Writes the durable calls of a task down, each in a commit of its own."""
 
-    def __init__(self, run: LiveRun, stopping: threading.Event) -> None:
+    def __init__(self, run: LiveRun, stopping: Flag) -> None:
         self._run, self._stopping = run, stopping
 
     def record(self, call: DurableCall) -> None:

@@ -23,7 +23,7 @@ from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavail
 from fornix.store import PendingVectors, Scope, Store
 from fornix.store.records import text_to_embed
 from fornix.values.forks import HandleLock
-from fornix.values.threads import NO_THREAD, BackgroundThread, began
+from fornix.values.threads import NO_THREAD, BackgroundThread, Flag, began
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,8 @@ class EmbeddingWorker:
     ) -> None:
         self._store, self._embedder, self._folder = store, embedder, folder
         self._expects = expects
-        self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._wake = Flag()
+        self._stop = Flag()
         self._mutex = HandleLock()
         self._embedding = HandleLock()
         self._thread: threading.Thread | None = None

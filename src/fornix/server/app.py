@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from threading import Event
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
@@ -31,6 +30,7 @@ from fornix.server.routes import RESPONSES, router, sends
 from fornix.server.tokens import TokenFile
 from fornix.server.watching import WatchedRequests
 from fornix.values.lazy_dataclass import dataclass
+from fornix.values.threads import Flag
 
 if TYPE_CHECKING:
     from fornix.telemetry import OpenTelemetry
@@ -82,7 +82,7 @@ def create_app(
         redoc_url=None,
         docs_url=None,  # its page loads scripts of others
     )
-    app.state.ends = Event()
+    app.state.ends = Flag()
     app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
     app.include_router(router)
     app.include_router(event_streams.router)

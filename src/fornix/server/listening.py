@@ -13,7 +13,7 @@ import uvicorn
 
 from fornix.errors import Unusable
 from fornix.server.limits import App
-from fornix.values.signals import ends_handled
+from fornix.values.signals import handle_ends
 
 GRACE_S = 5
 """How long requests that were begun may take to end."""
@@ -40,8 +40,11 @@ class _ListeningServer(uvicorn.Server):
 
         A closed terminal, too, unless it was started to outlive that, as by `nohup`.
         """
-        with ends_handled(self.handle_exit):
+        take_back = handle_ends(self.handle_exit)
+        try:
             yield
+        finally:
+            take_back()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Note what came, and end."""

@@ -1,16 +1,14 @@
-"""Signals that ask a process to end: who handles them, for how long."""
+"""Signals that ask a process to end, and who handles them."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 
 
-@contextmanager
-def ends_handled(handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
-    """Call *handler* on SIGTERM, Ctrl-C and SIGHUP, as long as a block takes.
+def handle_ends(handler: Callable[[int, FrameType | None], object]) -> Callable[[], None]:
+    """Have *handler* called on SIGTERM, Ctrl-C and SIGHUP; return what takes that back.
 
     SIGHUP, of a closed terminal, is left to whoever has it ignored, as `nohup` does.
     """
@@ -18,8 +16,9 @@ def ends_handled(handler: Callable[[int, FrameType | None], object]) -> Generato
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
     before = [(number, signal.signal(number, handler)) for number in signals]
-    try:
-        yield
-    finally:
+
+    def take_back() -> None:
         for number, handled in before:
             signal.signal(number, handled)
+
+    return take_back

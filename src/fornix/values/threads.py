@@ -39,40 +39,54 @@ def began(thread: threading.Thread) -> bool:
 
 
 class Stop(Protocol):
-    """What says that work is to stop, as `threading.Event` and `StopSign` do."""
+    """What says that work is to stop, as `threading.Event` and `Flag` do."""
 
     def is_set(self) -> bool:
         """Return whether it was said."""
         ...
 
 
-class StopSign:
-    """Says once and for all that work is to stop.
+class Flag:
+    """An event that signals cannot break: their handlers may set it, and may raise anywhere.
 
-    The handler of a signal may set it, also where it interrupts a `wait` of its own thread. An
-    `Event` would wait there for a lock that this thread holds, and the process would never end.
+    The lock of a `threading.Event` is taken in Python. A handler that sets the event which its own
+    thread waits for then waits for that lock for good; and one that raises there, as that of
+    Ctrl-C, leaves it held, for whoever comes next. Here each step that others see is one of C.
     """
+
+    __slots__ = ("_is_set", "_told")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._came = SimpleQueue[None]()
+        self._told = SimpleQueue[None]()
 
     def set(self) -> None:
-        """Say it; as often as one likes, from any thread."""
+        """Set it, and wake all that wait."""
+        if self._told.empty():
+            self._told.put(None)
         self._is_set = True
-        self._came.put(None)
 
     def is_set(self) -> bool:
-        """Return whether it was said."""
-        return self._is_set
+        """Return whether it is set."""
+        return self._is_set or not self._told.empty()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until it is said, or for so long; return whether it was."""
+    def clear(self) -> None:
+        """Take it back; only the thread that waits may."""
+        self._is_set = False
+        with suppress(Empty):
+            while True:
+                self._told.get_nowait()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is set, at most so long; return whether it is."""
         if not self._is_set:
-            with suppress(Empty):
-                self._came.get(timeout=timeout_s)
-                self._came.put(None)  # for others that wait
-        return self._is_set
+            try:
+                self._told.get(timeout=None if timeout_s is None else max(0.0, timeout_s))
+            except Empty:
+                return self._is_set
+            self._is_set = True
+            self._told.put(None)  # for others that wait
+        return True
 
 
 class BackgroundThread(threading.Thread):

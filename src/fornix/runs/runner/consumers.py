@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -19,6 +18,7 @@ from fornix.values import wire
 from fornix.values.lazy_attributes import lazy_attribute
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, counted, moment
+from fornix.values.threads import Flag
 
 
 def input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) -> QueuedInput:
@@ -106,7 +106,7 @@ class Output:
 class OutputReader:
     """Reads outputs from the store. May be used from any thread."""
 
-    def __init__(self, setup: RunnerSetup, closing: threading.Event) -> None:
+    def __init__(self, setup: RunnerSetup, closing: Flag) -> None:
         self._setup, self._closing = setup, closing
 
     def of(self, run: int) -> list[Event]:

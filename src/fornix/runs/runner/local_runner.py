@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 import weakref
 from collections import deque
@@ -55,7 +54,7 @@ from fornix.store.running_keys import refuse_own_run, refuse_own_runner
 from fornix.store.scope import Scope
 from fornix.values.forks import FORKS, HandleLock, ProcessBound
 from fornix.values.storable import counted
-from fornix.values.threads import Stop
+from fornix.values.threads import Flag, Stop
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
@@ -109,7 +108,7 @@ class LocalRunner(ProcessBound):
         )
         self._store = memory.engine.store
         self.owner = owner_name(memory.engine)
-        self._closing = threading.Event()
+        self._closing = Flag()
         self._reader = OutputReader(self._setup, self._closing)
         self._registry = TicketRegistry(self._setup, self._reader)
         self._executor = TaskExecutor(

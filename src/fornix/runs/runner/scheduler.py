@@ -29,7 +29,7 @@ from fornix.store import Ledger, Run, Store
 from fornix.store.scope import Lease, Scope
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.threads import began
+from fornix.values.threads import Flag, began
 
 if TYPE_CHECKING:
     from fornix.telemetry.run_spans import Outcome
@@ -261,14 +261,14 @@ class Scheduler:
     """
 
     def __init__(
-        self, name: str, work: Callable[[], None], *, concurrency: int, stir: threading.Event
+        self, name: str, work: Callable[[], None], *, concurrency: int, stir: Flag
     ) -> None:
         self.concurrency = concurrency
         self.unwatched = False
         self._stir = stir
         self.lock = HandleLock()
         self.lanes: dict[Scope, LiveLane] = {}
-        self.stopping = threading.Event()
+        self.stopping = Flag()
         self._name, self._do = name, work
         self._work = threading.Condition(cast("threading.Lock", self.lock))
         self._ready: deque[LiveLane] = deque()
@@ -516,9 +516,8 @@ class Scheduler:
     def join(self, wait_s: float) -> bool:
         """Wait for the tasks at work, up to *wait_s*; return whether all of them ended."""
         deadline = time.monotonic() + wait_s
-        never = threading.Event()
         while (self._taken_lanes or self._away) and time.monotonic() < deadline:
-            never.wait(0.005)
+            time.sleep(0.005)
         with self.lock:
             threads = list(self._threads)
         others = [thread for thread in threads if thread is not threading.current_thread()]

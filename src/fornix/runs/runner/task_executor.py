@@ -13,11 +13,8 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Sequence
 from math import inf
-from typing import ParamSpec, TypeVar
 
 from fornix.errors import (
     DuplicateItem,
@@ -34,10 +31,10 @@ from fornix.errors import (
     StoreClosed,
     StoreFull,
     StoreReadOnly,
-    Unavailable,
 )
 from fornix.runs.durable_calls import Slot
 from fornix.runs.run import Finished, Interrupted, LiveRun, RunnerSetup
+from fornix.runs.runner.event_loop_thread import EventLoopThread
 from fornix.runs.runner.scheduler import (
     Kind,
     LaneState,
@@ -50,11 +47,6 @@ from fornix.runs.runner.scheduler import (
 from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Commit
 from fornix.store.running_keys import RunningKey
-from fornix.values.forks import HandleLock
-from fornix.values.threads import NO_THREAD, began
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 SLICE_S = 0.002
 """How long a worker goes on before it commits: what the first of a group waits at most, if all
@@ -73,9 +65,6 @@ other's way."""
 
 LATELY = 0.3
 """Weight of the last time, in averages of lately."""
-
-CLEAN_UP_S = 1.0
-"""How long actions that are cancelled may take to end."""
 
 
 class Pace:
@@ -585,91 +574,3 @@ def _refuse_awaitable(answer: object, action: str) -> None:
         raise InvalidInput(
             f"action {action!r} returned something to be awaited; define it with `async def`"
         )
-
-
-class ActionThreads(ThreadPoolExecutor):
-    """Threads in which the code of an action knows that it is the action's.
-
-    `asyncio.to_thread` sees to that by itself, ``loop.run_in_executor(None, …)`` does not.
-    """
-
-    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """See `ThreadPoolExecutor.submit`."""
-        return super().submit(copy_context().run, fn, *args, **kwargs)
-
-
-class EventLoopThread:
-    """An event loop in a thread of its own, on which async actions run.
-
-    Every method may be called from any thread.
-
-    Args:
-        threads: Threads for what coroutines do in one, at most.
-    """
-
-    def __init__(self, name: str, *, threads: int) -> None:
-        self._name, self._threads = name, threads
-        self._lock = HandleLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._stopped = False
-        self._running: set[Future[None]] = set()
-
-    def begin(self) -> None:
-        """Start the thread, unless it runs or was stopped; before the first coroutine.
-
-        Raises:
-            Unavailable: None can be started.
-        """
-        with self._lock:
-            if self._stopped or self._loop is not None:
-                return
-            loop = asyncio.new_event_loop()
-            loop.set_default_executor(ActionThreads(self._threads, thread_name_prefix=self._name))
-            thread = threading.Thread(target=_run_loop, args=(loop,), name=self._name, daemon=True)
-            if not began(thread):
-                loop.close()
-                raise Unavailable(f"no async action can run: {NO_THREAD}")
-            self._loop, self._thread = loop, thread
-
-    def run(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped.
-
-        It is held here until it ends: its loop does not hold it, and the garbage collector would
-        throw one away that waits for something only it knows.
-        """
-        with self._lock:
-            if self._stopped:
-                coroutine.close()
-                return
-            assert self._loop is not None  # noqa: S101 - begun by who sent the first lane away
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            self._running.add(future)
-        future.add_done_callback(self._running.discard)
-
-    def stop(self) -> None:
-        """Cancel what is at work, and end."""
-        with self._lock:
-            loop, thread, stopped = self._loop, self._thread, self._stopped
-            self._stopped = True
-        if loop is None or thread is None or stopped:
-            return
-        asyncio.run_coroutine_threadsafe(_end_loop(loop), loop)
-        if thread is not threading.current_thread():
-            thread.join(2 * CLEAN_UP_S)  # an action that keeps the loop to itself is left behind
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=CLEAN_UP_S)
-    loop.stop()

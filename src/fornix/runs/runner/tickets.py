@@ -17,6 +17,7 @@ from fornix.store import Run
 from fornix.values import wire
 from fornix.values.forks import FreshLock, HandleLock, ProcessBound
 from fornix.values.lazy_dataclass import dataclass
+from fornix.values.threads import Flag
 
 LOOK_S = 0.05
 """How often whoever waits looks whether it waits in vain."""
@@ -172,7 +173,7 @@ class TicketRegistry:
     """
 
     def __init__(self, setup: RunnerSetup, reader: OutputReader) -> None:
-        self.stir = threading.Event()
+        self.stir = Flag()
         self.failure: BaseException | None = None
         self._store, self._reader = setup.engine.store, reader
         self._lock = HandleLock()

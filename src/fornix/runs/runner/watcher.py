@@ -21,7 +21,7 @@ from fornix.runs.runner.task_executor import TaskExecutor
 from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Retain
 from fornix.store.scope import Scope
-from fornix.values.threads import NO_THREAD, began
+from fornix.values.threads import NO_THREAD, Flag, began
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Watcher:
         self._setup, self._executor, self._registry, self._prune = setup, work, registry, prune
         self._store = setup.engine.store
         self._pruned, self._prunes = time.monotonic(), False
-        self._closing = threading.Event()
+        self._closing = Flag()
         name = f"fornix-{setup.plan.name}-watch"
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
 

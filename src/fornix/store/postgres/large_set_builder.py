@@ -24,7 +24,7 @@ from fornix.store.postgres.large_sets import IS_THERE, LARGE, STRAYS, keyed
 from fornix.store.postgres.vacuuming import GIVE_MEMORY, TAKE_MEMORY_BACK
 from fornix.store.sql.connection import Row, first, query
 from fornix.values import words
-from fornix.values.threads import began
+from fornix.values.threads import Flag, began
 
 STEP = 500
 """Items that are taken in at a time."""
@@ -121,7 +121,7 @@ class LargeSetBuilder:
     ) -> None:
         self._schema, self._lend, self._write, self._alone = schema, lend, write, alone
         self.large = LARGE
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         self._impossible = False
         self._indexing: PostgresConnection | None = None
         self._mutex = threading.Lock()

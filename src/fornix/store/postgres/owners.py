@@ -18,7 +18,7 @@ import psycopg
 from fornix.errors import FornixError, Unavailable
 from fornix.store.postgres.connection import PostgresConnection
 from fornix.store.sql.connection import Connection, first
-from fornix.values.threads import NO_THREAD, began
+from fornix.values.threads import NO_THREAD, Flag, began
 
 LEASE_S = 5.0
 """How long an owner counts as alive after its process was heard of last."""
@@ -55,7 +55,7 @@ class ServerOwners:
     def __init__(self, lend: Lender) -> None:
         self._lend = lend
         self._mine: set[str] = set()
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -148,7 +148,7 @@ class OwnersWithin(NamedTuple):
         return bool(first(self.db, _ALIVE, owner))
 
 
-def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: threading.Event) -> None:
+def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: Flag) -> None:
     """Beat until told to stop, or until nobody has the owners any more."""
     while not stopped.wait(LEASE_S / BEATS):
         method = beat()

@@ -1,0 +1,165 @@
+"""The event loop on which async actions run, and the threads that they call."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+from fornix.errors import Unavailable
+from fornix.values.forks import HandleLock
+from fornix.values.threads import NO_THREAD, began
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CLEAN_UP_S = 1.0
+"""How long actions that are cancelled may take to end."""
+
+
+class ActionThreads(ThreadPoolExecutor):
+    """Threads in which the code of an action knows that it is the action's.
+
+    `asyncio.to_thread` sees to that by itself, ``loop.run_in_executor(None, …)`` does not.
+    As Python ends, it waits for the threads of other pools, however long their calls take; a call
+    that outlasts its runner is left behind here, as the actions of other threads are.
+
+    Args:
+        most: Threads at once.
+        name: Of each, before its number.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, thread_name_prefix=name)
+        self._most, self._name = most, name
+        self._calls = SimpleQueue[tuple[Future[Any], Callable[[], None]] | None]()
+        self._lock = threading.Lock()
+        self._begun: list[threading.Thread] = []
+        self._free, self._ended = 0, False
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """See `ThreadPoolExecutor.submit`."""
+        future, context = Future[R](), copy_context()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(context.run(fn, *args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - it is the caller's
+                    future.set_exception(error)
+
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("the runner was closed")
+            if self._free:
+                self._free -= 1
+            elif len(self._begun) < self._most:
+                name = f"{self._name}_{len(self._begun)}"
+                thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                thread.start()
+                self._begun.append(thread)
+            self._calls.put((future, call))
+        return future
+
+    def _serve(self) -> None:
+        while (asked := self._calls.get()) is not None:
+            asked[1]()
+            del asked  # with what it holds, while there is no other
+            with self._lock:
+                self._free += 1
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is called
+        """See `ThreadPoolExecutor.shutdown`."""
+        with self._lock:
+            self._ended = True
+            with suppress(Empty):
+                while cancel_futures:
+                    waiting = self._calls.get_nowait()
+                    if waiting is not None:
+                        waiting[0].cancel()
+            for _ in self._begun:
+                self._calls.put(None)
+        for thread in self._begun if wait else ():
+            thread.join()
+
+
+class EventLoopThread:
+    """An event loop in a thread of its own, on which async actions run.
+
+    Every method may be called from any thread.
+
+    Args:
+        threads: Threads for what coroutines do in one, at most.
+    """
+
+    def __init__(self, name: str, *, threads: int) -> None:
+        self._name, self._threads = name, threads
+        self._lock = HandleLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._running: set[Future[None]] = set()
+
+    def begin(self) -> None:
+        """Start the thread, unless it runs or was stopped; before the first coroutine.
+
+        Raises:
+            Unavailable: None can be started.
+        """
+        with self._lock:
+            if self._stopped or self._loop is not None:
+                return
+            loop = asyncio.new_event_loop()
+            loop.set_default_executor(ActionThreads(self._threads, self._name))
+            thread = threading.Thread(target=_run_loop, args=(loop,), name=self._name, daemon=True)
+            if not began(thread):
+                loop.close()
+                raise Unavailable(f"no async action can run: {NO_THREAD}")
+            self._loop, self._thread = loop, thread
+
+    def run(self, coroutine: Coroutine[object, object, None]) -> None:
+        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped.
+
+        It is held here until it ends: its loop does not hold it, and the garbage collector would
+        throw one away that waits for something only it knows.
+        """
+        with self._lock:
+            if self._stopped:
+                coroutine.close()
+                return
+            assert self._loop is not None  # noqa: S101 - begun by who sent the first lane away
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._running.add(future)
+        future.add_done_callback(self._running.discard)
+
+    def stop(self) -> None:
+        """Cancel what is at work, and end."""
+        with self._lock:
+            loop, thread, stopped = self._loop, self._thread, self._stopped
+            self._stopped = True
+        if loop is None or thread is None or stopped:
+            return
+        asyncio.run_coroutine_threadsafe(_end_loop(loop), loop)
+        if thread is not threading.current_thread():
+            thread.join(2 * CLEAN_UP_S)  # an action that keeps the loop to itself is left behind
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLEAN_UP_S)
+    loop.stop()
