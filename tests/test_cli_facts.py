@@ -124,7 +124,12 @@ def test_check_tells_of_messages_that_changed(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("how", "times", "code"),
-    [(signal.SIGTERM, 1, 0), (signal.SIGTERM, 20, 0), (signal.SIGHUP, 1, 0), (signal.SIGINT, 1, 130)],
+    [
+        (signal.SIGTERM, 1, 0),
+        (signal.SIGTERM, 20, 0),
+        (signal.SIGHUP, 1, 0),
+        (signal.SIGINT, 1, 130),
+    ],
 )
 def test_a_watch_follows_the_conversations_of_all_keys(
     shell: Shell, how: int, times: int, code: int
