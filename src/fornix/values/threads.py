@@ -12,8 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Protocol
 
 _LOG = logging.getLogger(__name__)
@@ -51,42 +49,43 @@ class Flag:
 
     The lock of a `threading.Event` is taken in Python. A handler that sets the event which its own
     thread waits for then waits for that lock for good; and one that raises there, as that of
-    Ctrl-C, leaves it held, for whoever comes next. Here each step that others see is one of C.
+    Ctrl-C, leaves it held, for whoever comes next. Here that is a lock of C, which is free while
+    the flag is set: who waits takes it, and gives it back for others that wait.
     """
 
-    __slots__ = ("_is_set", "_told")
+    __slots__ = ("_is_set", "_lock")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._told = SimpleQueue[None]()
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
     def set(self) -> None:
         """Set it, and wake all that wait."""
-        if self._told.empty():
-            self._told.put(None)
         self._is_set = True
+        try:  # noqa: SIM105 - Python handles no signal between the two
+            self._lock.release()
+        except RuntimeError:
+            pass  # it is free
 
     def is_set(self) -> bool:
         """Return whether it is set."""
-        return self._is_set or not self._told.empty()
+        return self._is_set
 
     def clear(self) -> None:
         """Take it back; only the thread that waits may."""
         self._is_set = False
-        with suppress(Empty):
-            while True:
-                self._told.get_nowait()
+        self._lock.acquire(blocking=False)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is set, at most so long; return whether it is."""
         if not self._is_set:
             try:
-                self._told.get(timeout=None if timeout_s is None else max(0.0, timeout_s))
-            except Empty:
-                return self._is_set
-            self._is_set = True
-            self._told.put(None)  # for others that wait
-        return True
+                self._lock.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
+            finally:
+                if self._is_set:
+                    self.set()
+        return self._is_set
 
 
 class BackgroundThread(threading.Thread):

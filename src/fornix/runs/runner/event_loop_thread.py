@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -37,22 +38,14 @@ class ActionThreads(ThreadPoolExecutor):
     def __init__(self, most: int, name: str) -> None:
         super().__init__(most, thread_name_prefix=name)
         self._most, self._name = most, name
-        self._calls = SimpleQueue[tuple[Future[Any], Callable[[], None]] | None]()
+        self._calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]()
         self._lock = threading.Lock()
         self._begun: list[threading.Thread] = []
         self._free, self._ended = 0, False
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """See `ThreadPoolExecutor.submit`."""
-        future, context = Future[R](), copy_context()
-
-        def call() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(context.run(fn, *args, **kwargs))
-                except BaseException as error:  # noqa: BLE001 - it is the caller's
-                    future.set_exception(error)
-
+        future, work = Future[R](), partial(copy_context().run, fn, *args, **kwargs)
         with self._lock:
             if self._ended:
                 raise RuntimeError("the runner was closed")
@@ -63,12 +56,12 @@ class ActionThreads(ThreadPoolExecutor):
                 thread = threading.Thread(target=self._serve, name=name, daemon=True)
                 thread.start()
                 self._begun.append(thread)
-            self._calls.put((future, call))
+            self._calls.put((future, work))
         return future
 
     def _serve(self) -> None:
         while (asked := self._calls.get()) is not None:
-            asked[1]()
+            _do(*asked)
             del asked  # with what it holds, while there is no other
             with self._lock:
                 self._free += 1
@@ -86,6 +79,16 @@ class ActionThreads(ThreadPoolExecutor):
                 self._calls.put(None)
         for thread in self._begun if wait else ():
             thread.join()
+
+
+def _do(future: Future[R], work: Callable[[], R]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - it is the caller's
+        future.set_exception(error)
+        del future, work  # else its traceback holds them, and they it
 
 
 class EventLoopThread:
