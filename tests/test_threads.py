@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,6 +23,7 @@ from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Tr
 from fornix.errors import Unavailable
 from fornix.memory.compactor import Compactor
 from fornix.runs.runner import local_runner
+from fornix.runs.runner.event_loop_thread import ActionThreads
 from fornix.values import threads
 from waiting import LIMIT_S, wait_until
 
@@ -305,3 +309,69 @@ def test_the_handler_of_a_signal_may_stop_what_its_thread_waits_for(waiting, poi
     thread.start()
     thread.join(LIMIT_S)
     assert not thread.is_alive()
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_a_wait_ends_though_a_handler_took_longer():
+    """A `queue.SimpleQueue` of CPython 3.12 would then wait for good."""
+    came: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        came.append(number)
+        threading.Event().wait(0.05)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        flag = threads.Flag()
+        while not came:
+            assert not flag.wait(0.02)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_interrupted_wait_takes_no_wake_up_from_another():
+    """The interrupt comes as the wait for the lock returns."""
+
+    def interrupt(frame: FrameType, event: str, _function: object) -> None:
+        if event == "c_return" and frame.f_code.co_name == "wait":
+            raise KeyboardInterrupt
+
+    for _ in range(100):
+        flag = threads.Flag()
+        other = threading.Thread(target=flag.wait, daemon=True)
+        other.start()
+        setter = threading.Thread(target=flag.set, daemon=True)
+        setter.start()
+        sys.setprofile(interrupt)
+        try:
+            flag.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        other.join(LIMIT_S)
+        assert not other.is_alive()
+
+
+def test_what_a_call_raised_is_let_go():
+    """With what it was called with, at once, and not when the garbage is collected."""
+
+    class Argument:
+        pass
+
+    def fail(_: Argument) -> None:
+        raise ValueError
+
+    pool = ActionThreads(1, "test")
+    argument = Argument()
+    seen = weakref.ref(argument)
+    gc.disable()
+    try:
+        assert isinstance(pool.submit(fail, argument).exception(LIMIT_S), ValueError)
+        del argument
+        assert pool.submit(int).result(LIMIT_S) == 0
+        assert seen() is None
+    finally:
+        gc.enable()
+        pool.shutdown()
