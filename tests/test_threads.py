@@ -318,14 +318,14 @@ def test_a_wait_ends_though_a_handler_took_longer():
 
     def handle(number: int, _frame: object) -> None:
         came.append(number)
-        threading.Event().wait(0.05)
+        threading.Event().wait(0.05)  # nobody sets it
 
     before = signal.signal(signal.SIGALRM, handle)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001)
         flag = threads.Flag()
         while not came:
-            assert not flag.wait(0.02)
+            assert not flag.wait(0.02)  # nobody sets it
     finally:
         signal.signal(signal.SIGALRM, before)
 
