@@ -27,7 +27,7 @@ SOURCES = (
 """Each is a module of its own, beside it."""
 
 ABI = "cp311-abi3"
-"""CPython from 3.11 on, by its limited interface."""
+"""CPython from 3.11 on, by its limited interface: a wheel that one of them makes serves all."""
 
 # Products must not be fused with sums: they would be rounded once, and in Python twice.
 OPTIONS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC")

@@ -252,6 +252,17 @@ def test_nothing_is_pickled():
     expect_none(name(path) for path in everywhere if _imported(path) & picklers)
 
 
+def test_compiled_code_counts_what_it_returns():
+    """`Py_RETURN_NONE` does not where it was compiled for Python 3.12, and is right there alone."""
+    expect_none(
+        f"{name(path)}:{number}"
+        for path in files()
+        if path.suffix in {".c", ".h"}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"\bPy_RETURN_(NONE|TRUE|FALSE|NOTIMPLEMENTED)\b", line)
+    )
+
+
 def test_no_lock_of_a_class_is_inherited():
     """That of `functools.cached_property` would be, by a child that is forked meanwhile."""
     expect_none(

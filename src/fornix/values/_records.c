@@ -247,7 +247,7 @@ static PyObject *learn(PyObject *module, PyObject *arguments) {
     Py_ssize_t count = PyTuple_Size(described);
     if (place_of_constructors == 0 || Py_TYPE(made) != &PyType_Type || count > MOST ||
         PyVectorcall_Function(made) != NULL)
-        Py_RETURN_NONE;
+        return Py_NewRef(Py_None);
     basic = PyObject_GetAttrString(made, "__basicsize__");
     if (basic == NULL) return NULL;
     Py_ssize_t size = PyLong_AsSsize_t(basic);
@@ -269,7 +269,7 @@ static PyObject *learn(PyObject *module, PyObject *arguments) {
     if (capsule == NULL) {
         PyMem_Free(all);
         if (PyErr_Occurred()) return NULL;
-        Py_RETURN_NONE;
+        return Py_NewRef(Py_None);
     }
     Py_INCREF(described);
     all->capsule = capsule;
@@ -288,7 +288,7 @@ static PyObject *holds_text(PyObject *module, PyObject *kind) {
         Py_INCREF(kind);
         of_text[of_text_count++] = (PyTypeObject *)(void *)kind;
     }
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 /* Put what is in the fields that are open to the lists of columns; 0: one is not like that one. */
@@ -315,7 +315,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments) {
     PyObject *objects, *like, *answer;
     if (!PyArg_ParseTuple(arguments, "O!O", &PyList_Type, &objects, &like)) return NULL;
     const Fields *all = known.size == 0 ? NULL : known.rows[row_of((PyObject *)Py_TYPE(like))];
-    if (all == NULL) Py_RETURN_NONE;
+    if (all == NULL) return Py_NewRef(Py_None);
     Py_ssize_t open = 0;
     for (Py_ssize_t i = 0; i < all->count; i++)
         open += *slot_of(like, all->fields[i].place) == Py_Ellipsis;
@@ -333,7 +333,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments) {
     if (fits > 0) return answer;
     Py_XDECREF(answer);
     if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 static PyMethodDef functions[] = {

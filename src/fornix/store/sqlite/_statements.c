@@ -468,7 +468,7 @@ static PyObject *finish(PyObject *module, PyObject *const *given, Py_ssize_t cou
     if (of == NULL)
         return NULL;
     drop(of);
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 /* SQLite calls this at each commit, without Python's lock. */
@@ -489,7 +489,7 @@ static PyObject *count_pages(PyObject *module, PyObject *given) {
         return NULL;
     lite.wal_hook(of->db, note_pages, of);
     leave(of);
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(pages_doc, "pages(prepared)\n--\n\n"

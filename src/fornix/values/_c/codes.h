@@ -158,6 +158,6 @@ static PyObject *differing(PyObject *module, PyObject *const *given, Py_ssize_t 
 #else
     (void)given;
     (void)count;
-    Py_RETURN_FALSE;
+    return Py_NewRef(Py_False);
 #endif
 }

@@ -433,7 +433,7 @@ static PyObject *add_pieces(PyObject *module, PyObject *const *given, Py_ssize_t
     PyBuffer_Release(&sums);
     if (failed)
         return NULL;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(pieces_doc,

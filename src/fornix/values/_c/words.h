@@ -441,7 +441,7 @@ static PyObject *analysed(Reading *to, const char *text, Py_ssize_t length, int 
     if (was == FAILED)
         return NULL;
     if (was == FOR_PYTHON || (to->years && may_hold_date(text, length)))
-        Py_RETURN_NONE;
+        return Py_NewRef(Py_None);
     PyObject *bytes = packed(to->terms, to->count, marks, marked);
     if (bytes == NULL)
         return NULL;
@@ -456,13 +456,13 @@ static PyObject *analysis_of(PyObject *given, PyObject *context, const Known *kn
     if (text == NULL) {
         if (PyErr_Occurred())
             return NULL;
-        Py_RETURN_NONE;
+        return Py_NewRef(Py_None);
     }
     /* Each character that is not of ASCII may be a word by itself, or a space. */
     if ((length - more >= 2 * CUT_WORDS - 1 && spaces_in(text, length) + 1 + more >= CUT_WORDS &&
          words_in(text, length) + more >= CUT_WORDS) ||
         may_instruct(text, length))
-        Py_RETURN_NONE;
+        return Py_NewRef(Py_None);
     char small_lower[ON_STACK];
     uint32_t small_terms[ON_STACK];
     Reading to = {.known = known, .most = length + PyList_Size(context)};
