@@ -18,7 +18,15 @@ HeldKey: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
 """A key that an action holds: its store, of which only the identity counts; its scope; under which
 name its lease is held; and what gives the writer that keeps what the action changes in its sets."""
 
-_RUNNING: ContextVar[tuple[HeldKey, ...]] = ContextVar("fornix_running_keys", default=())
+RunningKeys: TypeAlias = tuple[HeldKey, ...]
+
+_RUNNING: ContextVar[RunningKeys] = ContextVar("fornix_running_keys", default=())
+
+running_keys = _RUNNING.get
+"""Returns the keys that the code at hand holds."""
+
+restore_running_keys = _RUNNING.set
+"""Has the code at hand hold these keys again: an interrupt may have come as a block began."""
 
 
 class RunningKey:
@@ -26,7 +34,7 @@ class RunningKey:
 
     __slots__ = ("_key", "_token")
 
-    _token: Token[tuple[HeldKey, ...]]
+    _token: Token[RunningKeys]
 
     def __init__(
         self, store: object, scope: Scope, owner: str, draft: Callable[[], object] | None = None

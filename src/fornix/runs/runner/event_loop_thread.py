@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -106,7 +107,9 @@ class EventLoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._running: set[Future[None]] = set()
+        self._ending: asyncio.Task[None] | None = None
+        self._calls = deque[tuple[Callable[[], Coroutine[object, object, None] | None], Context]]()
+        self._running: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
         """Start the thread, unless it runs or was stopped; before the first coroutine.
@@ -125,31 +128,50 @@ class EventLoopThread:
                 raise Unavailable(f"no async action can run: {NO_THREAD}")
             self._loop, self._thread = loop, thread
 
-    def run(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped.
+    def call(self, make: Callable[[], Coroutine[object, object, None] | None]) -> None:
+        """Have *make* called on the loop, and run what it returns, which tells what became of it.
 
-        It is held here until it ends: its loop does not hold it, and the garbage collector would
-        throw one away that waits for something only it knows.
+        An interrupt leaves it called, or not. Stopped: it is not.
         """
         with self._lock:
-            if self._stopped:
-                coroutine.close()
+            loop = self._loop
+            if self._stopped or loop is None:
                 return
-            assert self._loop is not None  # noqa: S101 - begun by who sent the first lane away
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            self._running.add(future)
-        future.add_done_callback(self._running.discard)
+            try:
+                self._calls.append((make, copy_context()))
+                loop.call_soon_threadsafe(self._begin_calls, loop)
+            except BaseException:
+                loop.call_soon_threadsafe(self._begin_calls, loop)  # it may not have been woken
+                raise
+
+    def _begin_calls(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin what is to be called, on the loop.
+
+        Tasks are held here until they end: their loop does not hold them, and the garbage collector
+        would throw one away that waits for something only it knows.
+        """
+        while self._calls:
+            make, context = self._calls.popleft()
+            coroutine = context.run(make)
+            if coroutine is not None:
+                task = loop.create_task(coroutine, context=context)
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
 
     def stop(self) -> None:
-        """Cancel what is at work, and end."""
+        """Cancel what is at work, and end; twice is fine."""
         with self._lock:
-            loop, thread, stopped = self._loop, self._thread, self._stopped
-            self._stopped = True
-        if loop is None or thread is None or stopped:
+            loop, thread, self._stopped = self._loop, self._thread, True
+        if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_end_loop(loop), loop)
+        with suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(self._end, loop)
         if thread is not threading.current_thread():
             thread.join(2 * CLEAN_UP_S)  # an action that keeps the loop to itself is left behind
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._ending is None:
+            self._ending = loop.create_task(_end_loop(loop))
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -121,7 +121,8 @@ class LocalRunner(ProcessBound):
             self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
         )
         self._lock, self._generation = HandleLock(), FORKS.generation
-        self._started = self._closed = False
+        self._started = self._closed = self._ended = False
+        self._forgotten: weakref.finalize[..., Self] | None = None
 
     def __repr__(self) -> str:
         return f"<runner of agent {self.name!r} on space {self._setup.space!r}>"
@@ -421,8 +422,9 @@ class LocalRunner(ProcessBound):
             if not self._started and not self._closed:
                 self._generation = FORKS.generation
                 self._watch.pull()
+                if self._forgotten is None:
+                    self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
                 self._watch.start()
-                self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
                 self._started = True
 
     def run_until_idle(self) -> None:
@@ -490,13 +492,13 @@ class LocalRunner(ProcessBound):
         if FORKS.is_inherited(self._generation):
             return  # it is the parent's, whose threads are not here
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
-            if self._started:
+            if self._forgotten is not None:
                 self._forgotten.detach()
         self._closing.set()
-        self._watch.end(inf if wait_s is None else wait_s)
+        if not self._ended:  # or an interrupt came in the middle of that
+            self._watch.end(inf if wait_s is None else wait_s)
+            self._ended = True
 
     def __enter__(self) -> Self:
         self.start()

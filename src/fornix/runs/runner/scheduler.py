@@ -3,6 +3,10 @@
 A worker takes ready lanes one after the other; what it does with them is
 `fornix.runs.runner.task_executor`. One worker is enough while actions are quick. Before an action
 that is slow, or whose speed is not known yet, it calls another.
+
+Ctrl-C may come anywhere in a worker that is the main thread. So whatever is noted here may be noted
+twice, and a lane is noted where it goes to before it is where it comes from: what a step left half
+done is done once more as the shift ends (`TaskExecutor.once`).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import os
 import threading
 import time
 import uuid
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -71,6 +75,23 @@ class PendingCommit:
     finished: Finished
 
 
+@dataclass(slots=True, eq=False)
+class Shift:
+    """What one thread does from beginning to work to ending it.
+
+    Attributes:
+        lanes: Those that were taken in it.
+        group: Tasks that are done, and still to be committed.
+        since: When the action at hand was begun, by `time.perf_counter`.
+        slow: It is held up: others do not wait for it to come for what is ready.
+    """
+
+    lanes: list[LiveLane] = field(default_factory=list["LiveLane"])
+    group: deque[PendingCommit] = field(default_factory=deque[PendingCommit])
+    since: float = inf
+    slow: bool = False
+
+
 TURN_S = (1.0, 8.0)
 """How long a key is kept at least and at most while its queue is never empty. Then its lease is
 given back with a commit: others, who look every `watch.POLL_S`, may be waiting for the key."""
@@ -89,7 +110,7 @@ class LiveLane:
     Attributes:
         lease: The right to run the key, while this process has it.
         returned: The epoch of the last lease that was given back, or is with a commit under way.
-        worker: The thread that took it last.
+        shift: That in which it was taken last; None: the watch has what was done of it.
         news: Counts the inputs that were accepted here.
         idle_since: When it last had nothing to do; by the monotonic clock.
         waiting: The next runs, as far as they are known, in order.
@@ -108,7 +129,7 @@ class LiveLane:
     state: LaneState = LaneState.IDLE
     lease: Lease | None = None
     returned: int = 0
-    worker: int = 0
+    shift: Shift | None = None
     news: int = 0
     idle_since: float = 0.0
     waiting: deque[Run] = field(default_factory=deque[Run])
@@ -232,21 +253,6 @@ HELD_S = 0.02
 """An action that was to be quick, and takes longer, holds its worker up."""
 
 
-@dataclass(slots=True, eq=False)
-class Shift:
-    """What one thread does from beginning to work to ending it.
-
-    Attributes:
-        group: Tasks that are done, and still to be committed.
-        since: When the action at hand was begun, by `time.perf_counter`.
-        slow: It is held up: others do not wait for it to come for what is ready.
-    """
-
-    group: deque[PendingCommit] = field(default_factory=deque[PendingCommit])
-    since: float = inf
-    slow: bool = False
-
-
 class Scheduler:
     """Lanes and workers. Every method may be called from any thread.
 
@@ -271,12 +277,15 @@ class Scheduler:
         self.stopping = Flag()
         self._name, self._do = name, work
         self._work = threading.Condition(cast("threading.Lock", self.lock))
-        self._ready: deque[LiveLane] = deque()
+        self._ready: OrderedDict[LiveLane, None] = OrderedDict()
         self._later: list[tuple[float, int, LiveLane]] = []
         self._numbers = count()
         self._threads: list[threading.Thread] = []
-        self._idle = self._taken_lanes = self._quick = self._active_workers = self._away = 0
+        self._idle = 0
         self._shifts: set[Shift] = set()
+        self._quick: set[Shift] = set()
+        self._taken: set[LiveLane] = set()
+        self._away: set[LiveLane] = set()
         self._queued_away: deque[LiveLane] = deque()
 
     # --- lanes get ready ----------------------------------------------------------------------
@@ -287,8 +296,8 @@ class Scheduler:
         Args:
             call: Call a worker if none is about to look; else the caller works itself.
         """
+        self._ready[lane] = None
         lane.state = LaneState.READY
-        self._ready.append(lane)
         if not call:
             return
         if not self._quick:
@@ -321,7 +330,9 @@ class Scheduler:
         with self.lock:
             now = time.monotonic()
             while self._later and self._later[0][0] <= now:
-                self.make_ready(heapq.heappop(self._later)[2])
+                lane = heapq.heappop(self._later)[2]
+                if lane.state is LaneState.LATER:
+                    self.make_ready(lane)
             taken_over = [pending for shift in self._shifts for pending in self._held_up(shift)]
             if self._ready and not self._quick:
                 self._call_worker()
@@ -334,10 +345,10 @@ class Scheduler:
         if shift.slow or time.perf_counter() - shift.since < HELD_S:
             return []
         shift.slow = True
-        self._quick -= 1
+        self._quick.discard(shift)
         taken_over = drained(shift.group)
         for pending in taken_over:
-            pending.lane.worker = threading.get_ident()
+            pending.lane.shift = None
         return taken_over
 
     def _forget_idle(self, now: float) -> None:
@@ -353,16 +364,14 @@ class Scheduler:
     @property
     def quiet(self) -> bool:
         """Whether nothing is ready, at work, or waiting for its next try."""
-        return not (
-            self._ready or self._taken_lanes or self._later or self._away or self._queued_away
-        )
+        return not (self._ready or self._taken or self._later or self._away or self._queued_away)
 
     # --- workers ------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while True:
             with self.lock:
-                while not self._ready or self._quick or self._active_workers >= self.concurrency:
+                while not self._ready or self._quick or self._is_full:
                     if self.stopping.is_set():
                         return
                     self._idle += 1
@@ -378,69 +387,81 @@ class Scheduler:
             if self._ready and not self._quick:
                 self._call_worker()
 
-    def enter(self) -> Shift | None:
+    @property
+    def _is_full(self) -> bool:
+        """Whether there is no room for one more to work."""
+        return len(self._shifts) >= self.concurrency
+
+    def enter(self, shift: Shift) -> bool:
         """Begin to work, if there is room for one more."""
         with self.lock:
-            return self._enter()
+            return self._enter(shift)
 
-    def _enter(self) -> Shift | None:
-        if self._active_workers >= self.concurrency or self.stopping.is_set():
-            return None
-        shift = Shift()
+    def _enter(self, shift: Shift) -> bool:
+        if self._is_full or self.stopping.is_set():
+            return False
         self._shifts.add(shift)
-        self._active_workers += 1
-        self._quick += 1
-        return shift
+        self._quick.add(shift)
+        return True
 
     def exit(self, shift: Shift) -> None:
-        """End to work."""
+        """End to work; twice is fine."""
         with self.lock:
+            self._quick.discard(shift)
             self._shifts.discard(shift)
-            self._active_workers -= 1
-            self._quick -= not shift.slow
 
-    def take(self) -> LiveLane | None:
+    def in_hand(self, shift: Shift) -> list[LiveLane]:
+        """Return the lanes of a shift that were not put down."""
+        with self.lock:
+            return [
+                lane
+                for lane in shift.lanes
+                if lane.state is LaneState.TAKEN and lane.shift is shift
+            ]
+
+    def take(self, shift: Shift) -> LiveLane | None:
         """Take the lane that was ready first; None: there is none."""
         with self.lock:
             if not self._ready:
                 return None
-            lane = self._ready.popleft()
-            self._hold(lane)
+            lane = next(iter(self._ready))
+            self._hold(lane, shift)
             return lane
 
-    def _hold(self, lane: LiveLane) -> None:
-        lane.state, lane.worker = LaneState.TAKEN, threading.get_ident()
-        self._taken_lanes += 1
+    def _hold(self, lane: LiveLane, shift: Shift) -> None:
+        shift.lanes.append(lane)
+        lane.shift, lane.state = shift, LaneState.TAKEN
+        self._taken.add(lane)
+        self._ready.pop(lane, None)
 
     def begin_slow(self, shift: Shift) -> None:
         """Call another worker if lanes are ready: the calling one is held up from now on."""
         with self.lock:
-            self._quick -= not shift.slow
             shift.slow = True
+            self._quick.discard(shift)
             if self._ready:
                 self._call_worker()
 
     def end_slow(self, shift: Shift) -> None:
         """Be back from what held the calling worker up."""
         with self.lock:
-            self._quick += shift.slow
+            self._quick.add(shift)
             shift.slow = False
 
     # --- taking lanes, and putting them down --------------------------------------------------
 
-    def claim(self, lane: LiveLane) -> Shift | None:
+    def claim(self, lane: LiveLane, shift: Shift) -> bool:
         """Take one lane, and begin to work, if it is ready and there is room for one more."""
         with self.lock:
-            shift = self._enter() if lane.state is LaneState.READY else None
-            if shift is not None:
-                self._ready.remove(lane)
-                self._hold(lane)
-            return shift
+            if lane.state is not LaneState.READY or not self._enter(shift):
+                return False
+            self._hold(lane, shift)
+            return True
 
     def leave(self, lane: LiveLane, state: LaneState) -> None:
         """Put a lane down that was taken."""
         with self.lock:
-            self._taken_lanes -= 1
+            self._taken.discard(lane)
             if state is LaneState.READY:
                 self.make_ready(lane)
             else:
@@ -449,14 +470,14 @@ class Scheduler:
     def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
         """Put lanes down that have more to do."""
         with self.lock:
-            self._taken_lanes -= len(lanes)
             for lane in lanes:
+                self._taken.discard(lane)
                 self.make_ready(lane)
 
     def put_down(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back, unless it has more to do by now."""
         with self.lock:
-            self._taken_lanes -= 1
+            self._taken.discard(lane)
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
                 lane.lease = None
             if lane.stuck is not None:
@@ -464,7 +485,7 @@ class Scheduler:
             elif lane.waiting or not lane.complete:
                 self.make_ready(lane)
             else:
-                lane.state, lane.idle_since = LaneState.IDLE, time.monotonic()
+                lane.idle_since, lane.state = time.monotonic(), LaneState.IDLE
 
     def rest(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back for others to have it, though it has more."""
@@ -477,33 +498,39 @@ class Scheduler:
         """Put a lane down, to be ready again after *pause_s*."""
         due = time.monotonic() + pause_s
         with self.lock:
-            self._taken_lanes -= 1
-            lane.state = LaneState.LATER
             heapq.heappush(self._later, (due, next(self._numbers), lane))
+            lane.state = LaneState.LATER
+            self._taken.discard(lane)
 
-    def send_away(self, lane: LiveLane) -> LiveLane | None:
-        """Put a lane down whose next action is async; return it if there is room for it now."""
+    def send_away(self, lane: LiveLane, shift: Shift) -> bool:
+        """Put a lane down whose next action is async; return whether there is room for it now.
+
+        Called in the thread of the loop: it has the lane from here on, if nobody put it down.
+        """
         with self.lock:
-            self._taken_lanes -= 1
+            if lane.state is not LaneState.TAKEN or lane.shift is not shift:
+                return False
+            self._taken.discard(lane)
             lane.state = LaneState.AWAY
-            if self._away >= self.concurrency:
+            if len(self._away) >= self.concurrency:
                 self._queued_away.append(lane)
-                return None
-            self._away += 1
-            return lane
+                return False
+            self._away.add(lane)
+            return True
 
     def come_back(self, lane: LiveLane, *, abandoned: bool) -> LiveLane | None:
         """Have a lane gone on with; return another one for which there is room by that."""
         with self.lock:
-            self._away -= 1
+            self._away.discard(lane)
             if abandoned:
                 lane.state = LaneState.IDLE
             else:
                 self.make_ready(lane)
             if self.stopping.is_set() or not self._queued_away:
                 return None
-            self._away += 1
-            return self._queued_away.popleft()
+            following = self._queued_away.popleft()
+            self._away.add(following)
+            return following
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -516,7 +543,7 @@ class Scheduler:
     def join(self, wait_s: float) -> bool:
         """Wait for the tasks at work, up to *wait_s*; return whether all of them ended."""
         deadline = time.monotonic() + wait_s
-        while (self._taken_lanes or self._away) and time.monotonic() < deadline:
+        while (self._taken or self._away) and time.monotonic() < deadline:
             time.sleep(0.005)
         with self.lock:
             threads = list(self._threads)
@@ -524,7 +551,7 @@ class Scheduler:
         for thread in others:
             left_s = max(0.0, deadline - time.monotonic())
             thread.join(min(left_s, threading.TIMEOUT_MAX))
-        return not (self._taken_lanes or self._away or any(thread.is_alive() for thread in others))
+        return not (self._taken or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:
         """Return the leases that this process has, by what it knows."""

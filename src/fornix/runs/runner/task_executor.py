@@ -13,7 +13,8 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine
+from functools import partial
 from math import inf
 
 from fornix.errors import (
@@ -31,6 +32,7 @@ from fornix.errors import (
     StoreClosed,
     StoreFull,
     StoreReadOnly,
+    Unavailable,
 )
 from fornix.runs.durable_calls import Slot
 from fornix.runs.run import Finished, Interrupted, LiveRun, RunnerSetup
@@ -46,7 +48,12 @@ from fornix.runs.runner.scheduler import (
 )
 from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Commit
-from fornix.store.running_keys import RunningKey
+from fornix.store.running_keys import (
+    RunningKey,
+    RunningKeys,
+    restore_running_keys,
+    running_keys,
+)
 
 SLICE_S = 0.002
 """How long a worker goes on before it commits: what the first of a group waits at most, if all
@@ -153,61 +160,68 @@ class TaskExecutor:
 
     def once(self) -> bool:
         """Do what is ready, up to a group, and commit it; return whether there was anything."""
-        lanes: list[LiveLane] = []
-        began = time.perf_counter()
-        shift = self.scheduler.enter()
-        if shift is None:
-            return False
+        began, shift, keys = time.perf_counter(), Shift(), running_keys()
         try:
+            if not self.scheduler.enter(shift):
+                return False
             while len(shift.group) < GROUP and not self.scheduler.stopping.is_set():
-                lane = self.scheduler.take()
+                lane = self.scheduler.take(shift)
                 if lane is None:
                     break
-                lanes.append(lane)
                 self._do(lane, shift)
                 if time.perf_counter() - began > self.pace.slice_s:
                     break
             self.settle(shift.group)
-        except BaseException:
-            self._drop(lanes)
-            raise
-        finally:
             self.scheduler.exit(shift)
-        return bool(lanes)
+        except BaseException:
+            self._cut_short(shift, keys)
+            raise
+        return bool(shift.lanes)
 
     def on(self, lane: LiveLane) -> bool:
         """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
-        shift = self.scheduler.claim(lane)
-        if shift is None:
-            return False
+        shift, keys = Shift(), running_keys()
         try:
+            if not self.scheduler.claim(lane, shift):
+                return False
             self._do(lane, shift)
             self.settle(shift.group)
-        except BaseException:
-            self._drop([lane])
-            raise
-        finally:
             self.scheduler.exit(shift)
+        except BaseException:
+            self._cut_short(shift, keys)
+            raise
         return True
 
     def _do(self, lane: LiveLane, shift: Shift) -> None:
         """Do the next task of a lane that was taken; what is to be committed goes to the group."""
-        work = self.look(lane)
+        work = self.look(lane, shift)
         if isinstance(work, LiveRun):
             work = self._act(lane, work, shift)
         if work is not None:
             shift.group.append(work)
 
-    def _drop(self, lanes: Sequence[LiveLane]) -> None:
-        """Put lanes down that this thread has in hand: a Ctrl-C came in the middle of them."""
-        me = threading.get_ident()
-        for lane in lanes:
-            if lane.state is LaneState.TAKEN and lane.worker == me:
-                self._abandon(lane)
+    def _cut_short(self, shift: Shift, keys: RunningKeys) -> None:
+        """End a shift in which Ctrl-C came, or in its middle, also where it comes again."""
+        for left in (2, 1, 0):
+            try:
+                self._drop(shift, keys)
+            except BaseException:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _drop(self, shift: Shift, keys: RunningKeys) -> None:
+        """End a shift, and put down the lanes that are in hand; twice is fine."""
+        restore_running_keys(keys)
+        self.scheduler.exit(shift)
+        for lane in self.scheduler.in_hand(shift):
+            self._abandon(lane)
+        self._registry.stir.set()  # who was to be called may not have been
 
     # --- one task -----------------------------------------------------------------------------
 
-    def look(self, lane: LiveLane) -> LiveRun | PendingCommit | None:
+    def look(self, lane: LiveLane, shift: Shift) -> LiveRun | PendingCommit | None:
         """Return the run of a lane whose next task is to be done here and now.
 
         Or what is to be committed of the lane; or None: it was put down.
@@ -228,7 +242,7 @@ class TaskExecutor:
             return self._refused(lane, error)
         if not is_async:
             return run
-        self._send_away(lane)
+        self._send_away(lane, shift)
         return None
 
     def _next(self, lane: LiveLane) -> LiveRun | None:
@@ -290,9 +304,9 @@ class TaskExecutor:
             self._abandon(lane)
             return None
         except BaseException as error:  # the user's code: its run is parked
+            run.drop()
             if _is_ctrl_c(error):
                 raise
-            run.drop()
             return self._refused(lane, error)
         finally:
             shift.since = inf
@@ -318,6 +332,8 @@ class TaskExecutor:
 
     def _abandon(self, lane: LiveLane) -> None:
         """Put a lane down whose task was interrupted: it begins anew when somebody takes it up."""
+        if lane.run is not None:
+            lane.run.drop()
         lane.drop_run("interrupted")
         with self.scheduler.lock:
             lane.pending = None
@@ -417,7 +433,7 @@ class TaskExecutor:
             answers = self.setup.engine.store.commit_many(
                 [pending.finished.batch for pending in group]
             )
-        except _HINDERED as error:
+        except Unavailable as error:  # also by Ctrl-C in a thread that committed for this one
             for pending in group:
                 self._hindered(pending.lane, error)
             return
@@ -498,10 +514,13 @@ class TaskExecutor:
 
     # --- async actions ------------------------------------------------------------------------
 
-    def _send_away(self, lane: LiveLane) -> None:
-        self._loop.begin()  # before the lane is away: it may raise
-        if self.scheduler.send_away(lane) is not None:
-            self._loop.run(self._act_async(lane))
+    def _send_away(self, lane: LiveLane, shift: Shift) -> None:
+        """Have the loop take a lane that is in hand, unless it is put down before."""
+        self._loop.begin()  # it may raise
+        self._loop.call(partial(self._go_away, lane, shift))
+
+    def _go_away(self, lane: LiveLane, shift: Shift) -> Coroutine[object, object, None] | None:
+        return self._act_async(lane) if self.scheduler.send_away(lane, shift) else None
 
     async def _act_async(self, lane: LiveLane) -> None:
         run = lane.run
@@ -538,7 +557,7 @@ class TaskExecutor:
         """Have a lane gone on with, and let another one that waited go away."""
         following = self.scheduler.come_back(lane, abandoned=abandoned)
         if following is not None:
-            self._loop.run(self._act_async(following))
+            self._loop.call(partial(self._act_async, following))
 
     def stop(self, wait_s: float) -> bool:
         """Let tasks at work end, up to *wait_s*; return whether all did.

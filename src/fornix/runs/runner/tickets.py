@@ -7,7 +7,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
 
 from fornix.errors import Forgotten, FornixError, NotFound, RunDiscarded, RunParked
 from fornix.events.events import Event, OutputEvent
@@ -135,7 +136,9 @@ class Ticket(ProcessBound):
     # --- for the runner -----------------------------------------------------------------------
 
     def resolve(self, outputs: Outputs | None, error: BaseException | None = None) -> None:
-        """Give the answer; the first one stands."""
+        """Give the answer; the first one stands. Whoever gives it has the lock of the registry, or
+        the ticket for himself.
+        """
         if not self.done:
             self._outputs, self._error = outputs, error
             if self._lock is not None:
@@ -162,6 +165,9 @@ def _taken_lock() -> threading.Lock:
     lock = threading.Lock()
     lock.acquire()
     return lock
+
+
+Answer: TypeAlias = tuple[Outputs | None, BaseException | None]
 
 
 class TicketRegistry:
@@ -198,31 +204,42 @@ class TicketRegistry:
         with self._lock:
             return list(self._tickets.values())
 
-    def _take(self, run: int) -> list[Ticket]:
-        with self._lock:
-            return self._pop(run)
+    def _of(self, run: int) -> list[Ticket]:
+        """Return the tickets of a run that have no answer; the lock is held."""
+        first = self._tickets.get(run)
+        return [] if first is None else [first, *self._others.get(run, ())]
 
-    def _pop(self, run: int) -> list[Ticket]:
-        first = self._tickets.pop(run, None)
-        return [] if first is None else [first, *self._others.pop(run, ())]
+    def _drop(self, run: int) -> None:
+        """Forget the tickets of a run, which have their answers; the lock is held."""
+        self._others.pop(run, None)
+        self._tickets.pop(run, None)
 
-    def _take_of(self, run: int, tickets: list[Ticket]) -> list[Ticket]:
-        """Take those of *tickets* that nobody else took; ones that came since stay."""
+    def _answer(self, run: int, tickets: list[Ticket], answer: Callable[[Ticket], Answer]) -> None:
+        """Answer those of *tickets* that nobody else answered; ones that came since stay.
+
+        They are forgotten after that: Ctrl-C may come before, and who waits would wait for good.
+        """
         with self._lock:
-            present = self._pop(run)
+            present = self._of(run)
+            for ticket in present:
+                if ticket in tickets:
+                    ticket.resolve(*answer(ticket))
+            self._drop(run)
             if later := [ticket for ticket in present if ticket not in tickets]:
                 self._tickets[run] = later[0]
                 if later[1:]:
                     self._others[run] = later[1:]
-        return [ticket for ticket in present if ticket in tickets]
 
     # --- what became of runs ------------------------------------------------------------------
 
     def ended(self, run: LiveRun) -> None:
         """Give the outputs of a run, whose last task is committed, to those who wait for them."""
-        tickets = self._take(run.row.id)
+        number = run.row.id
+        with self._lock:
+            tickets = self._of(number)
         if tickets:
-            _give(tickets, self._reader.of(run.row.id) if run.resumed else run.outputs)
+            events = self._reader.of(number) if run.resumed else run.outputs
+            self._answer(number, tickets, partial(_outputs, events))
 
     def fail(self, error: BaseException) -> None:
         """Answer all tickets with *error*: the store cannot be used any more."""
@@ -233,9 +250,10 @@ class TicketRegistry:
         """Answer all tickets with an error, also those that are still to come."""
         with self._lock:
             self._why = why
-            unanswered = [ticket for run in [*self._tickets] for ticket in self._pop(run)]
-        for ticket in unanswered:
-            ticket.resolve(None, why(ticket))
+            for run in [*self._tickets]:
+                for ticket in self._of(run):
+                    ticket.resolve(None, why(ticket))
+                self._drop(run)
 
     def look_up_all(self, tickets: Iterable[Ticket]) -> None:
         """Give tickets that have no answer theirs, if the store has it."""
@@ -250,17 +268,14 @@ class TicketRegistry:
         parked then, and be told to try again since.
         """
         with self._lock:
-            first = self._tickets.get(run)
-            before = [] if first is None else [first, *self._others.get(run, ())]
+            before = self._of(run)
         row = self._store.run(run)
         if row is not None and row.status == "waiting":
             return
-        tickets = self._take_of(run, before)
-        if tickets and row is not None and row.status == "done" and not row.forgotten:
-            _give(tickets, self._reader.of(run))
+        if before and row is not None and row.status == "done" and not row.forgotten:
+            self._answer(run, before, partial(_outputs, self._reader.of(run)))
             return
-        for ticket in tickets:
-            ticket.resolve(None, self.why(run, row))
+        self._answer(run, before, lambda _: (None, self.why(run, row)))
 
     def why(self, run: int, row: Run | None, *, behind: int | None = None) -> FornixError:
         """Return the error that says why a run has no outputs."""
@@ -276,8 +291,5 @@ class TicketRegistry:
         return RunParked(run, key, action=error.get("action", ""), error=message, behind=behind)
 
 
-def _give(tickets: Iterable[Ticket], events: list[Event]) -> None:
-    for ticket in tickets:
-        ticket.resolve(
-            Outputs.of(events, run=ticket.run, number=ticket.number, repeated=ticket.repeated)
-        )
+def _outputs(events: list[Event], of: Ticket) -> Answer:
+    return Outputs.of(events, run=of.run, number=of.number, repeated=of.repeated), None

@@ -82,20 +82,25 @@ class Watcher:
         self._store = setup.engine.store
         self._pruned, self._prunes = time.monotonic(), False
         self._closing = Flag()
-        name = f"fornix-{setup.plan.name}-watch"
-        self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
+        self._thread: threading.Thread | None = None
+        self._owners = [work.owner]
 
     def start(self) -> None:
-        """Begin to look.
+        """Begin to look; once more, if an interrupt came before.
 
         Raises:
             Unavailable: No thread can be started.
         """
-        if not began(self._thread):
+        name = f"fornix-{self._setup.plan.name}-watch"
+        self._thread = thread = threading.Thread(target=self._watch, name=name, daemon=True)
+        if not began(thread):
             raise Unavailable(f"the runner did not start: {NO_THREAD}")
 
     def end(self, wait_s: float) -> None:
-        """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back."""
+        """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back.
+
+        Twice is fine, as an interrupt may come in its middle.
+        """
         ended = self._executor.stop(wait_s)
         if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
@@ -103,8 +108,8 @@ class Watcher:
         with contextlib.suppress(StoreClosed):
             for lease in self._executor.scheduler.leases():
                 self._store.release_lease(lease)
-            if ended:
-                self._setup.engine.owners.append(self._executor.owner)
+            if ended and self._owners:
+                self._setup.engine.owners.append(self._owners.pop())
         self._registry.dismiss(
             lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
         )
@@ -113,8 +118,9 @@ class Watcher:
         """Look no more."""
         self._closing.set()
         self._registry.stir.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
 
     def _watch(self) -> None:
         try:
@@ -126,7 +132,11 @@ class Watcher:
     def _run(self) -> None:
         shortest, longest = POLL_S
         pause = shortest
-        while not self._closing.is_set() and self._registry.failure is None:
+        while (
+            not self._closing.is_set()
+            and self._registry.failure is None
+            and self._thread is threading.current_thread()
+        ):
             if self.forgotten:
                 self.end(FORGOTTEN_S)
                 return
