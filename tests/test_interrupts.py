@@ -32,8 +32,8 @@ FILES = str(Path(fornix.__file__).parent), contextlib.__file__, threading.__file
 """Where calls are interrupted."""
 
 
-class Interrupt(BaseException):
-    """What the handler of a signal raises."""
+class Interrupt(KeyboardInterrupt):
+    """What the handler of Ctrl-C raises."""
 
 
 class Interrupter:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import field
 from pathlib import Path
@@ -19,7 +19,7 @@ from fornix.cli.agent_import import AGENT, load
 from fornix.cli.input_files import Line, Lines, batches_of_stdin, count
 from fornix.cli.output import sink
 from fornix.cli.session import Session
-from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked
+from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked, Unavailable
 from fornix.memory.memory import Memory
 from fornix.runs.runner import LocalRunner, Output, Outputs
 from fornix.runs.runner.local_runner import CONCURRENCY, OnParked
@@ -27,7 +27,7 @@ from fornix.store import Run
 from fornix.transfer.import_source import numbered_lines
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked
-from fornix.values.threads import Flag
+from fornix.values.threads import NO_THREAD, Flag, began
 
 TOLD = 5
 """Failed runs that the error names one by one."""
@@ -317,17 +317,29 @@ def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
 
 
 def _consume(session: Session, runner: LocalRunner, consumer: str, stop: Flag) -> None:
-    with ThreadPoolExecutor(1) as pool:
+    ended, failures = Flag(), list[BaseException]()
+
+    def serve() -> None:
         try:
-            serving = pool.submit(runner.serve, stop=stop)
-            while not serving.done():
-                for output in runner.outputs(consumer=consumer, wait_s=POLL_S):
-                    _print(session, output)
-                    if serving.done():
-                        break
+            runner.serve(stop=stop)
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            failures.append(error)
         finally:
-            stop.set()
-        serving.result()
+            ended.set()
+
+    if not began(threading.Thread(target=serve, name="fornix-serve", daemon=True)):
+        raise Unavailable(f"the runner does not serve: {NO_THREAD}")
+    try:
+        while not ended.is_set():
+            for output in runner.outputs(consumer=consumer, wait_s=POLL_S):
+                _print(session, output)
+                if ended.is_set():
+                    break
+    finally:
+        stop.set()
+    ended.wait()
+    if failures:
+        raise failures[0]
 
 
 def _print(session: Session, output: Output) -> None:

@@ -11,6 +11,7 @@ import atexit
 import logging
 import threading
 import time
+from _thread import start_new_thread
 from collections.abc import Callable
 from typing import Protocol
 
@@ -27,13 +28,35 @@ def began(thread: threading.Thread) -> bool:
 
     It is not where a limit of the system is reached, and in Python 3.12 as Python ends. What was
     committed stands then, so whoever asks goes on, and asks again later.
+
+    Python waits by a lock of Python's until a thread has begun. An interrupt there could leave it
+    held, and the thread would wait for it for good; so it is another thread that starts this one
+    where interrupts come, in the main thread.
     """
-    try:
-        thread.start()
-    except RuntimeError as error:
-        _LOG.warning("thread %s was not started: %s", thread.name, error)
-        return False
-    return True
+    problems: list[RuntimeError] = []
+    is_known = threading.Lock()
+
+    def begin() -> None:
+        try:
+            thread.start()
+        except RuntimeError as error:
+            problems.append(error)
+        finally:
+            is_known.release()
+
+    is_known.acquire()
+    if threading.current_thread() is threading.main_thread():
+        try:
+            start_new_thread(begin, ())
+        except RuntimeError as error:
+            problems.append(error)
+        else:
+            is_known.acquire()
+    else:
+        begin()
+    for problem in problems:
+        _LOG.warning("thread %s was not started: %s", thread.name, problem)
+    return not problems
 
 
 class Stop(Protocol):

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from fornix.errors import Unavailable
 from fornix.values.forks import HandleLock
-from fornix.values.threads import NO_THREAD, began
+from fornix.values.threads import NO_THREAD, Flag, began
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,18 +115,38 @@ class EventLoopThread:
         """Start the thread, unless it runs or was stopped; before the first coroutine.
 
         Raises:
-            Unavailable: None can be started.
+            Unavailable: None can be started, or it can have no loop.
         """
         with self._lock:
             if self._stopped or self._loop is not None:
                 return
+        is_known, problems = Flag(), list[OSError]()
+        target = partial(self._run, is_known, problems)
+        if not began(threading.Thread(target=target, name=self._name, daemon=True)):
+            raise Unavailable(f"no async action can run: {NO_THREAD}")
+        is_known.wait()
+        if problems:
+            raise Unavailable(f"no async action can run: {problems[0]}") from problems[0]
+
+    def _run(self, is_known: Flag, problems: list[OSError]) -> None:
+        """Be the loop until it is stopped; made here, as an interrupt would leave half of it."""
+        try:
             loop = asyncio.new_event_loop()
-            loop.set_default_executor(ActionThreads(self._threads, self._name))
-            thread = threading.Thread(target=_run_loop, args=(loop,), name=self._name, daemon=True)
-            if not began(thread):
-                loop.close()
-                raise Unavailable(f"no async action can run: {NO_THREAD}")
-            self._loop, self._thread = loop, thread
+        except OSError as error:  # too many files are open
+            problems.append(error)
+            is_known.set()
+            return
+        loop.set_default_executor(ActionThreads(self._threads, self._name))
+        with self._lock:
+            is_wanted = self._loop is None and not self._stopped
+            if is_wanted:
+                self._loop, self._thread = loop, threading.current_thread()
+        is_known.set()
+        try:
+            if is_wanted:
+                loop.run_forever()
+        finally:
+            loop.close()
 
     def call(self, make: Callable[[], Coroutine[object, object, None] | None]) -> None:
         """Have *make* called on the loop, and run what it returns, which tells what became of it.
@@ -172,13 +192,6 @@ class EventLoopThread:
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._ending is None:
             self._ending = loop.create_task(_end_loop(loop))
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
 
 
 async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -136,8 +136,9 @@ class Ticket(ProcessBound):
     # --- for the runner -----------------------------------------------------------------------
 
     def resolve(self, outputs: Outputs | None, error: BaseException | None = None) -> None:
-        """Give the answer; the first one stands. Whoever gives it has the lock of the registry, or
-        the ticket for himself.
+        """Give the answer; the first one stands.
+
+        Whoever gives it has the lock of the registry, or the ticket for himself.
         """
         if not self.done:
             self._outputs, self._error = outputs, error
