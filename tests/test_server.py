@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import socket
 import stat
@@ -844,6 +845,35 @@ def test_a_signal_ends_what_listens_in_good_order(tmp_path, name, how, code):
         process.send_signal(how)
         _, told = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, "Traceback" in told) == (code, False), told
+
+
+@pytest.mark.parametrize("name", LISTENING)
+def test_a_request_that_never_comes_whole_keeps_no_server(tmp_path, name):
+    """It ends after a second Ctrl-C, or in good time, and says no more than that."""
+    with listening(tmp_path, name, subprocess.PIPE) as process:
+        assert process.stdout is not None
+        place = re.search(r":(\d+)", process.stdout.readline())
+        assert place is not None
+        port = int(place[1])
+        with socket.create_connection(("127.0.0.1", port), LIMIT_S) as client:
+            head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 50"
+            kinds = "application/json\r\nAccept: application/json, text/event-stream"
+            client.sendall(f"{head}\r\nContent-Type: {kinds}\r\n\r\n{{".encode())
+            process.send_signal(signal.SIGINT)
+            wait_until(lambda: not _listens(port))
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "Traceback" not in told
+    assert "Exception" not in told
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), LIMIT_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 class Broken(ServedHere):

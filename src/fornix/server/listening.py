@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import sys
@@ -12,7 +13,7 @@ from types import FrameType
 import uvicorn
 
 from fornix.errors import Unusable
-from fornix.server.limits import App
+from fornix.server.limits import App, Message, Receive, Scope, Send
 from fornix.values.signals import handle_ends
 
 GRACE_S = 5
@@ -23,14 +24,22 @@ SWITCH_S = 0.0005
 """After which a call of the memory lets the event loop go on; Python's own 5 ms are long for it."""
 
 
+_PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+
+
 class _ListeningServer(uvicorn.Server):
     """Says where it listens, once it does, and that it stops, before it waits for requests."""
 
     def __init__(
-        self, config: uvicorn.Config, told: Callable[[], object], stops: Callable[[], object]
+        self,
+        app: App,
+        config: uvicorn.Config,
+        told: Callable[[], object],
+        stops: Callable[[], object],
     ) -> None:
         super().__init__(config)
         self._told, self._stops = told, stops
+        self._app, config.app = app, self.ask
         self.came: list[int] = []
         self.failure: OSError | None = None
 
@@ -50,6 +59,32 @@ class _ListeningServer(uvicorn.Server):
         """Note what came, and end."""
         self.came.append(sig)
         super().handle_exit(sig, frame)
+
+    async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask the app; a request that outlasts the end of the server is answered with 503."""
+        has_answer = scope["type"] != "http"
+
+        async def received() -> Message:
+            try:
+                return await receive()
+            except asyncio.CancelledError:
+                if scope["type"] == "lifespan" and self.should_exit:
+                    return {"type": "lifespan.shutdown"}
+                raise
+
+        async def answer(message: Message) -> None:
+            nonlocal has_answer
+            has_answer = True
+            await send(message)
+
+        try:
+            await self._app(scope, received, answer)
+        except asyncio.CancelledError:
+            if not self.should_exit:
+                raise
+            if not has_answer:
+                await send({"type": "http.response.start", "status": 503, "headers": _PLAIN})
+                await send({"type": "http.response.body", "body": b"the server has ended\n"})
 
     async def main_loop(self) -> None:
         """Serve; if nobody can be told where, end."""
@@ -88,6 +123,7 @@ def listen(
     """
     config = uvicorn.Config(
         app,
+        interface="asgi3",
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -107,7 +143,7 @@ def listen(
     with door:
         address, found, *_ = door.getsockname()
         url = f"http://[{address}]:{found}" if ":" in address else f"http://{address}:{found}"
-        server = _ListeningServer(config, lambda: told(url), stops)
+        server = _ListeningServer(app, config, lambda: told(url), stops)
         server.run(sockets=[door])
     if server.failure is not None:
         raise server.failure
