@@ -86,6 +86,7 @@ class Peer(Protocol):
 SYSTEMS: Mapping[str, tuple[str, str]] = {
     "fornix": ("bench.peers.ours", "Fornix"),
     "fornix-normal": ("bench.peers.ours", "FornixNormal"),
+    "fornix-static": ("bench.peers.ours", "FornixStatic"),
     "langgraph-sqlite": ("bench.peers.langgraph_store", "SqlitePeer"),
     "langgraph-memory": ("bench.peers.langgraph_store", "InMemoryPeer"),
     "chroma": ("bench.peers.chroma", "Chroma"),
@@ -93,7 +94,7 @@ SYSTEMS: Mapping[str, tuple[str, str]] = {
     "lancedb-hybrid": ("bench.peers.lance", "LanceHybrid"),
     "mem0": ("bench.peers.mem0_qdrant", "Mem0"),
 }
-OURS = ("fornix", "fornix-normal")
+OURS = ("fornix", "fornix-normal", "fornix-static")
 PEERS = tuple(name for name in SYSTEMS if name not in OURS)
 
 

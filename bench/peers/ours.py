@@ -23,6 +23,7 @@ class Fornix:
     searches = "words + vectors"
     durable = "a power cut"
     durability: Literal["full", "normal"] = "full"
+    bundled: Literal["static"] | None = None
     lacks: Mapping[str, str] = {}
     most_items: int | None = None
 
@@ -31,7 +32,9 @@ class Fornix:
 
     def open(self, path: Path, dimensions: int) -> None:
         self.memory = Memory.open(
-            str(path / "fornix.db"), embedder=self._embedder, durability=self.durability
+            str(path / "fornix.db"),
+            embedder=self.bundled or self._embedder,
+            durability=self.durability,
         )
         self._keys = {}
 
@@ -99,6 +102,13 @@ class FornixNormal(Fornix):
     name = "fornix-normal"
     durable = "the death of the process"
     durability = "normal"
+
+
+class FornixStatic(FornixNormal):
+    """With an embedder that makes the vectors, which all others have at hand."""
+
+    name = "fornix-static"
+    bundled = "static"
 
 
 class FornixPostgres(Fornix):
