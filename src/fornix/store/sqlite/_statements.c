@@ -344,7 +344,8 @@ static PyObject *read_part(PyObject *given, Part *part, Values *values) {
 PyDoc_STRVAR(prepare_doc, "prepare(db)\n--\n\nReturn where the statements of a connection are kept.");
 
 PyDoc_STRVAR(run_doc, "run(prepared, parts)\n--\n\n"
-                      "Run each statement for each of its rows, which may be given as columns.\n\n"
+                      "Run each statement for each of its rows, which may be given as columns;\n"
+                      "nobody changes those meanwhile.\n\n"
                       "True: it is done. False: nothing was, it is for apsw. Else the code and the\n"
                       "message of what SQLite refused.");
 

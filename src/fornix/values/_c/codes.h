@@ -39,6 +39,11 @@ static PyObject *quantise(PyObject *module, PyObject *const *given, Py_ssize_t c
     if (PyObject_GetBuffer(given[0], &rows, PyBUF_C_CONTIGUOUS) < 0)
         return NULL;
     Py_ssize_t numbers = rows.len / (Py_ssize_t)sizeof(float);
+    if (numbers % width) {
+        PyBuffer_Release(&rows);
+        PyErr_SetString(PyExc_ValueError, "each row has as many numbers");
+        return NULL;
+    }
     PyObject *answer = PyBytes_FromStringAndSize(NULL, numbers);
     if (answer != NULL) {
         signed char *to = (signed char *)PyBytes_AsString(answer);

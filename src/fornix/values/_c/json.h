@@ -70,8 +70,19 @@ static enum outcome put_quoted(Json *to, const char *bytes, size_t size) {
 
 /* A name that begins with a dollar sign is escaped by Python. */
 static enum outcome put_string(Json *to, PyObject *text) {
-    if (PyUnicode_GetLength(text) > LONGEST_QUOTED)
+    Py_ssize_t length = PyUnicode_GetLength(text);
+    if (length > LONGEST_QUOTED)
         return FOR_PYTHON;
+    if (length < 2) {
+        /* Python 3.13 has one object for all bytes of this length, and gives it without counting
+           it up; compiled for 3.11 this would count it down until it is freed. */
+        const char *few = PyUnicode_AsUTF8AndSize(text, &length);
+        if (few == NULL) {
+            PyErr_Clear();
+            return FOR_PYTHON;
+        }
+        return *few == '$' ? FOR_PYTHON : put_quoted(to, few, (size_t)length);
+    }
     PyObject *encoded = PyUnicode_AsUTF8String(text); /* not kept with the text, as other bytes are */
     if (encoded == NULL) {
         PyErr_Clear(); /* a lone surrogate is in it */

@@ -336,7 +336,7 @@ typedef struct {
 /* Return which row a piece has; row 0 if it is none of text; -1 with an error. */
 static Py_ssize_t row_of(const Table *of, Py_ssize_t piece) {
     Py_ssize_t row = piece > of->first ? piece - of->first : 0;
-    if (row < of->count)
+    if (row >= 0 && row < of->count)
         return row;
     PyErr_SetString(PyExc_IndexError, "there is no such row");
     return -1;
