@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import FornixError
+from fornix.errors import FornixError, Unavailable
 from scale import COUNTS
 from test_interrupts import FILES, Interrupter, answer_of_another, points
 from waiting import LIMIT_S
@@ -117,3 +117,45 @@ def test_an_interrupt_of_a_beginning_or_an_end_is_made_up_for(
             with LocalRunner(agent, memory) as next_runner:
                 problem = answer_of_another(lambda: problem_of(next_runner), interrupter)
             assert not problem, interrupter.where
+
+
+def test_another_closes_a_runner_while_its_end_is_interrupted(tmp_path: Path) -> None:
+    """The handler of a signal may call `close` in the midst of it; a second one waits for none."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        runner = LocalRunner(Tally, memory)
+        runner.handle("ada", "x")
+        end, ends = runner._watch.end, []
+
+        def end_and_close(wait_s: float) -> None:
+            ends.append(wait_s)
+            runner.close()  # as a handler does
+            answer_of_another(runner.close, Interrupter(0))
+            end(wait_s)
+
+        runner._watch.end = end_and_close
+        runner.close(wait_s=LIMIT_S)
+        runner.close()
+        assert ends == [LIMIT_S]
+
+
+def test_the_runs_of_others_are_tried_again_where_who_commits_for_them_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were refused as if it were their fault, and parked, or the runner ended."""
+    with (
+        Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory,
+        LocalRunner(Tally, memory) as runner,
+    ):
+        store = memory.engine.store
+        for name in ("commit_many", "acquire_lease"):
+            call = getattr(store, name)
+            left = [Unavailable("the thread that committed for this one stopped")]
+
+            def interrupted(*args, call=call, left=left, **kwargs):
+                if left:
+                    raise left.pop()
+                return call(*args, **kwargs)
+
+            monkeypatch.setattr(store, name, interrupted)
+        assert runner.handle("ada", "x", wait_s=LIMIT_S) == (1,)
+        assert runner.handle("ada", "x", wait_s=LIMIT_S) == (2,)

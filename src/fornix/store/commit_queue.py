@@ -110,15 +110,19 @@ class CommitQueue(Generic[W]):
                 self._lead(ticket)
             self._step_down(ticket)
         except BaseException as error:
-            self._give_up(ticket, error)
+            try:  # here: one more interrupt may come as a function begins
+                self._step_down(ticket, error)
+            except BaseException:
+                self._give_up(ticket, error)
+                raise
             raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
 
     def _give_up(self, ticket: CommitTicket[W], error: BaseException) -> None:
-        """Have the next one lead, also where one more interrupt or two come meanwhile."""
-        for left in (2, 1, 0):
+        """Have the next one lead, also where one more interrupt comes meanwhile."""
+        for left in (1, 0):
             try:
                 self._step_down(ticket, error)
             except BaseException:

@@ -121,7 +121,7 @@ class LocalRunner(ProcessBound):
             self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
         )
         self._lock, self._generation = HandleLock(), FORKS.generation
-        self._started = self._closed = self._ended = False
+        self._started = self._closed = self._is_ending = self._ended = False
         self._forgotten: weakref.finalize[..., Self] | None = None
 
     def __repr__(self) -> str:
@@ -272,6 +272,16 @@ class LocalRunner(ProcessBound):
         self, inputs: list[QueuedInput], *, call: bool = True, on_parked: OnParked = "raise"
     ) -> list[Ticket]:
         self.start()
+        try:
+            return self._accepted(inputs, call=call, on_parked=on_parked)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C: they may be accepted, with their keys
+                self._watch.doubt([queued.scope for queued in inputs])
+            raise
+
+    def _accepted(
+        self, inputs: list[QueuedInput], *, call: bool, on_parked: OnParked
+    ) -> list[Ticket]:
         rests = any(self._rests(queued.scope) for queued in inputs)
         owner = None if rests else self.owner
         accepted = self._store.accept(self.name, inputs, owner=owner)
@@ -491,14 +501,20 @@ class LocalRunner(ProcessBound):
         refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
         if FORKS.is_inherited(self._generation):
             return  # it is the parent's, whose threads are not here
-        with self._lock:
-            self._closed = True
-            if self._forgotten is not None:
-                self._forgotten.detach()
-        self._closing.set()
-        if not self._ended:  # or an interrupt came in the middle of that
+        begins = False
+        try:
+            with self._lock:
+                if self._ended or self._is_ending:
+                    return
+                begins = self._is_ending = self._closed = True
+                if self._forgotten is not None:
+                    self._forgotten.detach()
+            self._closing.set()
             self._watch.end(inf if wait_s is None else wait_s)
             self._ended = True
+        finally:
+            if begins:  # ended, or to be ended once more: an interrupt came
+                self._is_ending = False
 
     def __enter__(self) -> Self:
         self.start()

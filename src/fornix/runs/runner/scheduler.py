@@ -84,12 +84,14 @@ class Shift:
         group: Tasks that are done, and still to be committed.
         since: When the action at hand was begun, by `time.perf_counter`.
         slow: It is held up: others do not wait for it to come for what is ready.
+        cut_short: A Ctrl-C came: the loop takes no lane from it any more.
     """
 
     lanes: list[LiveLane] = field(default_factory=list["LiveLane"])
     group: deque[PendingCommit] = field(default_factory=deque[PendingCommit])
     since: float = inf
     slow: bool = False
+    cut_short: bool = False
 
 
 TURN_S = (1.0, 8.0)
@@ -364,7 +366,9 @@ class Scheduler:
     @property
     def quiet(self) -> bool:
         """Whether nothing is ready, at work, or waiting for its next try."""
-        return not (self._ready or self._taken or self._later or self._away or self._queued_away)
+        if self._ready or self._taken or self._away or self._queued_away:
+            return False
+        return not any(lane.state is LaneState.LATER for _, _, lane in self._later)
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -410,9 +414,11 @@ class Scheduler:
             self._quick.discard(shift)
             self._shifts.discard(shift)
 
-    def in_hand(self, shift: Shift) -> list[LiveLane]:
-        """Return the lanes of a shift that were not put down."""
+    def cut_short(self, shift: Shift) -> list[LiveLane]:
+        """End to work where a Ctrl-C came, as `exit` does; return the lanes that are in hand."""
+        self.exit(shift)
         with self.lock:
+            shift.cut_short = True
             return [
                 lane
                 for lane in shift.lanes
@@ -508,7 +514,7 @@ class Scheduler:
         Called in the thread of the loop: it has the lane from here on, if nobody put it down.
         """
         with self.lock:
-            if lane.state is not LaneState.TAKEN or lane.shift is not shift:
+            if lane.state is not LaneState.TAKEN or lane.shift is not shift or shift.cut_short:
                 return False
             self._taken.discard(lane)
             lane.state = LaneState.AWAY

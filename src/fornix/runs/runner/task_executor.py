@@ -131,6 +131,12 @@ RETRY_S = (0.01, 5.0)
 _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 """What hinders the store, and is not the fault of an action."""
 
+
+def _hinders(error: BaseException) -> bool:
+    """Return whether it is no fault of an action, nor one of the thread that commits for others."""
+    return isinstance(error, _HINDERED) or type(error) is Unavailable
+
+
 _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
 
@@ -174,9 +180,15 @@ class TaskExecutor:
             self.settle(shift.group)
             self.scheduler.exit(shift)
         except BaseException:
-            self._cut_short(shift, keys)
+            try:  # here: one more Ctrl-C may come as a function begins
+                self._drop(shift, keys)
+            except BaseException:
+                self._drop(shift, keys)
+                raise
             raise
-        return bool(shift.lanes)
+        did_any = bool(shift.lanes)
+        shift.lanes.clear()  # which have it
+        return did_any
 
     def on(self, lane: LiveLane) -> bool:
         """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
@@ -188,8 +200,13 @@ class TaskExecutor:
             self.settle(shift.group)
             self.scheduler.exit(shift)
         except BaseException:
-            self._cut_short(shift, keys)
+            try:
+                self._drop(shift, keys)
+            except BaseException:
+                self._drop(shift, keys)
+                raise
             raise
+        shift.lanes.clear()
         return True
 
     def _do(self, lane: LiveLane, shift: Shift) -> None:
@@ -200,24 +217,13 @@ class TaskExecutor:
         if work is not None:
             shift.group.append(work)
 
-    def _cut_short(self, shift: Shift, keys: RunningKeys) -> None:
-        """End a shift in which Ctrl-C came, or in its middle, also where it comes again."""
-        for left in (2, 1, 0):
-            try:
-                self._drop(shift, keys)
-            except BaseException:
-                if not left:
-                    raise
-            else:
-                return
-
     def _drop(self, shift: Shift, keys: RunningKeys) -> None:
-        """End a shift, and put down the lanes that are in hand; twice is fine."""
+        """End a shift in which Ctrl-C came, and put down what is in hand; twice is fine."""
         restore_running_keys(keys)
-        self.scheduler.exit(shift)
-        for lane in self.scheduler.in_hand(shift):
+        for lane in self.scheduler.cut_short(shift):
             self._abandon(lane)
-        self._registry.stir.set()  # who was to be called may not have been
+        self._registry.has_missed = True  # who was to be told, or called, may not have been
+        self._registry.stir.set()
 
     # --- one task -----------------------------------------------------------------------------
 
@@ -349,7 +355,7 @@ class TaskExecutor:
             self.fail(error)
             self.scheduler.leave(lane, LaneState.IDLE)
             return None
-        if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
+        if run is None or (_hinders(error) and self._is_from_store(error)):
             self._hindered(lane, error)
             return None
         if isinstance(error, StaleRun) and run.fenced:
@@ -515,8 +521,12 @@ class TaskExecutor:
     # --- async actions ------------------------------------------------------------------------
 
     def _send_away(self, lane: LiveLane, shift: Shift) -> None:
-        """Have the loop take a lane that is in hand, unless it is put down before."""
-        self._loop.begin()  # it may raise
+        """Have the loop take a lane that is in hand, unless it is put down before.
+
+        Raises:
+            Unavailable: There is no loop, and none can be begun.
+        """
+        self._loop.begin()
         self._loop.call(partial(self._go_away, lane, shift))
 
     def _go_away(self, lane: LiveLane, shift: Shift) -> Coroutine[object, object, None] | None:

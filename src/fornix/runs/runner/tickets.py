@@ -177,11 +177,13 @@ class TicketRegistry:
     Attributes:
         stir: Set when something is to be looked after.
         failure: What ended all work, if something did.
+        has_missed: A run may be over whose tickets were not answered: a Ctrl-C came.
     """
 
     def __init__(self, setup: RunnerSetup, reader: OutputReader) -> None:
         self.stir = Flag()
         self.failure: BaseException | None = None
+        self.has_missed = False
         self._store, self._reader = setup.engine.store, reader
         self._lock = HandleLock()
         self._tickets: dict[int, Ticket] = {}
@@ -221,15 +223,17 @@ class TicketRegistry:
         They are forgotten after that: Ctrl-C may come before, and who waits would wait for good.
         """
         with self._lock:
-            present = self._of(run)
-            for ticket in present:
-                if ticket in tickets:
+            chosen, later = set(tickets), list[Ticket]()
+            for ticket in self._of(run):
+                if ticket in chosen:
                     ticket.resolve(*answer(ticket))
-            self._drop(run)
-            if later := [ticket for ticket in present if ticket not in tickets]:
-                self._tickets[run] = later[0]
-                if later[1:]:
-                    self._others[run] = later[1:]
+                else:
+                    later.append(ticket)
+            if not later:
+                self._drop(run)
+                return
+            self._tickets[run] = later[0]
+            self._others[run] = later[1:]
 
     # --- what became of runs ------------------------------------------------------------------
 

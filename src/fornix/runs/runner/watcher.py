@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fornix.errors import StoreClosed, Unavailable
 from fornix.runs.run import RunnerSetup
@@ -84,6 +84,8 @@ class Watcher:
         self._closing = Flag()
         self._thread: threading.Thread | None = None
         self._owners = [work.owner]
+        self._doubted: set[Scope] = set()
+        self._new_doubts: deque[Scope] = deque()
 
     def start(self) -> None:
         """Begin to look; once more, if an interrupt came before.
@@ -95,6 +97,12 @@ class Watcher:
         self._thread = thread = threading.Thread(target=self._watch, name=name, daemon=True)
         if not began(thread):
             raise Unavailable(f"the runner did not start: {NO_THREAD}")
+
+    def doubt(self, scopes: Sequence[Scope]) -> None:
+        """Have keys looked at whose inputs may have been accepted, and their leases taken."""
+        self._doubted.update(scopes)
+        self._new_doubts.extend(scopes)
+        self._registry.stir.set()
 
     def end(self, wait_s: float) -> None:
         """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back.
@@ -108,6 +116,10 @@ class Watcher:
         with contextlib.suppress(StoreClosed):
             for lease in self._executor.scheduler.leases():
                 self._store.release_lease(lease)
+            for scope in self._doubted:
+                lease = self._store.acquire_lease(scope, self._executor.owner)
+                if lease is not None:
+                    self._store.release_lease(lease)
             if ended and self._owners:
                 self._setup.engine.owners.append(self._owners.pop())
         self._registry.dismiss(
@@ -173,10 +185,15 @@ class Watcher:
         waiting = self._registry.waiting()
         keys = {k for k in {t.key for t in waiting} if self._is_elsewhere(k, elsewhere)}
         foreign = [t for t in waiting if t.key in keys] if keys else []
+        if self._registry.has_missed:
+            self._registry.has_missed = False
+            foreign = self._registry.waiting()
         for ticket in foreign:
             self._registry.look_up(ticket.run)
         if self.serving:
             self.pull()
+        if self._new_doubts:
+            self._line_up([self._new_doubts.popleft() for _ in range(len(self._new_doubts))])
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
             self._prunes = self._prune() > 0
             self._pruned = self._pruned if self._prunes else time.monotonic()
@@ -209,9 +226,16 @@ class Watcher:
 
     def pull(self) -> bool:
         """Have lanes worked on where something waits; return whether there are any."""
-        plan, scheduler = self._setup.plan, self._executor.scheduler
+        plan = self._setup.plan
         past_parked = plan.agent.on_failed == "next"
         scopes = self._store.waiting_lanes(plan.name, self._setup.space, past_parked=past_parked)
+        self._line_up(scopes)
+        return bool(scopes)
+
+    def _line_up(self, scopes: Sequence[Scope]) -> None:
+        """Have keys worked on that are not."""
+        scheduler = self._executor.scheduler
+        past_parked = self._setup.plan.agent.on_failed == "next"
         with scheduler.lock:
             for scope in scopes:
                 lane = scheduler.lanes.get(scope)
@@ -222,4 +246,3 @@ class Watcher:
                 ):
                     lane.refresh()
                     scheduler.make_ready(lane)
-        return bool(scopes)

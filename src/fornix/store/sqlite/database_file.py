@@ -433,8 +433,13 @@ class SqliteFile(SqlDatabase):
             with lock, region:
                 yield from self._written(writer)
         except BaseException:  # an interrupt may have come as they were left
-            FORKS.leave(region)
-            lock.__exit__(None, None, None)
+            try:
+                FORKS.leave(region)
+                lock.__exit__(None, None, None)
+            except BaseException:  # and one more
+                FORKS.leave(region)
+                lock.__exit__(None, None, None)
+                raise
             raise
 
     def _written(self, writer: SqliteConnection) -> Generator[SqliteConnection]:

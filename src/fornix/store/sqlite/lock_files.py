@@ -220,8 +220,13 @@ class Owners:
         for file in self._folder.iterdir():  # what killed processes left
             self._is_held(file)
         descriptor = os.open(self._path(owner), os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._mine[owner] = descriptor
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._mine[owner] = descriptor
+        except BaseException:
+            if owner not in self._mine:
+                os.close(descriptor)  # else an interrupt would leave the name to nobody
+            raise
         give_to_owner(self._path(owner), self._folder)
 
     def dismiss(self, owner: str) -> None:
