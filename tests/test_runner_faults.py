@@ -30,7 +30,7 @@ from fornix.sets.batch import Draft
 from fornix.state.cells import Cells
 from fornix.store.running_keys import RunningKey
 from fornix.store.scope import Scope
-from waiting import LIMIT_S, SHORT_S
+from waiting import LIMIT_S, SHORT_S, wait_until
 
 
 class Odd(BaseException):
@@ -396,9 +396,11 @@ def test_an_action_cannot_wait_for_its_own_runner(memory, way, is_async):
 # --- runners that nobody closed -----------------------------------------------------------------
 
 
-def drop(things):
+def drop(things, caught):
+    """Drop what should be warned of; a thread that has just answered may be the last to hold it."""
     things.clear()
     gc.collect()
+    wait_until(lambda: len(caught))
 
 
 def named(runner_name):
@@ -423,8 +425,9 @@ def test_the_threads_of_a_forgotten_runner_end(memory, is_async):
     runners[0].submit("bob", 1).result(LIMIT_S)
     threads = named("forgotten")
     assert threads
-    with pytest.warns(ResourceWarning, match="runner of agent 'forgotten' .* was never closed"):
-        drop(runners)
+    never = "runner of agent 'forgotten' .* was never closed"
+    with pytest.warns(ResourceWarning, match=never) as caught:
+        drop(runners, caught)
     for thread in threads:
         thread.join(LIMIT_S)
     assert named("forgotten") == []
@@ -435,8 +438,8 @@ def test_a_forgotten_runner_ends_what_somebody_waits_for(memory):
     """A ticket keeps its runner."""
     tickets = [LocalRunner(ECHO, memory).submit("ada", 1)]
     assert tickets[0].result(LIMIT_S) == (1,)
-    with pytest.warns(ResourceWarning):
-        drop(tickets)
+    with pytest.warns(ResourceWarning) as caught:
+        drop(tickets, caught)
 
 
 def test_a_program_that_closes_nothing_ends(tmp_path):
