@@ -4,6 +4,7 @@ of its own."""
 from __future__ import annotations
 
 import shutil
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ AT_ONCE = 1000
 """Items per call while filling."""
 LIMIT = 10
 THREADS = 16
-FRESH = 12_000
+FRESH = 16_000
 """Items made for the adds that follow the filling."""
 FLOOR = 300
 """Adds that are done once more by apsw alone."""
@@ -287,8 +288,7 @@ class Scenario:
 
     def _threads(self) -> Iterator[Result]:
         """Sixteen threads, each adding items one by one."""
-        each = 25
-        lock = threading.Lock()
+        each, lock, least, most = 25, threading.Lock(), 3, 11  # rounds
 
         def add_some(worker: int) -> None:
             for _ in range(each):
@@ -297,17 +297,19 @@ class Scenario:
                 self._peer.add_one(self._fresh.part(number, number + 1), self._scope(worker * 7919))
 
         rates: list[float] = []
+        start = time.perf_counter()
         with ThreadPoolExecutor(THREADS) as pool:
-            for _ in range(3):
+            while len(rates) < least or (
+                len(rates) < most and time.perf_counter() - start < self._job.budget_s
+            ):
                 began = time.perf_counter()
                 list(pool.map(add_some, range(THREADS)))
                 rates.append(THREADS * each / (time.perf_counter() - began))
-        rates.sort()
         yield self._result(
             "threads",
-            value=rates[1],
+            value=statistics.median(rates),
             unit="adds/s",
-            note=f"{THREADS} threads; {rates[0]:,.0f}-{rates[-1]:,.0f}",
+            note=f"{THREADS} threads; {min(rates):,.0f}-{max(rates):,.0f}",
         )
 
     def _busy(self) -> Iterator[Result]:

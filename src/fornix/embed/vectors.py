@@ -149,7 +149,8 @@ def float8(data: bytes | Sequence[int]) -> Vector:
 def unit(vectors: Vectors) -> Vectors:
     """Return rows of length one in the same direction; zero rows stay zero."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    lengths[lengths == 0] = 1
+    if 0.0 in lengths.tolist():  # for one row quicker than to ask NumPy
+        lengths[lengths == 0] = 1
     return vectors / lengths[:, None]
 
 

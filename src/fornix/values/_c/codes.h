@@ -3,7 +3,7 @@
 #define ROWS_AT_ONCE 1024
 
 /* Stretch a row until its largest number is 127; return 0 if a number is not finite. */
-static int quantise_row(const float *row, Py_ssize_t width, signed char *to) {
+WIDE static int quantise_row(const float *row, Py_ssize_t width, signed char *to) {
     /* Added and taken away again, it rounds as numpy.rint does: to the nearest, ties to even. */
     const double rounding = 6755399441055744.0;
     const int32_t infinite = 0x7f800000;

@@ -354,8 +354,8 @@ static const signed char *numbers_of(const Table *of, Py_ssize_t row) {
 }
 
 /* Add a row to a sum. */
-static void add_row(const signed char *restrict row, float scale, Py_ssize_t width,
-                    float *restrict sum) {
+WIDE static void add_row(const signed char *restrict row, float scale, Py_ssize_t width,
+                         float *restrict sum) {
     for (Py_ssize_t at = 0; at < width; at++)
         sum[at] += scale * (float)row[at];
 }
