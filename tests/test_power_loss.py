@@ -147,5 +147,5 @@ def test_a_sync_that_is_left_out_is_seen(
 
 def test_a_receipt_before_the_checkpoint_is_seen(folder, monkeypatch) -> None:
     """What is "scrubbed" is in the log, or may come back from it."""
-    monkeypatch.setattr(scrubbing, "empty_log", lambda _db, _path: [])
+    monkeypatch.setattr(scrubbing, "empty_log", lambda *_given: [])
     assert "was forgotten and is in app.db-wal" in broken(recorded(folder, "forgetting", 4), folder)

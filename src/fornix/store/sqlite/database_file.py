@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
@@ -57,6 +58,7 @@ from fornix.store.sqlite.lock_files import (
     private_folder,
     refuse_unsupported,
 )
+from fornix.store.sqlite.log_mover import LogMover, moving
 from fornix.values.forks import FORKS, call_within
 
 logger = logging.getLogger(__name__)
@@ -64,7 +66,13 @@ logger = logging.getLogger(__name__)
 Durability: TypeAlias = Literal["full", "normal"]
 
 CHECKPOINT_PAGES = 4_000
-"""Pages in the write-ahead log (16 MB) past which the writer moves them into the main file."""
+"""Pages in the write-ahead log (16 MB) past which they are moved into the main file."""
+
+MOVED_BESIDE = 4
+"""Times as many are moved beside the writer; a longer log, by the writer itself."""
+
+FEW = 16
+"""The part of that which the writer moves itself, once most is moved: as one in so many."""
 
 VERSION = "PRAGMA data_version"
 """A number that a connection sees change whenever another one committed."""
@@ -72,7 +80,14 @@ VERSION = "PRAGMA data_version"
 SWEEPS = 8
 """Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
 
-_HINDRANCES = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.BusyError)
+_HINDRANCES = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.BusyError,
+    OSError,
+)
 """What may hinder that: the disk is full, for one."""
 
 _SYNCED = """
@@ -128,6 +143,7 @@ class SqliteFile(SqlDatabase):
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
+        self._mover = LogMover(path, self.folder)
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
         # A memory that is collected without close() leaves nothing open.
@@ -460,8 +476,9 @@ class SqliteFile(SqlDatabase):
             if self._state != "forked" and writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
-        if writer.log_pages() > CHECKPOINT_PAGES:
-            self._care_unless_hindered(writer)
+        pages = writer.log_pages()
+        if pages > CHECKPOINT_PAGES and not self._mover.is_at_work:
+            self._care_unless_hindered(writer, pages)
         self._cache.version = writer.data_version()
 
     @explaining
@@ -475,10 +492,18 @@ class SqliteFile(SqlDatabase):
                 writer.execute(f"PRAGMA synchronous = {self._durability}")
 
     @contextmanager
+    def _locked(self) -> Generator[SqliteConnection]:
+        """Give the writer outside a transaction, while nobody else writes or moves the log."""
+        writer, lock = self._writable()
+        with lock:
+            self._mover.wait()
+            with FORKS.inside():
+                yield writer
+
+    @contextmanager
     def _between_commits(self) -> Generator[SqliteConnection]:
         """Give the writer outside a transaction, while nobody else writes."""
-        writer, lock = self._writable()
-        with lock, FORKS.inside():
+        with self._locked() as writer:
             self._check_files()
             self._cache = WriterCache()
             try:
@@ -493,8 +518,7 @@ class SqliteFile(SqlDatabase):
         SQLite tells: it gives up the write-ahead log only for its last user.
         """
         connections = self._connections  # the file's, also if this handle is closed meanwhile
-        writer, lock = self._writable()
-        with lock, FORKS.inside():
+        with self._locked() as writer:
             while self._readers:
                 self._readers.pop().close()
             self._guard.unlock()
@@ -528,13 +552,13 @@ class SqliteFile(SqlDatabase):
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
 
-    def _care_unless_hindered(self, writer: SqliteConnection) -> None:
+    def _care_unless_hindered(self, writer: SqliteConnection, pages: int) -> None:
         """Do what `_care` does; what hinders it is no error of the commit before, which stands.
 
         The log stays as long as it is, so the next commit tries again.
         """
         try:
-            self._care(writer)
+            self._care(writer, pages)
         except _HINDRANCES as error:
             self._cache = WriterCache()  # some of it may have been done
             if writer.in_transaction:
@@ -543,8 +567,8 @@ class SqliteFile(SqlDatabase):
                 raise
             logger.warning("the write-ahead log of a store could not be moved: %s", error)
 
-    def _care(self, writer: SqliteConnection) -> None:
-        """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
+    def _care(self, writer: SqliteConnection, pages: int) -> None:
+        """Sweep, and move a log of *pages* pages into the main file, or have most of it moved."""
         for _ in range(SWEEPS):
             with writer:
                 cache = self._cache
@@ -556,10 +580,20 @@ class SqliteFile(SqlDatabase):
         with writer:
             free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
         self._cache.nodes.clear()
-        checksums.head(writer)
-        with suppress(apsw.BusyError):
-            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         writer.log_pages()  # of what that committed itself
+        if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
+            pages, few=CHECKPOINT_PAGES // FEW, is_in_place=self.is_in_place
+        ):
+            return
+        checksums.head(writer)
+        call_within(moving(self.folder), partial(self._move_log, writer))
+
+    def _move_log(self, writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
+        """Move the log into the main file, as far as readers allow, unless another does so."""
+        if is_alone:
+            with suppress(apsw.BusyError):
+                all_of, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._mover.moved(all_of=all_of, pages=moved)
 
     def close(self) -> None:
         """Flush touches, close every connection and drop every lock; twice is fine."""
@@ -574,12 +608,14 @@ class SqliteFile(SqlDatabase):
         try:
             if self._writer is not None and self._lock is not None:
                 # The last connection checkpoints as it closes, so it queues with the writers.
-                with suppress(FornixError, OSError), self._lock, FORKS.inside():
-                    checksums.head(self._writer)
-                    if self._guard.unlock():
-                        self._leave_log(self._writer)
-                    self._connections.close()
-                    log_owner.forget(self.folder, self._path)
+                with suppress(FornixError, OSError), self._lock:
+                    self._mover.wait()
+                    with FORKS.inside():
+                        checksums.head(self._writer)
+                        if self._guard.unlock():
+                            self._leave_log(self._writer)
+                        self._connections.close()
+                        log_owner.forget(self.folder, self._path)
                 self._lock.close()
         finally:
             self._collected()
@@ -592,8 +628,9 @@ class SqliteFile(SqlDatabase):
         if identity(self._location) == self._identity:
             writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         elif identity(self._log_location) == self._connections.log_identity:
-            with suppress(apsw.BusyError):
-                writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            with suppress(apsw.BusyError), moving(self.folder) as is_alone:
+                if is_alone:
+                    writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def dismiss(self, owners: set[str]) -> None:
         """Make *owners* count as dead, and take them out of the set: without waiting."""

@@ -1,10 +1,10 @@
 """The files of a store: what lies beside the database, who may write, and who is alive.
 
 Beside ``app.db`` SQLite keeps ``app.db-wal`` and ``app.db-shm``; fornix keeps a folder
-``app.db.fornix`` with ``lock`` and ``turn`` (who writes), ``owners/`` (who is alive), ``log`` (see
-`log_owner`) and what can be dropped at any time (``index/``). The database, -wal and -shm are never
-opened but through SQLite, and by `guards`: closing any other descriptor of them would drop SQLite's
-own locks in this process.
+``app.db.fornix`` with ``lock`` and ``turn`` (who writes), ``moving`` (who moves the log),
+``owners/`` (who is alive), ``log`` (see `log_owner`) and what can be dropped at any time
+(``index/``). The database, -wal and -shm are never opened but through SQLite, and by `guards`:
+closing any other descriptor of them would drop SQLite's own locks in this process.
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -21,9 +23,14 @@ from fornix.store.sql import erased_runs
 from fornix.store.sql.connection import query
 from fornix.store.sqlite import checksums
 from fornix.store.sqlite.connection import BUSY_MS, SqliteConnection
+from fornix.store.sqlite.log_mover import moving
+from fornix.values.forks import call_within
 
 READERS_MS = 500
 """How long readers are waited for that hold pages of the log."""
+
+PAUSE_S = 0.01
+"""Pause between two tries to empty it."""
 
 _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
 """Bytes of the -shm file that SQLite locks: for each who reads, and for each who has it open."""
@@ -66,17 +73,33 @@ def vacuum(db: SqliteConnection) -> None:
         db.execute("PRAGMA temp_store = MEMORY")
 
 
-def empty_log(db: SqliteConnection, path: Path) -> list[str]:
+def empty_log(db: SqliteConnection, path: Path, folder: Path) -> list[str]:
     """Move all of the log into the database, and cut it; return who hinders that, in words."""
     checksums.head(db)
+    deadline = time.monotonic() + READERS_MS / 1000
     db.set_busy_timeout(READERS_MS)
     try:
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:
-        return readers(path) or ["a reader has an old state of the store open"]
+        while not call_within(moving(folder), partial(_emptied, db)):
+            if time.monotonic() > deadline:
+                return readers(path) or [
+                    "a reader has an old state of the store open, or another process moves its log"
+                ]
+            time.sleep(PAUSE_S)
+    except OSError as error:
+        return [f"who moves the log cannot be told ({error.filename}: {error.strerror})"]
     finally:
         db.set_busy_timeout(BUSY_MS)
     return []
+
+
+def _emptied(db: SqliteConnection, is_alone: bool) -> bool:  # noqa: FBT001 - of a block
+    if not is_alone:
+        return False
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:  # SQLite waits for readers, but for nobody who moves the log just now
+        return False
+    return True
 
 
 def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[str]:

@@ -1,0 +1,133 @@
+"""Moves a long write-ahead log into its file while others write.
+
+One connection of SQLite may move the log while another adds to it, but the log is begun anew only
+once all of it is moved. So a thread moves what is there, and waits for the disk; a commit after
+that moves the little that has come meanwhile. Without it, each 16 MB of the log held up the commit
+that made it so long for 10 to 40 ms.
+
+SQLite's lock of who moves the log may end while it is held: see `guards`. A second one who moves
+it could begin it anew, and the first would then write pages over the file that are no longer those
+it takes them for. So whatever of fornix moves the log holds `moving`, a lock of another kind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from fornix.errors import FornixError
+from fornix.store.fsync import give_to_owner
+from fornix.store.sqlite import checksums, guards
+from fornix.store.sqlite.connection import connect
+from fornix.values.forks import FORKS
+from fornix.values.threads import BackgroundThread, began
+
+NAME = "moving"
+"""The file that is locked, in the folder beside the database."""
+
+
+@contextmanager
+def moving(folder: Path) -> Generator[bool]:
+    """Give whether nobody else moves the log, here or in another process, during the block.
+
+    Raises:
+        OSError: The file, which is made if it is not there, cannot be opened.
+    """
+    # A file object: where an interrupt comes as the block ends, it is closed all the same.
+    with open(folder / NAME, "ab", buffering=0, opener=_private) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _private(path: str, flags: int) -> int:
+    folder = Path(path).parent
+    with suppress(FileExistsError):  # somebody may have deleted it
+        folder.mkdir(mode=0o700)
+        give_to_owner(folder, folder.with_suffix(""))  # the database
+    descriptor = os.open(path, flags, 0o600)
+    give_to_owner(Path(path), folder)
+    return descriptor
+
+
+class LogMover:
+    """The thread that moves the log of one open file, when there is one: begun by who writes."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._path, self._folder = path, folder
+        self._thread: threading.Thread | None = None
+        self._tried = 0
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the thread moves the log now."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, pages: int, *, few: int, is_in_place: Callable[[], bool]) -> bool:
+        """Begin to move a log of *pages* pages, unless it is at work; return whether that is so.
+
+        It is not if *few* pages have come since it began last, as they are soon moved, nor if the
+        system gives no thread. What hinders it is told to whoever moves the rest.
+
+        Args:
+            is_in_place: Returns whether the file is open, and still the one at its path.
+        """
+        if pages < self._tried:  # the log was begun anew
+            self._tried = 0
+        if pages - self._tried <= few:
+            return False
+        work = partial(_move, self._path, self._folder, is_in_place)
+        self._thread = BackgroundThread(work, "fornix-log", stop=_soon_done)
+        self._tried = pages
+        if began(self._thread):
+            return True
+        self._thread = None
+        return False
+
+    def moved(self, *, all_of: int, pages: int) -> None:
+        """Note that another moved *pages* pages of a log of *all_of*."""
+        self._tried = 0 if pages == all_of else all_of
+
+    def wait(self) -> None:
+        """Wait until it is not at work: never inside the gate of forks, which it has to pass."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
+
+
+def _move(path: Path, folder: Path, is_in_place: Callable[[], bool]) -> None:
+    """Move what the log holds now, as far as readers allow, unless somebody else does so."""
+    user = threading.current_thread()
+    with (
+        suppress(
+            apsw.Error, OSError, FornixError
+        ),  # whoever moves the rest meets it too, and tells
+        FORKS.inside(),
+        moving(folder) as is_alone,
+    ):
+        if not is_alone:
+            return
+        guard = guards.join(path, user)
+        try:
+            with closing(connect(path)) as db:
+                db.execute("SELECT 1 FROM note LIMIT 1").fetchall()  # opens the log
+                guard.lock()  # until the end, though the file may be closed by then
+                if is_in_place():
+                    checksums.head(db)
+                    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        finally:
+            guards.leave(user)
+
+
+def _soon_done() -> None:
+    """Do nothing: a log is moved within a moment."""
