@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput
+from fornix.memory.async_calls import to_its_end
 from fornix.memory.keys import KeySets
 from fornix.memory.memory import Memory
 from fornix.sets.batch import Draft
@@ -204,7 +205,7 @@ class LayerStorage:
         if isinstance(writer, Draft):
             with writer.mutex:
                 return work(writer)
-        return await asyncio.to_thread(work, writer)
+        return await to_its_end(work, writer)
 
 
 def clock_of(now: Now) -> Callable[[], datetime] | None:

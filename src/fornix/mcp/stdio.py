@@ -70,18 +70,19 @@ class _Answers(_Closes):
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401 - the same
         super().__init__(inner)
-        self._waiting = Counter[str]()  # a client may number two requests the same
+        # A client may number two requests the same; and `mcp` takes "1" and 1 for one.
+        self._waiting = Counter[str]()
         self._none = asyncio.Event()
         self._none.set()
 
     def expect(self, request_id: types.RequestId) -> None:
         """Note that a request waits."""
-        self._waiting[repr(request_id)] += 1
+        self._waiting[str(request_id)] += 1
         self._none.clear()
 
     def drop(self, request_id: object) -> None:
         """Note that a request waits no more."""
-        self._waiting[repr(request_id)] -= 1
+        self._waiting[str(request_id)] -= 1
         self._waiting = +self._waiting
         if not self._waiting:
             self._none.set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import CancelledError, ensure_future
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from types import TracebackType
@@ -87,7 +88,8 @@ def _opening(
             await loop.run(lambda: opened.append(method(*args, **kwargs)))
         except BaseException:
             for memory in opened:  # for somebody who was cancelled meanwhile
-                memory.close()
+                with suppress(CancelledError):
+                    await loop.run(memory.close, certain=True)
             loop.close()
             raise
         return cls(loop, opened[0])

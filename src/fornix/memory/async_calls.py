@@ -27,28 +27,34 @@ S = TypeVar("S")
 
 
 class CallExecutor(ProcessBound):
-    """Runs calls in threads, for whatever event loop awaits them."""
+    """Runs calls in threads, for whatever event loop awaits them.
 
-    def __init__(self) -> None:
+    Args:
+        refusal: What is said of calls that come after it was closed.
+    """
+
+    def __init__(self, refusal: str = "this memory was closed; open it again") -> None:
+        self._refusal = refusal
         self._threads = _new_threads()
         self._ending = FreshLock()
         self._last: Future[None] | None = None
         self.closed = False
         FORKS.register(self)
 
-    async def run(self, call: Callable[[], R]) -> R:
+    async def run(self, call: Callable[[], R], *, certain: bool = False) -> R:
         """Return what *call* returns, in a thread.
 
         Who is cancelled meanwhile waits until the call has ended: what it did, it did before
-        `asyncio.CancelledError` is raised. A call that no thread has begun is never made.
+        `asyncio.CancelledError` is raised. A call that no thread has begun is never made, unless
+        it is *certain*.
         """
         FORKS.check_process()
-        made = self._submitted(call)
+        made = self.submitted(call)
         answer = asyncio.wrap_future(made)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            if not made.cancel():
+            if certain or not made.cancel():
                 await ended(answer)
             raise
 
@@ -57,7 +63,7 @@ class CallExecutor(ProcessBound):
         FORKS.check_process()
         with self._ending:
             if self._last is None and not self.closed:
-                self._last = self._submitted(call)
+                self._last = self.submitted(call)
                 self.close()
         if self._last is not None:
             answer = asyncio.wrap_future(self._last)
@@ -77,14 +83,19 @@ class CallExecutor(ProcessBound):
         del quiet
         self._threads, self._last = _new_threads(), None
 
-    def _submitted(self, call: Callable[[], R]) -> Future[R]:
+    def submitted(self, call: Callable[[], R]) -> Future[R]:
+        """Have a thread make *call*; return what becomes of it.
+
+        Raises:
+            StoreClosed: No more calls are taken.
+        """
         try:
             if not self.closed:
                 return self._threads.submit(copy_context().run, call)
         except RuntimeError:
             if not self.closed:  # else it was closed by another thread just now
                 raise
-        raise StoreClosed("this memory was closed; open it again")
+        raise StoreClosed(self._refusal)
 
 
 def _new_threads() -> ThreadPoolExecutor:
@@ -98,6 +109,16 @@ async def ended(answer: asyncio.Future[R]) -> None:
             await asyncio.wait([answer])
     if not answer.cancelled():
         answer.exception()  # who was cancelled is told that, and not how the call went
+
+
+async def to_its_end(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Return what *function* returns, in a thread; who is cancelled waits until it has ended."""
+    answer = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(answer)
+    except asyncio.CancelledError:
+        await ended(answer)
+        raise
 
 
 class CallLane(Protocol):
@@ -175,13 +196,22 @@ def shown(self: Async) -> str:
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]:
-    """Return a function that needs no memory, as a call that is awaited; it runs in a thread."""
+    """Return a function that needs no memory, as a call that is awaited; see `run_to_its_end`."""
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(function, *args, **kwargs)
+        return await run_to_its_end(lambda: function(*args, **kwargs))
 
     return call
+
+
+async def run_to_its_end(call: Callable[[], R]) -> R:
+    """Return what *call* returns, in a thread of its own; who is cancelled waits until it ended."""
+    threads = CallExecutor()
+    try:
+        return await threads.run(call, certain=True)
+    finally:
+        threads.close()
 
 
 class GetsItemsLater(Protocol):

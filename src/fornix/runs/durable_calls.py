@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from fornix.errors import (
     DurableCallFailed,
+    FornixError,
     InvalidInput,
     InvalidValue,
     NonDeterministicAction,
     Unusable,
 )
+from fornix.memory.async_calls import ended, to_its_end
 from fornix.runs.agent import OnMismatch
 from fornix.store import DurableCall
 from fornix.values import wire
@@ -454,33 +456,45 @@ class Durable:
     ) -> Any:
         if slot.complete:
             return slot.outcome()
-        await asyncio.to_thread(slot.announce, options)
+        await to_its_end(slot.announce, options)
         chosen, reconciles = slot.chosen(function, options)
         kwargs = {} if reconciles else kwargs
         tried = 1
         while True:
             inside = _INSIDE.set(slot.call.name)
             try:
-                value = await _start(chosen, () if reconciles else args, kwargs)
+                value = await _start(slot, chosen, () if reconciles else args, kwargs)
             except Exception as error:
                 if reconciles or not options.retry.should_retry(error, tried):
                     tried = RECONCILED if reconciles else tried
-                    await asyncio.to_thread(slot.keep_error, error, tried)
+                    await to_its_end(slot.keep_error, error, tried)
                     raise
                 pause = options.retry.pause_s(tried)
             else:
-                return await asyncio.to_thread(slot.keep, value)
+                return await to_its_end(slot.keep, value)
             finally:
                 _INSIDE.reset(inside)
             await self._calls.recorder.apause(pause)
             tried += 1
 
 
-async def _start(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return what a call returns; a plain function is called in a thread."""
+async def _start(slot: Slot, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return what a call returns; a plain function is called in a thread.
+
+    Who is cancelled meanwhile, as by a timeout, waits until that has ended, and what it returned is
+    kept: it would be called again, beside itself.
+    """
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
-    value = await asyncio.to_thread(function, *args, **kwargs)
+    answer = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        value = await asyncio.shield(answer)
+    except asyncio.CancelledError:
+        await ended(answer)
+        if not answer.cancelled() and answer.exception() is None:
+            with contextlib.suppress(FornixError):  # it is not kept, and called again
+                await to_its_end(slot.keep, answer.result())
+        raise
     return await value if inspect.isawaitable(value) else value
 
 

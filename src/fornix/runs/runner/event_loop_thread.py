@@ -143,10 +143,16 @@ class EventLoopThread:
                 self._loop, self._thread = loop, threading.current_thread()
         is_known.set()
         try:
-            if is_wanted:
-                loop.run_forever()
+            while is_wanted and not self._has_ended():
+                # `SystemExit` of a task that an action waits for comes out here, though it is told.
+                with suppress(KeyboardInterrupt, SystemExit):
+                    loop.run_forever()
+                    return
         finally:
             loop.close()
+
+    def _has_ended(self) -> bool:
+        return self._ending is not None and self._ending.done()
 
     def call(self, make: Callable[[], Coroutine[object, object, None] | None]) -> None:
         """Have *make* called on the loop, and run what it returns, which tells what became of it.

@@ -31,7 +31,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
-from fornix.memory.async_calls import ended
+from fornix.memory.async_calls import CallExecutor, run_to_its_end
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.runs.agent import Agent, DispatchTable
@@ -64,6 +64,8 @@ PAUSE_S = 0.002
 
 CHUNK = 256
 """Inputs of `map` that are accepted in one commit."""
+
+_CLOSED = "this runner was closed; make another one"
 
 OnParked: TypeAlias = Literal["raise", "retry"]
 """What comes of an input whose run is parked: its error, or another try."""
@@ -121,6 +123,7 @@ class LocalRunner(ProcessBound):
             self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
         )
         self._lock, self._generation = HandleLock(), FORKS.generation
+        self._calls = CallExecutor(_CLOSED)
         self._started = self._closed = self._is_ending = self._ended = False
         self._forgotten: weakref.finalize[..., Self] | None = None
 
@@ -422,7 +425,7 @@ class LocalRunner(ProcessBound):
         Done by the first use; again, it does nothing.
         """
         if self._closed:
-            raise StoreClosed("this runner was closed; make another one")
+            raise StoreClosed(_CLOSED)
         if self._registry.failure is not None:
             raise self._registry.failure
         if self._started:
@@ -443,9 +446,13 @@ class LocalRunner(ProcessBound):
         Also waits for what other processes are at. Runs that are parked, and what waits behind
         them, are left.
         """
+        self._run_until_idle(Flag())
+
+    def _run_until_idle(self, stop: Flag) -> None:
+        """Work until then, or until *stop* is set and the action at work has ended."""
         refuse_own_runner(self.owner, "wait until all is done")
         self.start()
-        while True:
+        while not stop.is_set():
             if self._registry.failure is not None:
                 raise self._registry.failure
             if self._executor.once():
@@ -509,6 +516,7 @@ class LocalRunner(ProcessBound):
                 begins = self._is_ending = self._closed = True
                 if self._forgotten is not None:
                     self._forgotten.detach()
+            self._calls.close()
             self._closing.set()
             self._watch.end(inf if wait_s is None else wait_s)
             self._ended = True
@@ -556,8 +564,8 @@ class LocalRunner(ProcessBound):
         on_parked: OnParked = "raise",
     ) -> Ticket:
         """Accept an input; see `submit`."""
-        return await asyncio.to_thread(
-            self.submit, key, value, event_id=event_id, on_parked=on_parked
+        return await self._calls.run(
+            lambda: self.submit(key, value, event_id=event_id, on_parked=on_parked)
         )
 
     async def ahandle(
@@ -576,19 +584,25 @@ class LocalRunner(ProcessBound):
 
     async def arun_until_idle(self) -> None:
         """Work until no input waits any more; see `run_until_idle`."""
-        await asyncio.to_thread(self.run_until_idle)
+        stop = Flag()
+        answer = asyncio.wrap_future(self._calls.submitted(partial(self._run_until_idle, stop)))
+        try:
+            await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            stop.set()  # it leaves the action that it is at to end, and is not waited for
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
 
     async def aclose(self, wait_s: float | None = 10) -> None:
         """Close, also if this is cancelled; see `close`."""
-        closing = asyncio.ensure_future(asyncio.to_thread(self.close, wait_s))
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await ended(closing)
-            raise
+        await run_to_its_end(partial(self.close, wait_s))
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
+        try:
+            await self._calls.run(self.start)
+        except asyncio.CancelledError:
+            await self.aclose()  # nobody has it
+            raise
         return self
 
     async def __aexit__(

@@ -111,20 +111,27 @@ class Ticket(ProcessBound):
         """Return the outputs of the run, once it is over; see `result`."""
         checked_wait(wait_s)
         loop = asyncio.get_running_loop()
-        answered = asyncio.Event()
+        answered = loop.create_future()
+
+        def answer() -> None:
+            if not answered.done():
+                answered.set_result(None)
 
         def wake() -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(answered.set)
+                loop.call_soon_threadsafe(answer)
 
         self._then = (*self._then, wake)
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        while not self.done:
-            remaining_s = LOOK_S if deadline is None else deadline - time.monotonic()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(answered.wait(), min(max(0.0, remaining_s), LOOK_S))
-            if not self.done:
-                self._waiter.look(self, wait_s, left_s=remaining_s)
+        try:
+            while not self.done:
+                remaining_s = LOOK_S if deadline is None else deadline - time.monotonic()
+                # `asyncio.wait_for` of Python 3.11 forgets a cancel that comes with the answer.
+                await asyncio.wait([answered], timeout=min(max(0.0, remaining_s), LOOK_S))
+                if not self.done:
+                    self._waiter.look(self, wait_s, left_s=remaining_s)
+        finally:
+            self._then = tuple(then for then in self._then if then is not wake)
         return self._answer()
 
     def _answer(self) -> Outputs:
