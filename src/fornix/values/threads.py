@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import sys
 import threading
 import time
 from _thread import start_new_thread
@@ -26,14 +27,17 @@ NO_THREAD = "no thread could be started: the system gives no more, or Python is 
 def began(thread: threading.Thread) -> bool:
     """Start a thread; return whether that was possible.
 
-    It is not where a limit of the system is reached, and in Python 3.12 as Python ends. What was
-    committed stands then, so whoever asks goes on, and asks again later.
+    It is not where a limit of the system is reached, nor as Python ends: a thread would wait for
+    it, and whoever waits for the thread as well. What was committed stands then, so whoever asks
+    goes on, and asks again later.
 
     Python waits by a lock of Python's until a thread has begun. An interrupt there could leave it
     held, and the thread would wait for it for good; so it is another thread that starts this one
     where interrupts come, in the main thread.
     """
     problems: list[RuntimeError] = []
+    if sys.is_finalizing():
+        return False
     is_known = threading.Lock()
 
     def begin() -> None:

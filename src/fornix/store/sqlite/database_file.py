@@ -58,7 +58,7 @@ from fornix.store.sqlite.lock_files import (
     private_folder,
     refuse_unsupported,
 )
-from fornix.store.sqlite.log_mover import LogMover, moving
+from fornix.store.sqlite.log_mover import LogMover
 from fornix.values.forks import FORKS, call_within
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,6 @@ _HINDRANCES = (
     apsw.ReadOnlyError,
     apsw.CantOpenError,
     apsw.BusyError,
-    OSError,
 )
 """What may hinder that: the disk is full, for one."""
 
@@ -143,7 +142,7 @@ class SqliteFile(SqlDatabase):
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
-        self._mover = LogMover(path, self.folder)
+        self._log_mover: LogMover | None = None
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
         # A memory that is collected without close() leaves nothing open.
@@ -156,11 +155,14 @@ class SqliteFile(SqlDatabase):
                 folder = private_folder(self.folder, path)
                 self._lock = WriteLock(folder, wait_s=wait_s)
                 self._owners = Owners(folder)
+                self._log_mover = LogMover(path, folder)
                 self._open_writer(durability)
             self._identity = identity(str(path))
         except BaseException:  # no traceback may keep files open until it is collected
             if self._lock is not None:
                 self._lock.close()
+            if self._log_mover is not None:
+                self._log_mover.close()
             self._collected()
             raise
 
@@ -392,6 +394,11 @@ class SqliteFile(SqlDatabase):
                 "open, and what it held may be lost; close this memory everywhere and open it again"
             )
 
+    @property
+    def _mover(self) -> LogMover:
+        assert self._log_mover is not None  # noqa: S101 - a writable store has one
+        return self._log_mover
+
     def _writable(self) -> tuple[SqliteConnection, WriteLock]:
         """Return the writer and the lock to hold while it writes."""
         connections = self._connections
@@ -586,7 +593,7 @@ class SqliteFile(SqlDatabase):
         ):
             return
         checksums.head(writer)
-        call_within(moving(self.folder), partial(self._move_log, writer))
+        call_within(self._mover.moving(), partial(self._move_log, writer))
 
     def _move_log(self, writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
         """Move the log into the main file, as far as readers allow, unless another does so."""
@@ -617,6 +624,7 @@ class SqliteFile(SqlDatabase):
                         self._connections.close()
                         log_owner.forget(self.folder, self._path)
                 self._lock.close()
+                self._mover.close()
         finally:
             self._collected()
 
@@ -628,9 +636,7 @@ class SqliteFile(SqlDatabase):
         if identity(self._location) == self._identity:
             writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         elif identity(self._log_location) == self._connections.log_identity:
-            with suppress(apsw.BusyError), moving(self.folder) as is_alone:
-                if is_alone:
-                    writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            call_within(self._mover.moving(), partial(_empty_log, writer))
 
     def dismiss(self, owners: set[str]) -> None:
         """Make *owners* count as dead, and take them out of the set: without waiting."""
@@ -668,6 +674,8 @@ class SqliteFile(SqlDatabase):
         drop_locks(self.folder)
         if self._lock is not None:
             self._lock.abandon()
+        if self._log_mover is not None:
+            self._log_mover.abandon()
         if self._owners is not None:
             self._owners.abandon()
 
@@ -705,6 +713,13 @@ class SqliteFile(SqlDatabase):
             yield
         finally:
             db.execute("ROLLBACK")
+
+
+def _empty_log(writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
+    """Move all of the log, and cut it, if that can be done at once."""
+    if is_alone:
+        with suppress(apsw.BusyError):
+            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
 def folder_of(path: Path) -> Path:

@@ -7,7 +7,7 @@ that made it so long for 10 to 40 ms.
 
 SQLite's lock of who moves the log may end while it is held: see `guards`. A second one who moves
 it could begin it anew, and the first would then write pages over the file that are no longer those
-it takes them for. So whatever of fornix moves the log holds `moving`, a lock of another kind.
+it takes them for. So whatever of fornix moves the log holds `LogMover.moving`, of another kind.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -26,47 +27,63 @@ from fornix.errors import FornixError
 from fornix.store.fsync import give_to_owner
 from fornix.store.sqlite import checksums, guards
 from fornix.store.sqlite.connection import connect
-from fornix.values.forks import FORKS
+from fornix.values.forks import FORKS, HandleLock
 from fornix.values.threads import BackgroundThread, began
 
 NAME = "moving"
 """The file that is locked, in the folder beside the database."""
 
 
-@contextmanager
-def moving(folder: Path) -> Generator[bool]:
-    """Give whether nobody else moves the log, here or in another process, during the block.
-
-    Raises:
-        OSError: The file, which is made if it is not there, cannot be opened.
-    """
-    # A file object: where an interrupt comes as the block ends, it is closed all the same.
-    with open(folder / NAME, "ab", buffering=0, opener=_private) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
-def _private(path: str, flags: int) -> int:
-    folder = Path(path).parent
-    with suppress(FileExistsError):  # somebody may have deleted it
-        folder.mkdir(mode=0o700)
-        give_to_owner(folder, folder.with_suffix(""))  # the database
-    descriptor = os.open(path, flags, 0o600)
-    give_to_owner(Path(path), folder)
-    return descriptor
-
-
 class LogMover:
-    """The thread that moves the log of one open file, when there is one: begun by who writes."""
+    """Who of this process moves the log of one open file; and the thread that does, if one does.
+
+    Its descriptor stays open as long as the thread needs it, whoever closes the file.
+    """
 
     def __init__(self, path: Path, folder: Path) -> None:
-        self._path, self._folder = path, folder
+        self._path = path
+        self._turn = HandleLock()
+        self._lock = os.open(folder / NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._close = weakref.finalize(self, os.close, self._lock)
+        self._close.atexit = False  # what runs as Python ends may still write
+        give_to_owner(folder / NAME, folder)
         self._thread: threading.Thread | None = None
         self._tried = 0
+
+    @contextmanager
+    def moving(self) -> Generator[bool]:
+        """Give whether nobody else moves the log, here or in another process, during the block."""
+        with self._turn:
+            if self._lock < 0:
+                yield False
+                return
+            try:
+                yield self._is_free()
+            finally:
+                try:
+                    fcntl.flock(
+                        self._lock, fcntl.LOCK_UN
+                    )  # a child of this process may have it too
+                except BaseException:  # an interrupt
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)
+                    raise
+
+    def _is_free(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Move nothing any more, once nobody does."""
+        with self._turn:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the descriptor, whoever needs it: in a forked child, which alone runs on."""
+        self._lock = -1
+        self._close()
 
     @property
     def is_at_work(self) -> bool:
@@ -86,7 +103,7 @@ class LogMover:
             self._tried = 0
         if pages - self._tried <= few:
             return False
-        work = partial(_move, self._path, self._folder, is_in_place)
+        work = partial(self._move, is_in_place)
         self._thread = BackgroundThread(work, "fornix-log", stop=_soon_done)
         self._tried = pages
         if began(self._thread):
@@ -104,29 +121,28 @@ class LogMover:
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
 
-
-def _move(path: Path, folder: Path, is_in_place: Callable[[], bool]) -> None:
-    """Move what the log holds now, as far as readers allow, unless somebody else does so."""
-    user = threading.current_thread()
-    with (
-        suppress(
-            apsw.Error, OSError, FornixError
-        ),  # whoever moves the rest meets it too, and tells
-        FORKS.inside(),
-        moving(folder) as is_alone,
-    ):
-        if not is_alone:
-            return
-        guard = guards.join(path, user)
-        try:
-            with closing(connect(path)) as db:
-                db.execute("SELECT 1 FROM note LIMIT 1").fetchall()  # opens the log
-                guard.lock()  # until the end, though the file may be closed by then
-                if is_in_place():
-                    checksums.head(db)
-                    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        finally:
-            guards.leave(user)
+    def _move(self, is_in_place: Callable[[], bool]) -> None:
+        """Move what the log holds now, as far as readers allow, unless somebody else does so."""
+        user = threading.current_thread()
+        with (
+            suppress(
+                apsw.Error, OSError, FornixError
+            ),  # whoever moves the rest meets it, and tells
+            FORKS.inside(),
+            self.moving() as is_alone,
+        ):
+            if not is_alone:
+                return
+            guard = guards.join(self._path, user)
+            try:
+                with closing(connect(self._path)) as db:
+                    db.execute("SELECT 1 FROM note LIMIT 1").fetchall()  # opens the log
+                    guard.lock()  # until the end, though the file may be closed by then
+                    if is_in_place():
+                        checksums.head(db)
+                        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            finally:
+                guards.leave(user)
 
 
 def _soon_done() -> None:

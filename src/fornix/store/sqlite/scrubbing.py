@@ -23,7 +23,7 @@ from fornix.store.sql import erased_runs
 from fornix.store.sql.connection import query
 from fornix.store.sqlite import checksums
 from fornix.store.sqlite.connection import BUSY_MS, SqliteConnection
-from fornix.store.sqlite.log_mover import moving
+from fornix.store.sqlite.log_mover import LogMover
 from fornix.values.forks import call_within
 
 READERS_MS = 500
@@ -73,20 +73,18 @@ def vacuum(db: SqliteConnection) -> None:
         db.execute("PRAGMA temp_store = MEMORY")
 
 
-def empty_log(db: SqliteConnection, path: Path, folder: Path) -> list[str]:
+def empty_log(db: SqliteConnection, path: Path, mover: LogMover) -> list[str]:
     """Move all of the log into the database, and cut it; return who hinders that, in words."""
     checksums.head(db)
     deadline = time.monotonic() + READERS_MS / 1000
     db.set_busy_timeout(READERS_MS)
     try:
-        while not call_within(moving(folder), partial(_emptied, db)):
+        while not call_within(mover.moving(), partial(_emptied, db)):
             if time.monotonic() > deadline:
                 return readers(path) or [
                     "a reader has an old state of the store open, or another process moves its log"
                 ]
             time.sleep(PAUSE_S)
-    except OSError as error:
-        return [f"who moves the log cannot be told ({error.filename}: {error.strerror})"]
     finally:
         db.set_busy_timeout(BUSY_MS)
     return []

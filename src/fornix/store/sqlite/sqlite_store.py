@@ -35,7 +35,7 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             return []
         with self._between_commits() as db:
             unfinished = scrubbing.rewrite(db, erased_runs.unfinished_receipts(db))
-            hindrances = scrubbing.empty_log(db, self._path, self.folder)
+            hindrances = scrubbing.empty_log(db, self._path, self._mover)
             hindrances += scrubbing.clear_side_files(self.folder, unfinished)
             remaining: list[str] = []
             with db:
@@ -66,9 +66,8 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             if free and rewritten:
                 scrubbing.vacuum(db)
             given += before - free_pages.size(db)
-            scrubbing.empty_log(
-                db, self._path, self.folder
-            )  # only then does the file itself shrink
+            # Only then does the file itself shrink.
+            scrubbing.empty_log(db, self._path, self._mover)
             scrubbing.clear_small_sets(db, self.folder)
         return given
 
