@@ -88,7 +88,12 @@ class Runs:
             NotFound: There is no such run.
             StaleRun: It is over.
         """
-        row = self._known(run)
+        try:
+            self._discard(self._known(run))
+        except StaleRun:  # it is over, or was just parked
+            self._discard(self._known(run))
+
+    def _discard(self, row: Run) -> None:
         self._store.commit(given_up(row, self._setup.engine.clock()))
 
     def _row(self, run: int) -> Run | None:
