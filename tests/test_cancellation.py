@@ -128,7 +128,7 @@ def test_a_ticket_forgets_who_no_longer_waits() -> None:
                 ticket = await runner.asubmit("ada", 1)
                 for _ in range(3):
                     with pytest.raises(TimeoutError):
-                        async with asyncio.timeout(0.01):
+                        async with asyncio.timeout(0.01):  # it cannot be answered: it is held
                             await ticket.aresult()
                 assert ticket._then == ()
                 gate.go_on.set()
@@ -191,7 +191,7 @@ def test_waiting_for_idle_in_vain_keeps_no_thread() -> None:
             await runner.asubmit("ada", 1)
             for _ in range(40):
                 with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.005):
+                    async with asyncio.timeout(0.005):  # it cannot be idle: its action waits
                         await runner.arun_until_idle()
             await asyncio.to_thread(wait_until, lambda: not waits_for_idle())
             await asyncio.wait_for(runner.aclose(wait_s=0), LIMIT_S)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix.errors import Unavailable
-from fornix.search.index import bit_codes, vectors
+from fornix.search.index import bit_codes, postings, vectors
 from fornix.search.index.set_loader import Outdated, apply
 from fornix.store import Finder
 from fornix.store.filters import Filter
@@ -382,3 +382,22 @@ def test_one_view_holds_several_sets_in_the_order_asked():
     with index.view([3, 1, 2, 3, 99], dimensions=DIMENSIONS) as sets:
         assert [one.live for one in sets] == [len(store.live(n)) for n in (3, 1, 2, 3, 99)]
         assert sets[0] is sets[3]
+
+
+def test_postings_whose_grouping_fails_are_as_they_were(monkeypatch) -> None:
+    """As where an interrupt comes: an entry that counted twice would rank its document too high."""
+    made = postings.SetPostings()
+    hashes = np.arange(40_000, dtype=np.uint32) % 7
+    docs, counts = np.arange(40_000, dtype=np.int32), np.ones(40_000, np.uint8)
+    made.extend(hashes, docs, counts)
+
+    def fails() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(postings, "_no_entries", fails)
+        with pytest.raises(KeyboardInterrupt):
+            made._merge()
+    made._merge()
+    assert made._grouped is not None
+    assert len(made._grouped.docs) == 40_000

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from compiling import compiled_of, hatch_build
 from fornix.store.sqlite import checksums
+from fornix.store.sqlite.connection import connect
 
 GATHERS = "fornix-log"
 INSERT = "INSERT INTO page VALUES (?, randomblob(?))"
@@ -26,6 +27,7 @@ class Calls(apsw.VFS):
     def __init__(self) -> None:
         self.writes: list[tuple[int, int]] = []
         self.refuses = -1
+        self.module: str | None = None
         self.vfs = "counted"
         super().__init__("counted", "unix", makedefault=True)
 
@@ -67,6 +69,7 @@ def calls(tmp_path_factory) -> Iterator[Calls]:
         with closing(apsw.Connection(":memory:")) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
             connection.load_extension(str(compiled.__file__), "sqlite3_fornix_log_init")
+        below.module = str(compiled.__file__)
         below.vfs = apsw.vfs_names()[0]
         assert below.vfs == GATHERS
     apsw.set_default_vfs(default)
@@ -133,6 +136,49 @@ def test_the_first_frame_after_those_of_others_goes_by_itself(
         assert [size for _, size in calls.writes[:2]] == [24, 4096]
         assert len(calls.writes) == 3
         assert rows(other) == [(n, 40_000) for n in (1, 2, 3)]
+
+
+def test_what_was_undone_is_not_written_over_what_others_committed(calls: Calls, tmp_path: Path):
+    """A large transaction was written in parts; the last ones were gathered, and not written."""
+    path = tmp_path / "a.db"
+    with (
+        closing(opened(path, calls.vfs, cache=10)) as db,
+        closing(opened(path, "unix")) as other,
+    ):
+        if calls.module is not None:
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+            db.load_extension(calls.module, "sqlite3_fornix_log_undo")
+        for count in range(1, 60):
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            db.execute("BEGIN")
+            db.executemany(INSERT, [(10_000 + n, 3_000) for n in range(count)])
+            db.execute("ROLLBACK")
+            other.execute("BEGIN")
+            other.executemany(INSERT, [(count * 100 + n, 3_000) for n in range(70)])
+            other.execute("COMMIT")
+            db.execute(INSERT, (-count, 3_000))
+            assert len(rows(db)) == len(rows(other)) == 71 * count
+            assert other.pragma("integrity_check") == "ok"
+
+
+def test_every_connection_of_a_store_that_writes_drops_what_it_undid(tmp_path: Path):
+    """Whoever made it."""
+    path = tmp_path / "a.db"
+    path.touch()
+    with closing(connect(path)) as db, closing(connect(path)) as other:
+        for connection in (db, other):
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA cache_size = 10")
+        db.execute("CREATE TABLE page (number INTEGER PRIMARY KEY, data BLOB)")
+        for count in range(1, 60):
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            db.execute("BEGIN")
+            db.executemany(INSERT, [(10_000 + n, 3_000) for n in range(count)])
+            db.execute("ROLLBACK")
+            with other:
+                other.executemany(INSERT, [(count * 100 + n, 3_000) for n in range(70)])
+            db.execute(INSERT, (-count, 3_000))
+            assert other.pragma("integrity_check") == "ok"
 
 
 @pytest.mark.parametrize("which", range(4))

@@ -414,10 +414,10 @@ class TaskExecutor:
     def _hindered(self, lane: LiveLane, error: BaseException) -> None:
         """Have a lane tried again later which the store could not serve."""
         lane.hindered += 1
-        if lane.run is not None and not lane.run.prepared:
+        if lane.run is None or not lane.run.prepared:
             lane.drop_run("interrupted")
             with self.scheduler.lock:
-                lane.refresh()
+                lane.refresh()  # a run may have been taken out that was not begun
         shortest, longest = RETRY_S
         _LOG.warning("tried again later: %s", error, extra={"agent": self.setup.plan.name})
         self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))

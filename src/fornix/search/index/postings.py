@@ -66,6 +66,11 @@ def grouped(
     return PostingList(hashes[starts], offsets, docs[order], counts[order])
 
 
+def _no_entries() -> tuple[Growable[np.uint32], Growable[np.int32], Growable[np.uint8]]:
+    empty = np.empty
+    return Growable(empty(0, np.uint32)), Growable(empty(0, np.int32)), Growable(empty(0, np.uint8))
+
+
 class SetPostings:
     """The postings of a set: runs, and a tail that is scanned until it pays to group it.
 
@@ -77,12 +82,7 @@ class SetPostings:
         self._segment = sealed
         self._sealed: PostingList | None = None
         self._grouped: PostingList | None = None
-        self._clear()
-
-    def _clear(self) -> None:
-        self._hashes = Growable(np.empty(0, np.uint32))
-        self._docs = Growable(np.empty(0, np.int32))
-        self._counts = Growable(np.empty(0, np.uint8))
+        self._hashes, self._docs, self._counts = _no_entries()
         self._scans = 0
 
     def extend(
@@ -130,8 +130,9 @@ class SetPostings:
         if own:
             parts.insert(0, (own.hashes.repeat(np.diff(own.offsets)), own.docs, own.counts))
         hashes, docs, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
-        self._grouped = grouped(hashes, docs, counts)
-        self._clear()
+        merged, tail = grouped(hashes, docs, counts), _no_entries()
+        # In one statement, which nothing interrupts: else entries would count twice.
+        self._grouped, (self._hashes, self._docs, self._counts), self._scans = merged, tail, 0
 
     @property
     def nbytes(self) -> int:

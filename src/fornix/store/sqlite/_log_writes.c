@@ -4,7 +4,8 @@
    nothing but writes to the log: there SQLite writes a page as a frame, its head by one call and
    the page by another. Frames that follow one another are gathered, and written before the write
    that commits returns: a file holds the same bytes then, and errors come while SQLite still
-   undoes the transaction. Nobody but the connection that writes reads frames before that.
+   undoes the transaction. Nobody but the connection that writes reads frames before that. What is
+   gathered of a transaction that is undone is dropped: others may write to its place.
 
    And a log that grows does so by many frames of zeros at once, which end it for SQLite: a sync
    has to write down no new length then, and takes half as long. */
@@ -23,6 +24,7 @@
 #define LOADED_FOR_GOOD 256
 #define REFUSED 1
 #define VERSION 3
+#define JOURNAL_POINTER 28 /* the log of a connection */
 #define HEAD 24
 #define COMMITS_AT 4
 /* SQLite's own VFS of Unix refuses a write of 128 KB. */
@@ -68,7 +70,7 @@ struct vfs {
 };
 
 /* Where SQLite's functions are among those that it hands over: places are never changed. */
-enum place { VFS_FIND = 141, VFS_REGISTER = 142 };
+enum place { ROLLBACK_HOOK = 90, FILE_CONTROL = 127, VFS_FIND = 141, VFS_REGISTER = 142 };
 
 /* A log. The file of the system's VFS is behind it. */
 typedef struct {
@@ -247,6 +249,30 @@ EXPORTED int sqlite3_fornix_log_init(sqlite3 *db, char **error, const Function *
     }
     int code = add(&ours, 1);
     return code == 0 ? LOADED_FOR_GOOD : code;
+}
+
+static int (*control)(sqlite3 *, const char *, int, void *);
+
+/* A transaction of a connection was undone. */
+static void drop(void *db) {
+    file *of = NULL;
+    if (control(db, "main", JOURNAL_POINTER, &of) == 0 && of != NULL && of->methods == &methods) {
+        Log *log = (Log *)of;
+        log->held = log->in_frame = 0;
+        log->end = -1;
+    }
+}
+
+EXPORTED int sqlite3_fornix_log_undo(sqlite3 *db, char **error, const Function *given);
+
+/* SQLite calls this for a connection that writes: it has no other rollback hook. */
+EXPORTED int sqlite3_fornix_log_undo(sqlite3 *db, char **error, const Function *given) {
+    (void)error;
+    void *(*hook)(sqlite3 *, void (*)(void *), void *);
+    memcpy(&hook, given + ROLLBACK_HOOK, sizeof(Function));
+    memcpy(&control, given + FILE_CONTROL, sizeof(Function));
+    hook(db, drop, db);
+    return LOADED_FOR_GOOD;
 }
 
 static PyMethodDef functions[] = {{NULL, NULL, 0, NULL}};

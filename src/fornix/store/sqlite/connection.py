@@ -32,7 +32,7 @@ from fornix.errors.short_repr import short_repr
 from fornix.store.damage import POSSIBLE_DAMAGE, damage_of
 from fornix.store.records import has_meaning, terms_of
 from fornix.store.sql.connection import Write
-from fornix.store.sqlite import checksums
+from fornix.store.sqlite import checksums, log_writes
 from fornix.store.sqlite.statements import Statements, statements_of
 from fornix.values.lazy_attributes import lazy_attribute
 from fornix.values.words import is_marked, passages
@@ -365,6 +365,8 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         name = f"{path.as_uri()}?immutable=1"
     connection = SqliteConnection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
     try:
+        if not read_only:
+            log_writes.drop_undone(connection)
         _configure(connection)
     except BaseException:  # no traceback may keep the file open until it is collected
         connection.close()

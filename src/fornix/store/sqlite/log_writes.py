@@ -23,6 +23,9 @@ RESTS_ON = "unix"
 _ENTRY = "sqlite3_fornix_log_init"
 """What SQLite calls as it loads the module."""
 
+_UNDO_ENTRY = "sqlite3_fornix_log_undo"
+"""What it calls as it loads the module for a connection that writes."""
+
 
 def gather(connection: apsw.Connection) -> None:
     """Make a VFS that does so the default, if `RESTS_ON` is that; any connection will do."""
@@ -31,3 +34,18 @@ def gather(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
     with suppress(apsw.ExtensionLoadingError):
         connection.load_extension(str(COMPILED.__file__), _ENTRY)
+
+
+def drop_undone(connection: apsw.Connection) -> None:
+    """Have what is gathered of a transaction that this connection undoes be dropped.
+
+    A large transaction may be written in parts before it is committed. What is left of one that
+    was undone would be written by a later call, over what others committed meanwhile.
+    """
+    if COMPILED is None:
+        return
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+    try:
+        connection.load_extension(str(COMPILED.__file__), _UNDO_ENTRY)
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
