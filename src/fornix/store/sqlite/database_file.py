@@ -651,6 +651,8 @@ class SqliteFile(SqlDatabase):
         self._collected()
         if self._lock is not None:
             self._lock.abandon()
+        if self._log_mover is not None:
+            self._log_mover.collect()
         if self._owners is not None:
             self._owners.abandon()
 

@@ -80,6 +80,14 @@ class LogMover:
         with self._turn:
             self.abandon()
 
+    def collect(self) -> None:
+        """Do so at once, unless the thread moves the log: its descriptor is closed after it."""
+        if self._turn.acquire(blocking=False):
+            try:
+                self.abandon()
+            finally:
+                self._turn.release()
+
     def abandon(self) -> None:
         """Close the descriptor, whoever needs it: in a forked child, which alone runs on."""
         self._lock = -1
