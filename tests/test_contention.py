@@ -576,10 +576,10 @@ def test_two_interrupts_in_a_row_leave_nobody_leading(monkeypatch):
         for ticket in group:
             ticket.settle(ticket.work)
 
-    def interrupted(queue, ticket, error=None):
-        if error is not None and interrupts:
+    def interrupted(queue, ticket):
+        if ticket.stopped is not None and interrupts:
             raise interrupts.pop()
-        step_down(queue, ticket, error)
+        step_down(queue, ticket)
 
     monkeypatch.setattr(CommitQueue, "_step_down", interrupted)
     queue = CommitQueue[int](commit_group)

@@ -21,6 +21,7 @@ from fornix.errors import StoreBusy, Unavailable
 from fornix.store.commit_queue import CommitQueue, CommitTicket
 from fornix.store.sqlite import SqliteStore, database_file, guards
 from fornix.values import forks
+from fornix.values.forks import HandleLock
 from fornix.values.threads import Flag
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
@@ -193,6 +194,74 @@ class TwoThreads:
         self.leads.set()
         wait_until(lambda: not second.is_alive(), f"the second waits since {interrupter.where}")
         assert answer_of_another(lambda: self.queue.pass_in("third"), interrupter) == "third"
+
+
+class Starved:
+    """The mutex of a queue, for whose blocks a named thread has no memory, from the *first* on.
+
+    They fail as they begin, or else as they end, which leaves the mutex held.
+    """
+
+    def __init__(self, mutex: HandleLock, first: int, *, ends: bool) -> None:
+        self._mutex, self._left, self._ends = mutex, first, ends
+        self.failed = 0
+
+    def _fail(self) -> None:
+        if threading.current_thread().name == "starved":
+            self._left -= 1
+            if self._left <= 0:
+                self.failed += 1
+                raise MemoryError
+
+    def __enter__(self) -> None:
+        if not self._ends:
+            self._fail()
+        self._mutex.__enter__()
+
+    def __exit__(self, *_raised: object) -> None:
+        if self._ends:
+            self._fail()
+        self._mutex.__exit__(None, None, None)
+
+    def let_go(self) -> None:
+        """See `HandleLock.let_go`."""
+        self._mutex.let_go()
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["as they begin", "as they end"])
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("waits", [False, True], ids=["comes after", "waits"])
+def test_the_next_one_leads_though_the_leader_has_no_memory_to_hand_over(
+    waits: bool, first: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it tries: who waits, or comes after it, takes over."""
+    threads = TwoThreads()
+    second = threading.Thread(target=threads.second, daemon=True)
+    if waits:
+        second.start()
+    else:
+        threads.queue.commit_group = _settle_all
+    starved = Starved(threads.queue._mutex, first, ends=ends)
+    monkeypatch.setattr(threads.queue, "_mutex", starved)
+
+    def work() -> None:
+        with suppress(MemoryError):
+            threads.queue.pass_in("first")
+
+    leader = threading.Thread(target=work, name="starved", daemon=True)
+    leader.start()
+    wait_until(lambda: not leader.is_alive(), "it waits for itself")
+    assert starved.failed
+    threads.leads.set()
+    if not waits:
+        second.start()
+    wait_until(lambda: not second.is_alive(), "the second waits")
+    assert answer_of_another(lambda: threads.queue.pass_in("third"), Interrupter(0)) == "third"
+
+
+def _settle_all(group: list[CommitTicket[str]]) -> None:
+    for ticket in group:
+        ticket.settle(ticket.work)
 
 
 def test_an_interrupt_of_an_opening_or_closing_keeps_no_file_in_use(tmp_path: Path) -> None:

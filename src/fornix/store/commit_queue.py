@@ -25,6 +25,9 @@ from fornix.values.lazy_dataclass import dataclass
 MOST = 256
 """Pieces of work in one transaction, so that nobody waits long for the first of them."""
 
+LOOK_S = 1.0
+"""How often who waits looks whether the leader stopped without handing over."""
+
 W = TypeVar("W")
 
 
@@ -39,6 +42,7 @@ class CommitTicket(Generic[W]):
         caller: What `CommitQueue.caller` returned where it was passed in.
         group: What its thread commits as the leader, itself included.
         ready: Held until its thread, which waits for that, is to go on; None: it does not wait.
+        stopped: What its thread raised, and will not come back for it; None: it goes on.
     """
 
     work: W
@@ -51,6 +55,12 @@ class CommitTicket(Generic[W]):
     group: list[CommitTicket[W]] = field(default_factory=list["CommitTicket[W]"])
     settled: bool = False
     ready: threading.Lock | None = None
+    stopped: type[BaseException] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it waits for nothing any more."""
+        return self.settled or self.stopped is not None
 
     def release(self) -> None:
         """Have its thread go on, if it waits; twice is fine."""
@@ -80,7 +90,7 @@ class CommitQueue(Generic[W]):
     def __init__(self, commit_group: Callable[[list[CommitTicket[W]]], None]) -> None:
         self.commit_group = commit_group
         self.caller: Callable[[], object] | None = None
-        self._mutex = HandleLock()
+        self._mutex = HandleLock(reentrant=True)  # nobody takes it twice; it knows who has it
         self._waiting: deque[CommitTicket[W]] = deque()
         self._leader: CommitTicket[W] | None = None
         self._last_size = 1
@@ -110,21 +120,24 @@ class CommitQueue(Generic[W]):
                 self._lead(ticket)
             self._step_down(ticket)
         except BaseException as error:
+            ticket.stopped = error.__class__  # before what takes memory
             try:  # here: one more interrupt may come as a function begins
-                self._step_down(ticket, error)
+                self._step_down(ticket)
             except BaseException:
-                self._give_up(ticket, error)
+                self._give_up(ticket)
                 raise
+            finally:
+                self._mutex.let_go()
             raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
 
-    def _give_up(self, ticket: CommitTicket[W], error: BaseException) -> None:
+    def _give_up(self, ticket: CommitTicket[W]) -> None:
         """Have the next one lead, also where one more interrupt comes meanwhile."""
         for left in (1, 0):
             try:
-                self._step_down(ticket, error)
+                self._step_down(ticket)
             except BaseException:
                 if not left:
                     raise
@@ -140,7 +153,15 @@ class CommitQueue(Generic[W]):
             ticket.ready = threading.Lock()
             ticket.ready.acquire()
             self._waiting.append(ticket)
-        ticket.ready.acquire()
+        self._relieve()
+        while not ticket.ready.acquire(timeout=LOOK_S):
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """Have the next one lead where the leader stopped, and could not."""
+        leader = self._leader
+        if leader is not None and leader.stopped is not None:
+            self._step_down(leader)
 
     def _lead(self, ticket: CommitTicket[W]) -> None:
         ticket.group = self._gathered(ticket)
@@ -160,19 +181,18 @@ class CommitQueue(Generic[W]):
                 group += islice(self._waiting, MOST - len(group))
         return group
 
-    def _step_down(self, ticket: CommitTicket[W], error: BaseException | None = None) -> None:
+    def _step_down(self, ticket: CommitTicket[W]) -> None:
         """Have all of its group go on, and the next one lead; or stop waiting. Twice is fine."""
         with self._mutex:
             if self._leader is ticket:
-                if error is not None:
-                    lost = (
-                        f"the thread that committed for this one stopped ({type(error).__name__})"
-                    )
+                if ticket.stopped is not None:
+                    kind = ticket.stopped.__name__
+                    lost = f"the thread that committed for this one stopped ({kind})"
                     lost = f"{lost}; look whether it is there, or use a key"
                     _settle(ticket.group, Unavailable(lost))
                 for one in ticket.group:
                     one.release()
-                while self._waiting and (self._waiting[0].settled or self._waiting[0] is ticket):
+                while self._waiting and (self._waiting[0].is_over or self._waiting[0] is ticket):
                     self._waiting.popleft()
                 self._leader = self._waiting[0] if self._waiting else None
                 ticket.group = []  # it holds itself, which would be left to the garbage collector

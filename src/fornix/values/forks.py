@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
-from operator import methodcaller
+from operator import attrgetter
 from types import TracebackType
 from typing import NoReturn, Protocol, TypeAlias, TypeVar
 
@@ -303,6 +303,12 @@ class HandleLock:
         """Return whether this thread holds it, which only a reentrant lock can tell."""
         return is_owned(self._lock)
 
+    def let_go(self) -> None:
+        """Release a reentrant one as often as this thread holds it: without any memory."""
+        lock = self._lock
+        while is_owned(lock):
+            lock.release()
+
 
 class ProcessBound:
     """What belongs to its process: pickled, or copied deeply, it says so."""
@@ -341,8 +347,9 @@ def let_go(locks: Iterable[HandleLock]) -> None:
             lock.release()
 
 
-is_owned: Callable[[object], bool] = methodcaller("_is_owned")
-"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C."""
+is_owned: Callable[[object], bool] = attrgetter("_is_owned")(type(threading.RLock()))
+"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C, and
+without any memory: it is asked where there is none, too."""
 
 FORKS = ForkGate()
 """The gate of this process."""
