@@ -19,9 +19,9 @@ from doors import Letters
 from fornix import Memory
 from fornix.errors import StoreBusy, Unavailable
 from fornix.store.commit_queue import CommitQueue, CommitTicket
-from fornix.store.sqlite import SqliteStore, database_file, guards
+from fornix.store.sqlite import SqliteStore, borrowing, database_file, guards, sqlite_store
 from fornix.values import forks
-from fornix.values.forks import HandleLock
+from fornix.values.forks import FORKS, HandleLock
 from fornix.values.threads import Flag
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
@@ -165,6 +165,53 @@ def test_an_interrupt_anywhere_leaves_all_able_to_go_on(
     memory.close()
 
 
+def scrub(memory: Memory) -> None:
+    gone = memory.key("ada").set("gone")
+    gone.forget(gone.add("a zebra"), scrub="now")
+
+
+def shrink(memory: Memory) -> None:
+    assert isinstance(memory.store, SqliteStore)
+    memory.store.shrink()
+
+
+def sync(memory: Memory) -> None:
+    assert isinstance(memory.store, SqliteStore)
+    memory.store.sync()
+
+
+class Kept(Interrupter):
+    """Keeps what it raises, and with it all that was in use then."""
+
+    error: Interrupt
+
+    def call(self, work: Callable[[], object]) -> None:
+        """See `Interrupter.call`."""
+        sys.setprofile(self.profile)
+        try:
+            work()
+        except Interrupt as error:
+            self.error = error
+        finally:
+            sys.setprofile(None)
+
+
+@pytest.mark.parametrize("work", [scrub, shrink, sync], ids=lambda call: call.__name__)
+def test_no_lock_stays_held_while_an_interrupt_is_kept(
+    tmp_path: Path, work: Callable[[Memory], None]
+) -> None:
+    """As by whoever logs it later: another thread writes, and nobody is inside SQLite."""
+    memory = Memory.open(tmp_path / "app.db", embedder="words", durability="normal", wait_s=0)
+    files = database_file.__file__, sqlite_store.__file__, forks.__file__, contextlib.__file__
+    work(memory)
+    for point in points(lambda: work(memory), COUNTS.interrupts, files):
+        interrupter = Kept(point, files)
+        interrupter.call(lambda: work(memory))
+        answer_of_another(lambda: put(memory), interrupter)
+        assert not forks.FORKS._inside, interrupter.where
+    memory.close()
+
+
 class TwoThreads:
     """Passes one piece of work in, which is interrupted, while another thread's waits."""
 
@@ -284,6 +331,27 @@ def test_an_interrupt_of_an_opening_or_closing_keeps_no_file_in_use(tmp_path: Pa
             Memory.restore(path, saved)
         except StoreBusy:
             pytest.fail(f"{path} stays in use after {interrupter.where}")
+
+
+def test_a_reader_that_has_no_memory_to_leave_is_not_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To look up how the gate is left takes memory: else every fork would wait for it."""
+
+    class Gate:
+        enter = FORKS.enter
+
+        @property
+        def leave(self) -> object:
+            raise MemoryError
+
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        assert isinstance(memory.store, SqliteStore)
+        monkeypatch.setattr(borrowing, "FORKS", Gate())
+        with suppress(MemoryError), memory.store.reader():
+            assert FORKS._inside
+        assert not FORKS._inside
+        monkeypatch.undo()
 
 
 def test_the_next_one_leads_wherever_the_leader_is_interrupted() -> None:

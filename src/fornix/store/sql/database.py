@@ -16,6 +16,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from fornix.errors import FornixError, StoreDamaged
@@ -25,7 +26,7 @@ from fornix.store.sql.connection import Connection
 from fornix.store.sql.group_commit import StoreQueue, StoreTicket
 from fornix.store.sql.recent_trees import RecentTrees
 from fornix.store.sql.scope_rows import WriterCache
-from fornix.values.forks import ProcessBound
+from fornix.values.forks import ProcessBound, call_within
 
 TRIES = 4
 """How often a call is made whose connection broke: all of a pool may break, one after the other."""
@@ -107,7 +108,7 @@ class SqlDatabase(ProcessBound, ABC):
         """Lend a connection that only reads, for a ``with`` block."""
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> GeneratorContextManager[Connection]:
         """Give a connection inside a transaction, which commits unless the block raises."""
 
     @abstractmethod
@@ -251,15 +252,16 @@ def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Conca
     @explaining
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        def work(db: Connection) -> R:
+            return method(self, db, *args, **kwargs)
+
         for _ in range(TRIES - 1):
             try:
-                with self.writing() as db:
-                    return method(self, db, *args, **kwargs)
+                return call_within(self.writing(), work)
             except Exception as error:
                 if not self.is_worth_another_try(error):
                     raise
-        with self.writing() as db:
-            return method(self, db, *args, **kwargs)
+        return call_within(self.writing(), work)
 
     return call
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 import apsw
@@ -39,6 +38,7 @@ from fornix.store.sql.group_commit import (
 )
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sqlite import checking, checksums, connection, free_pages, guards, log_owner
+from fornix.store.sqlite.borrowing import Borrowed
 from fornix.store.sqlite.connection import (
     BUSY_MS,
     SCHEMA,
@@ -321,9 +321,9 @@ class SqliteFile(SqlDatabase):
         with suppress(StoreBusy):  # it is being restored: that is not in the way
             self._guard.lock()
 
-    def reader(self) -> _Borrowed:
+    def reader(self) -> Borrowed:
         """Lend a connection that only reads, for a ``with`` block."""
-        return _Borrowed(self)
+        return Borrowed(self)
 
     def lend(self) -> SqliteConnection:
         """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
@@ -457,10 +457,10 @@ class SqliteFile(SqlDatabase):
                 yield from self._written(writer)
         except BaseException:  # an interrupt may have come as they were left
             try:
-                FORKS.leave(region)
+                region.__exit__(None, None, None)
                 lock.__exit__(None, None, None)
             except BaseException:  # and one more
-                FORKS.leave(region)
+                region.__exit__(None, None, None)
                 lock.__exit__(None, None, None)
                 raise
             raise
@@ -491,56 +491,81 @@ class SqliteFile(SqlDatabase):
     @explaining
     def sync(self) -> None:
         """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
-        with self._between_commits() as writer:
-            writer.execute("PRAGMA synchronous = FULL")
-            try:
-                writer.execute(_SYNCED)
-            finally:
-                writer.execute(f"PRAGMA synchronous = {self._durability}")
+        call_within(self._between_commits(), self._sync)
 
-    @contextmanager
-    def _locked(self) -> Generator[SqliteConnection]:
-        """Give the writer outside a transaction, while nobody else writes or moves the log."""
+    def _sync(self, writer: SqliteConnection) -> None:
+        writer.execute("PRAGMA synchronous = FULL")
+        try:
+            writer.execute(_SYNCED)
+        finally:
+            writer.execute(f"PRAGMA synchronous = {self._durability}")
+
+    def _locked(
+        self, block: Callable[[SqliteConnection], Generator[SqliteConnection]]
+    ) -> Generator[SqliteConnection]:
+        """Do *block* outside a transaction, while nobody else writes or moves the log."""
         writer, lock = self._writable()
-        with lock:
-            self._mover.wait()
-            with FORKS.inside():
-                yield writer
+        region = FORKS.inside()
+        try:
+            with lock:
+                self._mover.wait()
+                with region:
+                    yield from block(writer)
+        except BaseException:  # see `writing`
+            try:
+                region.__exit__(None, None, None)
+                lock.__exit__(None, None, None)
+            except BaseException:
+                region.__exit__(None, None, None)
+                lock.__exit__(None, None, None)
+                raise
+            raise
 
     @contextmanager
     def _between_commits(self) -> Generator[SqliteConnection]:
-        """Give the writer outside a transaction, while nobody else writes."""
-        with self._locked() as writer:
-            self._check_files()
+        """Give the writer outside a transaction, while nobody else writes; by `call_within`."""
+        yield from self._locked(self._given)
+
+    def _given(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
+        self._check_files()
+        self._cache = WriterCache()
+        try:
+            yield writer
+        finally:
             self._cache = WriterCache()
-            try:
-                yield writer
-            finally:
-                self._cache = WriterCache()
 
     @contextmanager
     def _alone(self) -> Generator[SqliteConnection]:
         """Give the writer, outside a transaction, while nobody else has the store open.
 
-        SQLite tells: it gives up the write-ahead log only for its last user.
+        SQLite tells: it gives up the write-ahead log only for its last user. By `call_within`.
         """
-        connections = self._connections  # the file's, also if this handle is closed meanwhile
-        with self._locked() as writer:
-            while self._readers:
-                self._readers.pop().close()
-            self._guard.unlock()
-            writer.set_busy_timeout(0)
-            checksums.head(writer)
-            try:
-                writer.execute("PRAGMA journal_mode = DELETE")
-                yield writer
-            except apsw.BusyError as error:
-                raise StoreBusy(f"{self._path} is open elsewhere; close it there first") from error
-            finally:
-                writer.set_busy_timeout(BUSY_MS)
-                writer.execute("PRAGMA journal_mode = WAL")
-                migrate(writer, from_version=check(writer, self._path))
-                self._guard_log(connections)
+        self._refuse_handles()
+        yield from self._locked(partial(self._given_alone, self._connections))
+
+    def _refuse_handles(self) -> None:
+        """Refuse to go on if there are other handles of this file."""
+
+    def _given_alone(
+        self,
+        connections: Connections,  # the file's, also if this handle is closed meanwhile
+        writer: SqliteConnection,
+    ) -> Generator[SqliteConnection]:
+        while self._readers:
+            self._readers.pop().close()
+        self._guard.unlock()
+        writer.set_busy_timeout(0)
+        checksums.head(writer)
+        try:
+            writer.execute("PRAGMA journal_mode = DELETE")
+            yield writer
+        except apsw.BusyError as error:
+            raise StoreBusy(f"{self._path} is open elsewhere; close it there first") from error
+        finally:
+            writer.set_busy_timeout(BUSY_MS)
+            writer.execute("PRAGMA journal_mode = WAL")
+            migrate(writer, from_version=check(writer, self._path))
+            self._guard_log(connections)
 
     def _upgrade(self, writer: SqliteConnection) -> None:
         """Give a sound file checksums, unless it is large or in use: a repair still can."""
@@ -743,35 +768,6 @@ def _contents(path: Path) -> object:
 
 class _GroupRefused(Exception):
     """One of several pieces of work that were done together is refused."""
-
-
-class _Borrowed:
-    """A reading connection, lent for a ``with`` block."""
-
-    __slots__ = ("_db", "_file")
-
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
-
-    def __enter__(self) -> SqliteConnection:
-        try:
-            FORKS.enter(self)
-            self._db = self._file.lend()
-        except BaseException:
-            FORKS.leave(self)
-            raise
-        return self._db
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._file.take_back(self._db)
-        finally:
-            FORKS.leave(self)
 
 
 def _refuse_other(path: Path) -> None:

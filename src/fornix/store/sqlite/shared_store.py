@@ -148,12 +148,9 @@ class SharedStore(SqliteStore):
         """See `SqliteFile.take_back`: the file is open, whether this handle is or not."""
         self._file.store.take_back(db)
 
-    @contextmanager
-    def _alone(self) -> Generator[SqliteConnection]:
+    def _refuse_handles(self) -> None:
         if self._file.users > 1:
             raise StoreBusy(f"{self._path} is open elsewhere; close it there first")
-        with super()._alone() as db:
-            yield db
 
     # --- what is the handle's -----------------------------------------------------------------
 

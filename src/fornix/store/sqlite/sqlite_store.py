@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fornix.errors import StoreDamaged
@@ -19,8 +20,9 @@ from fornix.store.sql.reads import SqlReads
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sql.writes import SqlWrites
 from fornix.store.sqlite import checking, checksums, free_pages, maintenance, repair, scrubbing
-from fornix.store.sqlite.connection import translated
+from fornix.store.sqlite.connection import SqliteConnection, translated
 from fornix.store.sqlite.database_file import SqliteFile
+from fornix.values.forks import call_within
 
 
 class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
@@ -29,18 +31,19 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
     @explaining
     def scrub(self, *, now: int) -> list[str]:
         """See `Ledger.scrub`."""
-        with self.writing() as db:
-            unfinished = receipts.tidy(db, now=now)
-        if not unfinished:
+        if not call_within(self.writing(), partial(receipts.tidy, now=now)):
             return []
-        with self._between_commits() as db:
-            unfinished = scrubbing.rewrite(db, erased_runs.unfinished_receipts(db))
-            hindrances = scrubbing.empty_log(db, self._path, self._mover)
-            hindrances += scrubbing.clear_side_files(self.folder, unfinished)
-            remaining: list[str] = []
-            with db:
-                remaining = receipts.finish(db, unfinished, hindrances, now=now)
-            return remaining  # noqa: RET504 - to its types, the block may end early
+        return call_within(self._between_commits(), partial(self._scrubbed, now=now))
+
+    def _scrubbed(self, db: SqliteConnection, *, now: int) -> list[str]:
+        """Remove what was erased from every file; return who hinders that, in words."""
+        unfinished = scrubbing.rewrite(db, erased_runs.unfinished_receipts(db))
+        hindrances = scrubbing.empty_log(db, self._path, self._mover)
+        hindrances += scrubbing.clear_side_files(self.folder, unfinished)
+        remaining: list[str] = []
+        with db:
+            remaining = receipts.finish(db, unfinished, hindrances, now=now)
+        return remaining  # noqa: RET504 - to its types, the block may end early
 
     def refuse_closed_index(self) -> None:
         """Refuse what has to remove index files where this user may not.
@@ -53,22 +56,21 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
     @explaining
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """See `Ledger.shrink`."""
-        with self.writing() as db:
-            if not keep_free:
-                free_pages.trim_change_log(db)
-            pages = max(1, limit // db.pragma("page_size"))
-            given = free_pages.give_back(db, pages=pages, spare=keep_free)
-            free, rewritten = free_pages.free_bytes(db), not free_pages.is_incremental(db)
+        pruned = partial(_given_back, limit=limit, keep_free=keep_free)
+        given, free, rewritten = call_within(self.writing(), pruned)
         if keep_free or (free and given):
             return given
-        with self._between_commits() as db:
-            before = free_pages.size(db)
-            if free and rewritten:
-                scrubbing.vacuum(db)
-            given += before - free_pages.size(db)
-            # Only then does the file itself shrink.
-            scrubbing.empty_log(db, self._path, self._mover)
-            scrubbing.clear_small_sets(db, self.folder)
+        rest = partial(self._shrunk, rewritten=free > 0 and rewritten)
+        return given + call_within(self._between_commits(), rest)
+
+    def _shrunk(self, db: SqliteConnection, *, rewritten: bool) -> int:
+        """Have the file itself shrink; return how many bytes it gives back by being rewritten."""
+        before = free_pages.size(db)
+        if rewritten:
+            scrubbing.vacuum(db)
+        given = before - free_pages.size(db)
+        scrubbing.empty_log(db, self._path, self._mover)
+        scrubbing.clear_small_sets(db, self.folder)
         return given
 
     @explaining
@@ -114,13 +116,15 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             StoreDamaged: The backup cannot be read.
             StoreBusy: Somebody else has the store open.
         """
-        with self._alone() as db:
-            backup = Path(os.path.realpath(source))
-            maintenance.restore(db, backup, side_files=self.folder / "index")
-            self._add_checksums(db)
-            self._cache, self._known.salt = WriterCache(), None
-            self._known.trees.clear()
-            self._snapshots.clear()
+        backup = Path(os.path.realpath(source))
+        call_within(self._alone(), partial(self._restored, source=backup))
+
+    def _restored(self, db: SqliteConnection, *, source: Path) -> None:
+        maintenance.restore(db, source, side_files=self.folder / "index")
+        self._add_checksums(db)
+        self._cache, self._known.salt = WriterCache(), None
+        self._known.trees.clear()
+        self._snapshots.clear()
 
     @explaining
     def repair(
@@ -141,19 +145,28 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             StoreDamaged: The file itself is damaged; nothing was changed.
             StoreBusy: Somebody else has the store open.
         """
-        with self._alone() as db:
-            damage = checking.damage(db)
-            if damage is not None:
-                raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
-            maintenance.drop_side_files(self.folder / "index")
-            done: list[str] = []
-            with db:
-                done = repair.repair(db, dimensions=dimensions, progress=progress)
-            if self._add_checksums(db):
-                done.append("checksums given to every page")
-            self._cache = WriterCache()
-            self._snapshots.clear()
-            return done
+        work = partial(self._repaired, dimensions=dimensions, progress=progress)
+        return call_within(self._alone(), work)
+
+    def _repaired(
+        self,
+        db: SqliteConnection,
+        *,
+        dimensions: Callable[[Scope], int | None],
+        progress: Callable[[int], None],
+    ) -> list[str]:
+        damage = checking.damage(db)
+        if damage is not None:
+            raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
+        maintenance.drop_side_files(self.folder / "index")
+        done: list[str] = []
+        with db:
+            done = repair.repair(db, dimensions=dimensions, progress=progress)
+        if self._add_checksums(db):
+            done.append("checksums given to every page")
+        self._cache = WriterCache()
+        self._snapshots.clear()
+        return done
 
     @explaining
     def problems(self, *, deep: bool = False) -> list[str]:
@@ -183,3 +196,12 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
         """Return whether the pages of the file have checksums."""
         with self.reader() as db:
             return checksums.are_kept(db)
+
+
+def _given_back(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, int, bool]:
+    """Return how many bytes were given back, how many are free, and if a rewrite gives those."""
+    if not keep_free:
+        free_pages.trim_change_log(db)
+    pages = max(1, limit // db.pragma("page_size"))
+    given = free_pages.give_back(db, pages=pages, spare=keep_free)
+    return given, free_pages.free_bytes(db), not free_pages.is_incremental(db)
