@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from fornix import Memory
 from fornix.cli import fornix
-from fornix.errors import NotAStore, StoreTooNew, StoreTooOld
+from fornix.errors import NotAStore, StoreTooNew, StoreTooOld, Unusable
 from fornix.store import Definition, Scope, SetRef
 from fornix.store.sqlite import SqliteStore, checksums
 from fornix.store.sqlite.connection import (
@@ -55,6 +55,31 @@ def test_a_migrated_file_is_as_a_new_one() -> None:
         migrated.execute(sql(name))
     assert shape(fresh) == shape(migrated)
     assert len(shape(fresh)) > 20
+
+
+@pytest.mark.parametrize(
+    ("of", "changed"),
+    [
+        (1, "DROP TABLE run"),
+        (1, "ALTER TABLE change DROP COLUMN rows"),
+        (2, "DROP TABLE stub"),
+        (2, "ALTER TABLE run DROP COLUMN erased"),
+    ],
+)
+def test_a_schema_that_was_never_released_is_refused(tmp_path: Path, of: int, changed: str) -> None:
+    """Before the first release a schema changed while it kept its number: nothing is changed."""
+    path = tmp_path / "app.db"
+    with closing(apsw.Connection(str(path))) as db:
+        add_word_functions(db)
+        for number in range(1, of + 1):
+            db.execute(sql(migrations()[number]))
+        db.execute(changed)
+        db.pragma("application_id", APPLICATION_ID)
+        db.pragma("user_version", of)
+    with pytest.raises(Unusable, match=f"whose schema {of} was another"):
+        Memory.open(path, embedder="words")
+    with closing(apsw.Connection(str(path))) as db:
+        assert db.pragma("user_version") == of
 
 
 def test_migrations_are_numbered_without_gaps() -> None:

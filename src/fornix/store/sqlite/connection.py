@@ -27,6 +27,7 @@ from fornix.errors import (
     StoreTooNew,
     TooLarge,
     Unavailable,
+    Unusable,
 )
 from fornix.errors.short_repr import short_repr
 from fornix.store.damage import POSSIBLE_DAMAGE, damage_of
@@ -98,6 +99,11 @@ _CUT_SHORT = (
     "a restore, repair or upgrade was cut short; open the store once without mode='ro', which "
     "undoes it"
 )
+
+_COLUMNS = """
+    SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_xinfo(t.name) AS c
+    WHERE t.type = 'table'
+"""
 
 NEAR_LIMIT = 1 << 16
 """A write is at most so many bytes: a file that failed to grow is within them of the limit, and a
@@ -421,6 +427,10 @@ def migrate(connection: apsw.Connection, *, from_version: int) -> None:
     """Bring an open file from schema *from_version* to `SCHEMA`, in one transaction.
 
     A new file gets `schema.sql`, which is the whole of it.
+
+    Raises:
+        Unusable: It is of a fornix before the first release, whose schema of that number was
+            another; nothing was changed.
     """
     names = (
         ["schema.sql"]
@@ -429,10 +439,41 @@ def migrate(connection: apsw.Connection, *, from_version: int) -> None:
     )
     add_word_functions(connection)
     with connection:
-        for name in names:
-            connection.execute(sql(name))
+        try:
+            for name in names:
+                connection.execute(sql(name))
+        except apsw.SQLError as error:
+            if not from_version:
+                raise
+            raise _not_released(connection, from_version, str(error)) from error
+        if from_version and names:
+            lacking = _columns_of_schema() - _columns(connection)
+            if lacking:
+                problem = f"no such column: {'.'.join(min(lacking))}"
+                raise _not_released(connection, from_version, problem)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", SCHEMA)
+
+
+def _not_released(connection: apsw.Connection, version: int, problem: str) -> Unusable:
+    return Unusable(
+        f"{connection.filename} was made by a fornix before its first release, whose schema "
+        f"{version} was another ({problem}); export it with that fornix, and import it with this"
+    )
+
+
+def _columns(connection: apsw.Connection) -> set[tuple[str, str]]:
+    """Return the tables of a database, each with each of its columns."""
+    return set(connection.execute(_COLUMNS))
+
+
+def _columns_of_schema() -> set[tuple[str, str]]:
+    empty = apsw.Connection(":memory:")
+    try:
+        empty.execute(sql("schema.sql"))
+        return _columns(empty)
+    finally:
+        empty.close()
 
 
 def add_word_functions(connection: apsw.Connection) -> None:
