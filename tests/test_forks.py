@@ -25,6 +25,7 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import IO, Any, cast
 
+import apsw
 import numpy as np
 import pytest
 
@@ -35,10 +36,18 @@ from fornix.agents.windows import Observation, Priority
 from fornix.client.connection import ServerAddress, ServerConnection
 from fornix.compaction import CompactionPlan
 from fornix.embed import Vectors, open_embedder
-from fornix.errors import ForkedStore, FornixError, NotPicklable, StoreClosed, Unusable
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    NotPicklable,
+    StoreClosed,
+    Unavailable,
+    Unusable,
+)
 from fornix.sets.admission import Candidate, Verdict, admission_rule
 from fornix.store.commit_queue import CommitTicket
-from fornix.store.sqlite import SqliteStore
+from fornix.store.sql.database import reads
+from fornix.store.sqlite import SqliteStore, database_file
 from fornix.values import forks
 from fornix.values.forks import FORKS, HandleLock
 from fornix.values.ids import new_id
@@ -199,6 +208,75 @@ def test_other_code_opens_the_files(path: Path, look: Callable[[Path], None]) ->
     for end in (looked[0], *closed):
         os.close(end)
     assert texts(path) == ["1", "2", "3"]
+
+
+def shrink_when_told(path: Path, told: int, done: int) -> None:
+    """Empty the log, in a child that is forked now, once *told* says so."""
+    if os.fork() == 0:
+        try:
+            os.read(told, 1)
+            with opened(path) as memory:
+                assert isinstance(memory.store, SqliteStore)
+                memory.store.shrink()
+            os.write(done, b".")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_is_cut_while_it_is_read_is_read_again(path: Path) -> None:
+    """Other code closes a file, which ends the lock of who reads; another process cuts the log."""
+    told, done = os.pipe(), os.pipe()
+    cuts = 1
+
+    @reads
+    def read(store: SqliteStore, db: Any) -> list[str]:
+        nonlocal cuts
+        with store._snapshot(db):
+            db.execute("SELECT 1 FROM note").fetchall()
+            if cuts:
+                cuts -= 1
+                read_once(Path(f"{path}-shm"))
+                os.write(told[1], b".")
+                assert os.read(done[0], 1) == b"."
+            return [text[:1] for (text,) in db.execute("SELECT text FROM item ORDER BY row")]
+
+    with opened(path) as memory:
+        for number in range(5):
+            memory.key("ada").add(f"{number}" * 20_000)
+        shrink_when_told(path, told[0], done[1])
+        assert isinstance(memory.store, SqliteStore)
+        assert read(memory.store) == list("01234")
+        assert not cuts
+    os.wait()
+    for end in (*told, *done):
+        os.close(end)
+
+
+@pytest.mark.parametrize("code", ["SHORT_READ", "DELETE_NOENT", "RDLOCK", "READ"])
+def test_an_opening_whose_file_is_cut_is_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """A few times, and only where that helps."""
+    opened(path).close()
+    error = apsw.exception_for(getattr(apsw, f"SQLITE_IOERR_{code}"))
+    errors_left = [error] * 4
+    check = database_file.check
+
+    def cut(db: Any, place: Path) -> int:
+        if errors_left:
+            raise errors_left.pop()
+        return check(db, place)
+
+    monkeypatch.setattr(database_file, "check", cut)
+    if code == "READ":
+        with pytest.raises(Unavailable):
+            opened(path)
+        assert len(errors_left) == 3
+        return
+    opened(path).close()
+    errors_left += [error] * 9
+    with pytest.raises(Unavailable):
+        opened(path)
 
 
 def test_a_log_that_was_taken_away_is_not_written(path: Path) -> None:

@@ -81,6 +81,20 @@ _NO_WRITES = (
 )
 """What SQLite says where a write failed, but for a full disk that it noticed at once."""
 
+_CUT_MEANWHILE = (
+    apsw.SQLITE_IOERR_SHORT_READ,
+    apsw.SQLITE_IOERR_DELETE_NOENT,
+    apsw.SQLITE_IOERR_RDLOCK,
+)
+"""What SQLite says where another process cut or removed what it was just reading.
+
+Its locks forbid that, but end where other code of this process closes the file; `guards` has some
+that do not end, but only once SQLite has the log open, and none of who reads.
+"""
+
+_OPENINGS = 5
+"""How often an opening is tried at most where that happens."""
+
 _REFUSED = (
     apsw.ReadOnlyError,
     apsw.CantOpenError,
@@ -142,6 +156,27 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
             raise found from error
 
     return call
+
+
+def retried(function: Callable[P, R]) -> Callable[P, R]:
+    """Make *function*, which opens a store, try again where what it read was cut meanwhile."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(_OPENINGS - 1):
+            try:
+                return function(*args, **kwargs)
+            except apsw.IOError as error:
+                if not was_cut(error):
+                    raise
+        return function(*args, **kwargs)
+
+    return call
+
+
+def was_cut(error: Exception) -> bool:
+    """Return whether *error* came as another process cut what was read: to read again helps."""
+    return getattr(error, "extendedresult", 0) in _CUT_MEANWHILE
 
 
 def explained(error: Exception, subject: CallSubject, store: object = None) -> FornixError | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, cast
 
 import apsw
 
@@ -47,7 +47,9 @@ from fornix.store.sqlite.connection import (
     check,
     connect,
     migrate,
+    retried,
     translated,
+    was_cut,
 )
 from fornix.store.sqlite.file_calls import identity
 from fornix.store.sqlite.lock_files import (
@@ -168,6 +170,7 @@ class SqliteFile(SqlDatabase):
 
     @classmethod
     @translated
+    @retried
     def open(
         cls,
         path: Path | str,
@@ -240,6 +243,10 @@ class SqliteFile(SqlDatabase):
         return connection.explained(
             error, CallSubject(self._location, self._read_only, self.last_errno), self
         )
+
+    def is_worth_another_try(self, error: Exception) -> bool:
+        """See `SqlDatabase.is_worth_another_try`: only who reads meets what was cut."""
+        return was_cut(error)
 
     @property
     def last_errno(self) -> int:
@@ -739,7 +746,8 @@ class SqliteFile(SqlDatabase):
         try:
             yield
         finally:
-            db.execute("ROLLBACK")
+            if cast("SqliteConnection", db).in_transaction:  # some errors end it
+                db.execute("ROLLBACK")
 
 
 def _empty_log(writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
