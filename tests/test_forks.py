@@ -269,7 +269,7 @@ def test_an_opening_whose_file_is_cut_is_tried_again(
 
     monkeypatch.setattr(database_file, "check", cut)
     if code == "READ":
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="could not be used: SQLITE_IOERR_READ: "):
             opened(path)
         assert len(errors_left) == 3
         return

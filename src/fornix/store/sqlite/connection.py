@@ -233,8 +233,14 @@ def as_fornix_error(
         if isinstance(error, theirs):
             return ours(f"{location}: {words} ({error})")
     return _damaged(error, location) or Unavailable(
-        f"{location} could not be used: {type(error).__name__}: {error}"
+        f"{location} could not be used: {_kind(error)}: {error}"
     )
+
+
+def _kind(error: Exception) -> str:
+    """Return what kind of error it is: SQLite has one text for all errors of the disk."""
+    code: int = getattr(error, "extendedresult", 0)
+    return str(apsw.mapping_extended_result_codes.get(code, type(error).__name__))
 
 
 def _damaged(error: Exception, location: str) -> FornixError | None:
