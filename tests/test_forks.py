@@ -47,7 +47,7 @@ from fornix.errors import (
 from fornix.sets.admission import Candidate, Verdict, admission_rule
 from fornix.store.commit_queue import CommitTicket
 from fornix.store.sql.database import reads
-from fornix.store.sqlite import SqliteStore, database_file
+from fornix.store.sqlite import SqliteStore, database_file, guards
 from fornix.values import forks
 from fornix.values.forks import FORKS, HandleLock
 from fornix.values.ids import new_id
@@ -277,6 +277,21 @@ def test_an_opening_whose_file_is_cut_is_tried_again(
     errors_left += [error] * 9
     with pytest.raises(Unavailable):
         opened(path)
+
+
+def test_a_new_file_is_guarded_before_its_log_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else other code that closes it lets the next process begin the index of the log anew."""
+    migrate, guarded = database_file.migrate, list[bool]()
+
+    def watched(db: Any, *, from_version: int) -> None:
+        guarded.append(any(guard._log >= 0 for guard in guards._guards.values()))
+        migrate(db, from_version=from_version)
+
+    monkeypatch.setattr(database_file, "migrate", watched)
+    opened(path).close()
+    assert guarded == [guards._SET_LOCK is not None]
 
 
 def test_a_log_that_was_taken_away_is_not_written(path: Path) -> None:

@@ -293,17 +293,21 @@ class SqliteFile(SqlDatabase):
                     writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute(f"PRAGMA synchronous = {durability}")
+                is_old = 0 < schema < checksums.SINCE
+                if not is_old:
+                    writer.pragma("user_version")  # opens the log
+                    self._guard_log(self._connections)  # before anything is written to it
                 if schema != SCHEMA:  # else opening would write
                     migrate(writer, from_version=schema)
-                if 0 < schema < checksums.SINCE:
-                    self._upgrade(writer)  # takes the log away; what follows makes it again
+                if is_old:
+                    self._upgrade(writer)  # takes the log away, which a guard would forbid
+                    self._guard_log(self._connections)
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
                 )
                 checksums.mark(writer)
                 writer.count_pages()
-                self._guard_log(self._connections)
             except BaseException:
                 writer.close()
                 raise
@@ -548,15 +552,13 @@ class SqliteFile(SqlDatabase):
         SQLite tells: it gives up the write-ahead log only for its last user. By `call_within`.
         """
         self._refuse_handles()
-        yield from self._locked(partial(self._given_alone, self._connections))
+        yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
 
     def _refuse_handles(self) -> None:
         """Refuse to go on if there are other handles of this file."""
 
     def _given_alone(
-        self,
-        connections: Connections,  # the file's, also if this handle is closed meanwhile
-        writer: SqliteConnection,
+        self, connections: Connections, writer: SqliteConnection
     ) -> Generator[SqliteConnection]:
         while self._readers:
             self._readers.pop().close()
