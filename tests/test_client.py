@@ -358,9 +358,28 @@ def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
             memory.key("ada").add("x")
 
 
+def test_an_answer_that_is_cut_off_anywhere_is_asked_for_again() -> None:
+    """In its head too, by an orderly end of the connection, as of a proxy that is stopped."""
+    content = b'{"value": 7}'
+    lines = [b"HTTP/1.1 200 OK", b"Fornix-Version: %s" % __version__.encode()]
+    whole = b"\r\n".join([*lines, b"Content-Length: %d" % len(content), b"", content])
+    cut = [whole[:end] for end in range(len(whole))]
+    answers: list[Any] = []
+    with told(answers) as (url, asked), Memory.open(url, timeout_s=LIMIT_S) as memory:
+        for one in cut:
+            answers[:] = [one, whole]
+            assert memory.key("ada").short_term.increment("n") == 7, one
+        keys = [key for path, key in asked if path.startswith("/v1/call")]
+    assert keys[::2] == keys[1::2]
+    assert len(set(keys)) == len(cut)
+
+
 @contextmanager
 def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Serve answers one after the other, None a lost one, to all but the first question."""
+    """Serve answers one after the other, to all but the first question.
+
+    None is a lost one; bytes are sent as they are, and the connection ends.
+    """
     asked: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -372,8 +391,9 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             answer = answers.pop(0) if answers else (200, None)
-            if answer is None:
+            if answer is None or isinstance(answer, bytes):
                 asked.append((self.path, self.headers["Idempotency-Key"]))
+                self.wfile.write(answer or b"")
                 self.close_connection = True
                 return
             status, kind = answer

@@ -8,7 +8,13 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
@@ -245,7 +251,7 @@ class ServerConnection(ProcessBound):
             connection.request(method, target, content, dict(headers))
             response: HTTPResponse = connection.getresponse()
             wait_s, version = map(response.getheader, ("Retry-After", VERSION_HEADER))
-            return _Answer(response.status, wait_s, version, response.read())
+            return _Answer(response.status, wait_s, version, _body(response))
         except BaseException:
             self._drop(connection)
             raise
@@ -401,6 +407,19 @@ def header_text(idempotency_key: str) -> str:
             f"either end, not {short_repr(text)}; use a digest of it"
         )
     return idempotency_key
+
+
+def _body(response: HTTPResponse) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        IncompleteRead: It was cut off: also in its head, which `http.client` takes for a whole one.
+    """
+    is_bounded = response.chunked or response.length is not None
+    content = response.read()
+    if not content and not is_bounded:
+        raise IncompleteRead(content)
+    return content
 
 
 def _wait_s(answer: _Answer, problem: FornixError, pause_s: float) -> float | None:
