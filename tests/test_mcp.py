@@ -113,6 +113,13 @@ def serving(folder, *words):
 def served_here(memory, *, tokens=None, asker=Asker(), **options):  # noqa: B008 - frozen
     """Serve key "ada" in a thread of this process, so that what it does is measured."""
     app = create_mcp_app(ServedKey(memory.key("ada"), **options), tokens=tokens, asker=asker)
+    with running(app) as url:
+        yield url
+
+
+@contextmanager
+def running(app):
+    """Serve an app in a thread of this process."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -596,6 +603,53 @@ def test_a_request_whose_id_is_none_is_refused_over_http(memory):
     with served_here(memory) as url:
         asyncio.run(work(url))
     assert len(memory.key("ada").set("default")) == 0
+
+
+class Waits(ServedKey):
+    """A key whose calls wait until they may go on."""
+
+    def __init__(self, key):
+        super().__init__(key)
+        self.goes_on = threading.Event()
+
+    def call(self, asked, asker):
+        """Wait, and call."""
+        assert self.goes_on.wait(LIMIT_S)
+        return super().call(asked, asker)
+
+
+@pytest.mark.parametrize("again", [7, "7"])
+def test_a_request_that_comes_twice_at_once_is_answered_twice(memory, again):
+    """In one session; `mcp` has one place for the answers to an id, and 7 and "7" are one to it."""
+    key = Waits(memory.key("ada"))
+    app, came = create_mcp_app(key, tokens=None, asker=Asker()), []
+
+    async def counted(scope, receive, send):
+        async def noted():
+            message = await receive()
+            came.append(b"tools/call" in message.get("body", b""))
+            if sum(came) == 2:
+                key.goes_on.set()
+            return message
+
+        await app(scope, noted, send)
+
+    async def work(url):
+        async with httpx2.AsyncClient(timeout=LIMIT_S) as plain:
+            session = (await hello(plain, url)).headers["mcp-session-id"]
+            given = {"Accept": "application/json, text/event-stream", "mcp-session-id": session}
+            params = {"name": "remember", "arguments": {"text": "Ada lives in Lisbon."}}
+            asked = {"jsonrpc": "2.0", "method": "tools/call", "params": params}
+            return await asyncio.gather(*(
+                plain.post(url, json={**asked, "id": each}, headers=given) for each in (7, again)
+            ))  # fmt: skip
+
+    with running(counted) as url:
+        answers = asyncio.run(work(url))
+    told = [json.loads(answer.text.partition("data:")[2]) for answer in answers]
+    assert [answer["id"] for answer in told] == [7, again]
+    assert (told[0] == told[1]) == (again == 7)
+    assert len(memory.key("ada").set("default")) == (1 if again == 7 else 2)
 
 
 @pytest.mark.parametrize(

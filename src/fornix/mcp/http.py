@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from http import HTTPStatus
+from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -21,6 +25,9 @@ from fornix.server.tokens import Token, TokenFile
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 PATH = "/mcp"
+
+SESSION = b"mcp-session-id"
+"""The header that names a session."""
 
 BODY_BYTES = 1_000_000
 """Largest request: a text of the longest kind, in escapes, has a tenth of this."""
@@ -59,6 +66,7 @@ class _TokenGate:
 
     def __init__(self, app: App, tokens: TokenFile | None, served: ServedKey, asker: Asker) -> None:
         self._app, self._tokens, self._served, self._asker = app, tokens, served, asker
+        self._turns = _Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -70,7 +78,7 @@ class _TokenGate:
                 return
             scope["user"] = _user(token)  # a session is of the token that began it
             scope[ASKER] = self._asker if token.may("write") else _reader(token)
-            await _with_ids_checked(self._app, scope, receive, send)
+            await _with_ids_checked(self._app, scope, receive, send, self._turns)
             return
         await self._app(scope, receive, send)
 
@@ -82,16 +90,50 @@ class _TokenGate:
         return token
 
 
-async def _with_ids_checked(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+class _Turns:
+    """Has a request wait for another one of its session and id, as its repetition is.
+
+    `mcp` would send both answers over the connection that came last; the other would wait for good.
+    """
+
+    def __init__(self) -> None:
+        self._locks = WeakValueDictionary[tuple[bytes, str], asyncio.Lock]()
+
+    async def take(self, scope: Scope, body: bytes, until: AsyncExitStack) -> None:
+        """Wait for the turn of a request, which ends with *until*."""
+        session = next((value for name, value in scope["headers"] if name == SESSION), None)
+        request_id = None if session is None else _request_id(body)
+        if session is not None and request_id is not None:
+            lock = self._locks.setdefault((session, request_id), asyncio.Lock())
+            await until.enter_async_context(lock)
+
+
+def _request_id(body: bytes) -> str | None:
+    """Return the id of a request, 1 and "1" as the one that they are to `mcp`; None: it is none."""
+    try:
+        told: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or "method" not in told:
+        return None
+    request_id = cast("dict[str, Any]", told).get("id")
+    return None if request_id is None else str(request_id)
+
+
+async def _with_ids_checked(
+    app: App, scope: Scope, receive: Receive, send: Send, turns: _Turns
+) -> None:
     """Serve a request; where its id is none, as 1.5 and null are, say that nothing was done.
 
     `mcp` leaves out such an id, and answers what then is a notification with 202.
     """
-    body, refused = bytearray(), False
+    body, refused, turn = bytearray(), False, AsyncExitStack()
 
     async def noted() -> Message:
         message = await receive()
         body.extend(message.get("body", b""))
+        if message["type"] == "http.request" and not message.get("more_body"):
+            await turns.take(scope, bytes(body), turn)
         return message
 
     async def answer(message: Message) -> None:
@@ -103,7 +145,8 @@ async def _with_ids_checked(app: App, scope: Scope, receive: Receive, send: Send
         if not refused:
             await send(message)
 
-    await app(scope, noted, answer)
+    async with turn:
+        await app(scope, noted, answer)
 
 
 def _is_question(body: bytes) -> bool:
