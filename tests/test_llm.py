@@ -378,6 +378,8 @@ def test_a_server_that_asks_to_be_left_alone_is(serve):
         ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
         ({"retry-after": "Sat, 21 Nov 2026 12:00:30 -0000"}, 30.0),
         ({"retry-after": "Sat, 21 Nov 2020 12:00:00 GMT"}, 0.0),
+        ({"retry-after": "Sat, 21 Nov 99999999999999999999 12:00:00 GMT"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:00 +99999999999"}, None),
         ({"retry-after": "3", "retry-after-ms": "250"}, 0.25),
     ],
 )
@@ -445,6 +447,7 @@ def test_nobody_at_the_other_end_is_unavailable():
         (422, {}, "dialect"),
         (429, {"code": "insufficient_quota"}, "no quota left"),
         (418, {"code": f"{KEY} {WORDS}"}, "status 418: check"),
+        (418, {"code": {"of": [418]}, "type": ["x"]}, "status 418: check"),
     ],
 )
 def test_what_will_not_pass_is_refused_at_once(serve, status, error, says):
@@ -550,6 +553,7 @@ def piece(text: str, finish: str = "null") -> str:
         (sse(piece("a", '"content_filter"')), ModelRefused),
         (sse('{"choices": [{"delta": {"refusal": "no"}, "finish_reason": "stop"}]}'), ModelRefused),
         (sse('{"error": {"type": "server_error", "message": "x"}}'), ModelUnavailable),
+        (sse('{"error": {"type": {"of": 1}, "code": [1]}}'), ModelUnavailable),
         (sse(), ModelUnavailable),
         (ChatReply(body=b"<html>", kind="text/html"), ModelAnswerInvalid),
         (ChatReply(status=401), ModelRefused),

@@ -218,7 +218,7 @@ def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
             return max(asked_s, 0.0)
     try:
         until = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+    except (ValueError, OverflowError):  # the second of numbers that no date has
         return None
     aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
     return max((aware - now).total_seconds(), 0.0)
@@ -256,8 +256,9 @@ def _code(found: Mapping[str, object]) -> str:
     """Return a code that a server gives, if it is a known one, in parentheses."""
     error = _mapping(found.get("error"))
     inner = _mapping(error.get("error")) or error
-    codes = [code for name in ("code", "type") if (code := inner.get(name)) in CODES]
-    return f" ({codes[0]})" if codes else ""
+    given = (inner.get(name) for name in ("code", "type"))
+    code = next((code for code in given if isinstance(code, str) and code in CODES), None)
+    return "" if code is None else f" ({code})"
 
 
 def _encodable(model: str, text: str) -> str:
