@@ -33,6 +33,13 @@ def kept(served, text, **more):
     return event["id"]
 
 
+def within(filters, levels):
+    """Return a filter inside so many others."""
+    for _ in range(levels):
+        filters = {"AND": [filters]}
+    return filters
+
+
 def listed(served, filters, **query):
     status, told = served.ask("POST", ALL, {"filters": filters}, **query)
     assert status == 200, told
@@ -100,6 +107,41 @@ def test_a_repeated_add_adds_nothing(served):
         assert first == second
         assert len(first[1]["results"]) == 1
     assert sorted(listed(served, ADA["filters"])) == ["Tea.", "The user lives in Lisbon."]
+
+
+@pytest.mark.parametrize(
+    "mark", [5, "bot", ["x"], {"id": "no", "memory": "no", "run_id": {"a": 1}}]
+)
+def test_a_mark_that_somebody_else_wrote_hides_no_memory(served, tmp_path, mark):
+    """An item that is added by fornix's own calls may have any metadata."""
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        memory.key("ada").add("Tea.", metadata={"mem0": mark, "topic": "tea"})
+    (shown,) = served.ask("POST", ALL, ADA)[1]["results"]
+    assert (shown["memory"], shown["metadata"]) == ("Tea.", {"topic": "tea"})
+    assert (shown["user_id"], shown["agent_id"]) == ("ada", None)
+    assert served.ask("GET", f"{ONE}/{shown['id']}/")[1] == shown
+    assert len(served.ask("GET", f"{ONE}/{shown['id']}/history/")[1]) == 1
+
+
+HALF = "half a character: \ud83d"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metadata": {"a": HALF}},
+        {"metadata": within({}, 60)},
+        {"metadata": within({}, 300)},
+        {"output_format": HALF},
+        {"messages": [{"content": "I live in Lisbon.", "role": HALF}]},
+        {"filters": {"run_id": HALF}},
+        {"messages": [{"content": "I live in Lisbon.", "name": HALF}]},
+    ],
+)
+def test_what_cannot_be_stored_is_refused_before_anything_is_learnt(served, wrong):
+    status, told = served.ask("POST", ADD, said("I live in Lisbon.", user_id="ada") | wrong)
+    assert status == 400, told
+    assert listed(served, ADA["filters"]) == []
 
 
 def test_filters_choose_keys_and_memories(served):
@@ -193,7 +235,8 @@ def test_what_is_not_served_is_refused_by_name(served):
     assert "custom_instructions" in refused("POST", ADD, said("x", custom_instructions="x"))
     for filters in ({}, {"user_id": "*"}, {"NOT": [ada]}, {"OR": [ada, {"n": 1}]}, {"AND": 1},
                     ada | {"metadata": 1}, ada | {"keywords": "x"}, ada | {"created_at": "soon"},
-                    {"user_id": {"ne": "ada"}}, ada | {"n": {"icontains": "x"}}):  # fmt: skip
+                    {"user_id": {"ne": "ada"}}, ada | {"n": {"icontains": "x"}},
+                    within(ada, 50), within(ada, 90), within(ada, 300)):  # fmt: skip
         assert refused("POST", ALL, {"filters": filters})
         assert refused("POST", SEARCH, {"query": "x", "filters": filters})
     for filters in ({}, {"n": 1}, {"user_id": {"in": ["ada", "bea"]}}, {"AND": [1]}):
@@ -202,7 +245,8 @@ def test_what_is_not_served_is_refused_by_name(served):
     assert refused("PUT", f"{ONE}/{one}/", {})
     assert refused("DELETE", f"{ONE}/")
     assert refused("DELETE", f"{ONE}/", filters="[1")
-    assert refused("DELETE", f"{ONE}/", filters="[" * 5_000)
+    for literal in ("[" * 5_000, "{'user_id': {'ada'}}", "{'user_id': b'ada'}", "{(1,): 'ada'}"):
+        assert refused("DELETE", f"{ONE}/", filters=literal)
     for wrong in ("nothing", "m%2F1", "WzFd", "WyIiLCIiLCIiXQ", "%C3%A4"):
         assert served.ask("GET", f"{ONE}/{wrong}/")[0] == 404
         assert served.ask("GET", f"{ONE}/{wrong}/history/")[0] == 404

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -34,7 +34,7 @@ from fornix.sets import MemorySet
 from fornix.sets.commits import answer_once
 from fornix.store import Scope
 from fornix.store.items import Item
-from fornix.values.storable import Value
+from fornix.values.storable import Value, checked
 from fornix.values.times import format_time
 
 KINDS = ("user", "agent", "app", "run")
@@ -97,7 +97,8 @@ class _Mem0Body(BaseModel):
         beside = {name: getattr(self, name) for name in ENTITIES if getattr(self, name)}
         if not self.filters:
             return beside
-        return {"AND": [self.filters, beside]} if beside else self.filters
+        filters = asked.stored(self.filters)  # it refuses what is nested too deep to be walked
+        return {"AND": [filters, beside]} if beside else filters
 
 
 class _Said(BaseModel):
@@ -360,14 +361,14 @@ def _end_of(day: date | None) -> datetime | None:
 
 def _shown(key: str, item: Item) -> Document:
     metadata = dict(item.metadata)
-    belongs = cast("Mapping[str, Any]", metadata.pop(FIELD, {}))
+    marked: Any = metadata.pop(FIELD, None)  # whoever writes to the key may have written it
+    marks: Where = cast("Where", marked) if isinstance(marked, dict) else {}
     kind, name = _entity(key)
     value = item.value
     fields: Document = {
         "id": _Place(key, item.set_name or "", item.id or "").id,
         "memory": value if isinstance(value, str) else item.text,
-        **dict.fromkeys(ENTITIES),
-        **belongs,
+        **{each: forms.wired(marks.get(each)) for each in ENTITIES},
         f"{kind}_id": name,
         "metadata": forms.wired(metadata),
         "categories": [],
@@ -398,6 +399,8 @@ def add(
     key = next(_key_name(kind, belongs[f"{kind}_id"]) for kind in KINDS if f"{kind}_id" in belongs)
     memory = _open(caller, key, "write")
     metadata = {**asked.stored(body.metadata or {}), FIELD: belongs}
+    # Before facts are learnt, which are marked after that.
+    checked(body.model_dump(exclude={"expiration_date"}), where="body")
     time = None if body.timestamp is None else _moment(body.timestamp)
     ends = _end_of(body.expiration_date)
     if body.infer:
@@ -668,13 +671,15 @@ def _read_filters(text: str) -> Where:
     found: Any = None
     for read in (json.loads, ast.literal_eval):
         try:
-            found = read(text)
+            found = asked.stored(read(text))
             break
+        except InvalidInput:
+            raise
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue
+            continue  # TypeError: a set, say, is a literal, and no JSON
     if not isinstance(found, dict):
         raise InvalidInput('filters must be an object, such as {"user_id": "ada"}')
-    return cast("Where", asked.stored(found))
+    return cast("Where", found)
 
 
 @router.delete("/v1/memories/{memory_id:path}/")
