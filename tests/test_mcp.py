@@ -462,6 +462,27 @@ def test_the_same_pipe_in_this_process(memory, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_client_that_is_gone_ends_it_quietly(tmp_path):
+    """What it was asked is done; a traceback would tell nobody more."""
+    with subprocess.Popen(
+        command(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        print(written(LINES[0]), file=process.stdin, flush=True)
+        assert "fornix" in process.stdout.readline()
+        process.stdout.close()
+        print(written({"id": 1, "text": "one"}), file=process.stdin, flush=True)
+        process.stdin.close()
+        said = process.stderr.read()
+        assert process.wait(LIMIT_S) == 141
+    assert "Traceback" not in said
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        assert [item.text for item in memory.key("ada").list()] == ["one"]
+
+
 def test_an_interrupt_ends_it(tmp_path):
     """Though a thread waits for stdin, which stays open."""
     with subprocess.Popen(

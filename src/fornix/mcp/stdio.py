@@ -26,7 +26,11 @@ GRACE_S = 30
 
 
 def serve_stdio(served: ServedKey, asker: Asker) -> None:
-    """Serve one client over stdin and stdout, until it ends."""
+    """Serve one client over stdin and stdout, until it ends.
+
+    Raises:
+        BrokenPipeError: It does not read its answers.
+    """
     server = MemoryHandlers(served, asker).server()
 
     async def serve() -> None:
@@ -39,6 +43,10 @@ def serve_stdio(served: ServedKey, asker: Asker) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(serve())
+    except BaseExceptionGroup as failed:
+        if failed.split(BrokenPipeError)[1] is not None:
+            raise
+        raise BrokenPipeError("the client has closed stdout") from failed
     finally:
         signal.signal(signal.SIGINT, before)
 
