@@ -358,29 +358,43 @@ def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
             memory.key("ada").add("x")
 
 
+WHOLE = (
+    f'HTTP/1.1 200 OK\r\nFornix-Version: {__version__}\r\nContent-Length: 12\r\n\r\n{{"value": 7}}'
+).encode()
+
+
 def test_an_answer_that_is_cut_off_anywhere_is_asked_for_again() -> None:
     """In its head too, by an orderly end of the connection, as of a proxy that is stopped."""
-    content = b'{"value": 7}'
-    lines = [b"HTTP/1.1 200 OK", b"Fornix-Version: %s" % __version__.encode()]
-    whole = b"\r\n".join([*lines, b"Content-Length: %d" % len(content), b"", content])
-    cut = [whole[:end] for end in range(len(whole))]
+    cut = [WHOLE[:end] for end in range(len(WHOLE))]
     answers: list[Any] = []
     with told(answers) as (url, asked), Memory.open(url, timeout_s=LIMIT_S) as memory:
         for one in cut:
-            answers[:] = [one, whole]
+            answers[:] = [one, WHOLE]
             assert memory.key("ada").short_term.increment("n") == 7, one
         keys = [key for path, key in asked if path.startswith("/v1/call")]
     assert keys[::2] == keys[1::2]
     assert len(set(keys)) == len(cut)
 
 
+@pytest.mark.parametrize("whole", [0, len(WHOLE) - 12])
+def test_an_answer_that_trickles_is_given_up(whole: int) -> None:
+    """In its head or its body; each byte comes in time, and all of them do not."""
+    answers: list[Any] = [[WHOLE[:whole], *(WHOLE[at : at + 1] for at in range(whole, len(WHOLE)))]]
+    with told(answers) as (url, _), Memory.open(url) as memory:
+        ada = impatient(memory).key("ada")
+        with pytest.raises(ServerUnreachable, match="did not answer within"):
+            ada.short_term.increment("n")
+
+
 @contextmanager
 def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Serve answers one after the other, to all but the first question.
 
-    None is a lost one; bytes are sent as they are, and the connection ends.
+    None is a lost one; bytes are sent as they are, and the connection ends; a list of bytes too,
+    with a pause after each.
     """
     asked: list[Any] = []
+    ends = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -391,9 +405,11 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             answer = answers.pop(0) if answers else (200, None)
-            if answer is None or isinstance(answer, bytes):
+            if answer is None or isinstance(answer, bytes | list):
                 asked.append((self.path, self.headers["Idempotency-Key"]))
-                self.wfile.write(answer or b"")
+                for piece in answer if isinstance(answer, list) else [answer or b""]:
+                    self.wfile.write(piece)
+                    ends.wait(SHORT_S / 2 if isinstance(answer, list) else 0)
                 self.close_connection = True
                 return
             status, kind = answer
@@ -419,6 +435,7 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
     finally:
+        ends.set()
         server.shutdown()
         thread.join()
         server.server_close()

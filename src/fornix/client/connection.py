@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http.client import (
     HTTPConnection,
     HTTPException,
@@ -16,7 +18,8 @@ from http.client import (
     IncompleteRead,
 )
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, cast
+from socket import SocketIO, socket
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
@@ -39,6 +42,9 @@ from fornix.values import wire
 from fornix.values.forks import FORKS, ProcessBound
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 TOKEN_VARIABLE = "FORNIX_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable that holds a token, where none is passed."""
@@ -117,6 +123,40 @@ class _Answer(NamedTuple):
     retry_after: str | None
     version: str | None
     content: bytes
+
+
+class _TimelyReader(io.RawIOBase):
+    """Reads from a socket until a moment: its own timeout begins anew with each byte."""
+
+    def __init__(self, sock: socket, raw: SocketIO, deadline: float) -> None:
+        super().__init__()
+        self._sock, self._raw, self._deadline = sock, raw, deadline
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        """See `io.RawIOBase`."""
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(remaining_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """See `io.RawIOBase`."""
+        self._raw.close()
+        super().close()
+
+
+class _TimelyResponse(HTTPResponse):
+    """An answer that has to be whole in time."""
+
+    def __init__(self, deadline: float, sock: socket, **options: Any) -> None:  # noqa: ANN401 - of `http.client`
+        super().__init__(sock, **options)
+        raw = cast("SocketIO", self.fp.detach())
+        self.fp = io.BufferedReader(_TimelyReader(sock, raw, deadline))
 
 
 class ServerConnection(ProcessBound):
@@ -244,6 +284,7 @@ class ServerConnection(ProcessBound):
         deadline: float,
     ) -> _Answer:
         remaining_s = max(deadline - time.monotonic(), 0.001)
+        connection.response_class = partial(_TimelyResponse, deadline)  # pyright: ignore[reportAttributeAccessIssue] - it is called
         connection.timeout = remaining_s
         if connection.sock is not None:
             connection.sock.settimeout(remaining_s)
