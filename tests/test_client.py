@@ -386,6 +386,45 @@ def test_an_answer_that_trickles_is_given_up(whole: int) -> None:
             ada.short_term.increment("n")
 
 
+def test_an_answer_that_comes_twice_is_not_that_of_the_next_request() -> None:
+    """As of a proxy that sent a request twice, and hands on both answers."""
+    taken, sent = threading.Event(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        number = 0
+
+        def do_GET(self) -> None:
+            self._answer({"keys": [], "more": False})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            Handler.number += 1
+            self._answer({"value": Handler.number})
+            if not sent.is_set():
+                assert taken.wait(LIMIT_S)
+                self._answer({"value": Handler.number})
+                sent.set()
+
+        def _answer(self, body: Any) -> None:
+            content = json.dumps(body).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Fornix-Version", __version__)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with quiet(Handler) as url, Memory.open(url) as memory:
+        number = memory.key("ada").short_term
+        assert number.increment("n") == 1
+        taken.set()
+        assert sent.wait(LIMIT_S)
+        assert [number.increment("n") for _ in range(2)] == [2, 3]
+
+
 @contextmanager
 def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Serve answers one after the other, to all but the first question.

@@ -18,6 +18,7 @@ from http.client import (
     IncompleteRead,
 )
 from importlib import import_module
+from selectors import EVENT_READ, DefaultSelector
 from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
@@ -303,7 +304,11 @@ class ServerConnection(ProcessBound):
         if FORKS.is_inherited(self._generation):
             self._of_thread, self._lock = threading.local(), threading.Lock()
             self._opened, self._generation = [], FORKS.generation
-        return getattr(self._of_thread, "connection", None)
+        kept: HTTPConnection | None = getattr(self._of_thread, "connection", None)
+        if kept is not None and kept.sock is not None and _has_more(kept.sock):
+            self._drop(kept)
+            return None
+        return kept
 
     def _new(self) -> HTTPConnection:
         is_https, host, port, _ = self.address.parts()
@@ -461,6 +466,19 @@ def _body(response: HTTPResponse) -> bytes:
     if not content and not is_bounded:
         raise IncompleteRead(content)
     return content
+
+
+def _has_more(sock: socket) -> bool:
+    """Return whether something came after the last answer: its end, or one that nobody asked for.
+
+    Such a one, as of a proxy that sent a request twice, would be taken for the next answer.
+    """
+    try:
+        with DefaultSelector() as coming:
+            coming.register(sock, EVENT_READ)
+            return bool(coming.select(0))
+    except (OSError, ValueError):  # another thread closes it
+        return True
 
 
 def _wait_s(answer: _Answer, problem: FornixError, pause_s: float) -> float | None:
