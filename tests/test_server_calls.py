@@ -138,6 +138,7 @@ def test_only_who_may_write_has_items_live_longer(tmp_path: Path) -> None:
         *(f'"call": "list", "limit": {wrong}' for wrong in ("true", '"3"', "3.0")),
         '"call": "list", "newest_first": "off"',
         '"call": "update", "id": "a", "changes": {}, "if_version": "1"',
+        '"call": "supersede", "id": "a", "item": {"value": "x", "sources": ["b"]}',
         *(
             f'"call": "conversation.{name}", "conversation": "chat", {more}, "ids": [{HALF}]'
             for name, more in (("mark", '"new_mark": "a"'), ("summary", '"summary": "x"'))
@@ -328,6 +329,19 @@ def sources_of_a_tip(served: ServedHere, token: str, space: str, *, writes: bool
         (each["items"][0] if "items" in each else each["hits"][0]["item"])["sources"]
         for each in told
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/call", f'{{"call": "renew", "ids": [{HALF}], "ttl_s": 1}}'),
+        ("/v1/learn", f'{{"texts": [{HALF}]}}'),
+    ],
+)
+def test_what_no_name_can_be_kept_of_is_refused(served: ServedHere, path: str, body: str) -> None:
+    headers = {"Idempotency-Key": "half", "Content-Type": "application/json"}
+    status, told = served.client().ask("POST", path, body.encode(), headers, key="half")
+    assert (status, told["error"]["type"]) == (400, "InvalidValue")
 
 
 def test_lives_and_definitions_are_changed_once_under_a_name(served: ServedHere) -> None:

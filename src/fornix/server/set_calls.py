@@ -21,6 +21,7 @@ from fornix.sets.admission.rules import CustomRule, rules_of
 from fornix.sets.admission.verdicts import Verdict
 from fornix.state import Ttl
 from fornix.store.items import Item
+from fornix.values.keywords import UnknownKeyword
 
 
 class SetLife(BaseModel):
@@ -301,9 +302,12 @@ class SupersedeItem(SetCall):
         """See `MemoryCall.answer`."""
         fields = self.item.fields()
         new_id, value = fields.pop("id", None), asked.stored(self.item.value)
-        made = self.set.open(to).supersede(
-            self.id, value, at=self.at, new_id=new_id, idempotency_key=to.once, **fields
-        )
+        try:
+            made = self.set.open(to).supersede(
+                self.id, value, at=self.at, new_id=new_id, idempotency_key=to.once, **fields
+            )
+        except UnknownKeyword as error:  # its source, say, is the old one
+            raise InvalidInput(f"item: {error}") from error
         return {"id": made}
 
 

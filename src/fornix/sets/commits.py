@@ -15,7 +15,7 @@ from fornix.state.committed_tree import Backoff
 from fornix.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values.ids import derived_ids, new_id
-from fornix.values.storable import Value
+from fornix.values.storable import Value, checked
 
 Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
 """What a batch may be refused with that another one, made from a fresh read, may mend."""
@@ -136,10 +136,13 @@ def answer_once(
 
     The answer is a commit after those of *act*, which is called again if it was cut off between:
     so it has to go on where it stopped.
+
+    Raises:
+        InvalidValue: *plain* cannot be stored; nothing was done.
     """
     if idempotency_key is None:
         return act()
-    named = engine.named(scope, idempotency_key, plain)
+    named = engine.named(scope, idempotency_key, checked(plain, where="what is asked", nan=True))
     done = engine.done(named)
     if done is None:
         answer = named.answered(act(), scope=scope, time=engine.clock())
