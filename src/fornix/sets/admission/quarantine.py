@@ -185,6 +185,7 @@ class Quarantine:
             DuplicateItem: The id that it was to have is taken by now.
             SetFull, KeyFull: A limit was reached.
         """
+        checked_name(id, "an item's id")
         if by is not None:
             checked_name(by, "who releases")
 
@@ -199,6 +200,7 @@ class Quarantine:
         Raises:
             NotFound: Nothing is held under this id.
         """
+        checked_name(id, "an item's id")
         call = PlannerCall("discard", [self._name, id], partial(self._planned_discard, id))
         self._writer.write(call, idempotency_key=idempotency_key)
 
