@@ -562,6 +562,35 @@ def test_a_history_has_the_position_and_can_be_undone(
         assert ada.learn(ada.conversation("chat"), model=scripted()).messages == 1
 
 
+@pytest.mark.parametrize(
+    ("note", "wrong"),
+    [
+        ("learning/", {"changed": {"a": 1}}),
+        ("learning/", {"taken_back": ["a"]}),
+        ("learning/", {"undone": None}),
+        ("position/", {"row": None}),
+        ("position/", {"skipped": [[1, 2]]}),
+        ("position/", {"failures": 1 << 70}),
+    ],
+)
+def test_a_history_with_notes_that_nobody_could_read_is_refused(
+    memory: Memory, ada: KeyMemory, tmp_path: Path, note: str, wrong: dict[str, Any]
+) -> None:
+    """Before anything is written; the error names the line."""
+    chat = ada.conversation("chat")
+    chat.add(said(1))
+    ada.learn(chat, model=scripted())
+    lines = list(history_lines(memory, Selection()))
+    (at,) = (at for at, line in enumerate(lines) if f'"id":"{note}' in line)
+    told = json.loads(lines[at])
+    lines[at] = json.dumps({**told, "value": {**told["value"], **wrong}})
+    (tmp_path / "wrong.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with Memory.open(embedder="words") as other:
+        with pytest.raises(InvalidInput, match=rf"wrong\.jsonl:{at + 1}: .*no note of learning"):
+            import_file(other, tmp_path / "wrong.jsonl")
+        assert list(other.keys()) == []
+
+
 def test_nobody_waits_while_a_model_thinks(tmp_path: Path) -> None:
     """Another connection adds to the conversation and the facts meanwhile; all of it is read."""
     path = tmp_path / "app.db"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from fornix.errors import DuplicateItem, NotFound, StaleItem
+from fornix.errors import DuplicateItem, InvalidInput, NotFound, StaleItem
 from fornix.facts.fact import Learning
 from fornix.sets.commits import CommitWriter
 from fornix.sets.set_editor import SetEditor
@@ -429,6 +429,69 @@ def renumbered(item: Item, row: Callable[[int], int]) -> Item:
         value["changed"] = {name: [row(rows[0]), rows[1]] for name, rows in changed}
         value["taken_back"] = {name: row(at) for name, at in value["taken_back"].items()}
     return replace(item, value=cast("Value", value))
+
+
+def check_note(item: Item) -> None:
+    """Refuse an item for the set `RECORDS` that is no note as it is read from there.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    value: Any = item.value
+    forms = _FORMS.get(str(item.id).partition("/")[0], {})
+    found = cast("dict[str, object]", value) if isinstance(value, dict) else None
+    if found is None or not all(
+        name in found and is_right(found[name]) for name, is_right in forms.items()
+    ):
+        raise InvalidInput(f"{str(item.id)!r} is no note of learning as fornix writes it")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= OPEN_END
+
+
+def _are_counts(length: int) -> Callable[[object], bool]:
+    def check(value: object) -> bool:
+        return (
+            isinstance(value, list)
+            and len(cast("list[object]", value)) == length
+            and all(map(_is_count, cast("list[object]", value)))
+        )
+
+    return check
+
+
+def _is_list_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(check, cast("list[object]", value)))
+
+
+def _is_dict_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, dict) and all(map(check, cast("dict[str, object]", value).values()))
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_FORMS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
+    POSITION.rstrip("/"): {
+        "row": _is_count,
+        "failures": _is_count,
+        "skipped": _is_list_of(_are_counts(3)),
+    },
+    LEARNING.rstrip("/"): {
+        **dict.fromkeys(("conversation", "model", "prompt"), _is_text),
+        "messages": _is_count,
+        "added": _is_list_of(_is_text),
+        "changed": _is_dict_of(_are_counts(2)),
+        "taken_back": _is_dict_of(_is_count),
+        "undone": lambda value: isinstance(value, bool),
+    },
+    CALLS: {"hour": _is_count, "calls": _is_count},
+}
+"""What each kind of note holds, by how its id begins."""
 
 
 def _value(stored: StoredItem) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from fornix.errors import InvalidInput
+from fornix.facts.learning_records import RECORDS, check_note
 from fornix.store.checks import ROW_BITS
 from fornix.transfer.fornix_format import (
     ITEM_FIELDS,
@@ -194,6 +195,8 @@ class ItemBegun(_HistoryLine):
         line = ItemLine.from_fields(plain, Ids())
         if line.item.time is None:
             raise InvalidInput('"time" is missing; a version has the time of its item')
+        if line.set == RECORDS:
+            check_note(line.item)
         return cls(line, **cls._read(fields, commits))
 
 
