@@ -205,6 +205,7 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
     what.open(folder)
     try:
         what.run(0, 4 * KEYS)  # warm: threads, statements, how long actions take
+        measure.collect_garbage()
         first, rates = 4 * KEYS, []
         for _ in range(ROUNDS):
             began, cpu = time.perf_counter(), time.process_time()

@@ -141,6 +141,7 @@ class Scenario:
     def _guarded(self, name: str, operation: Callable[[], Iterator[Result]]) -> Iterator[Result]:
         """The results of *operation*; what it raises becomes a result, as one failing operation
         must not hide the others."""
+        measure.collect_garbage()
         try:
             yield from operation()
         except Exception as error:  # noqa: BLE001 - the edge of the benchmark: a peer's failure is a finding, and is reported as one
@@ -152,6 +153,7 @@ class Scenario:
 
     def _fill(self) -> Iterator[Result]:
         spent, cpu = 0.0, 0.0
+        measure.collect_garbage()
         for start in range(0, self._job.items, AT_ONCE):
             rows = self._corpus.take(start, min(AT_ONCE, self._job.items - start))
             scopes = [self._scope(start + i) for i in range(len(rows))]
