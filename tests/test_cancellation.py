@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -234,8 +235,10 @@ def test_a_timeout_around_a_durable_call_makes_it_once(reconciles: bool) -> None
     made = list[str]()
     asked = list[str]()
     is_late = threading.Event()
+    begun = list[Callable[[], object]]()
 
     def charge(order: str) -> str:
+        begun[0]()
         assert is_late.wait(LIMIT_S)
         made.append(order)
         return f"charged {order}"
@@ -251,8 +254,14 @@ def test_a_timeout_around_a_durable_call_makes_it_once(reconciles: bool) -> None
         async def pay(self, event, ctx):
             Pays.attempts += 1
             call = ctx.durable.using(reconcile=look) if reconciles else ctx.durable
-            async with asyncio.timeout(0.01 if Pays.attempts == 1 else None):
-                asyncio.get_running_loop().call_later(0.05, is_late.set)
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(None) as limit:
+
+                def end() -> None:
+                    limit.reschedule(loop.time())
+                    loop.call_later(0.05, is_late.set)
+
+                begun.append(partial(loop.call_soon_threadsafe, end))
                 ctx.send_event(OutputEvent(await call(charge, event.input)))
 
     with Memory.open(":memory:", embedder="words") as memory, LocalRunner(Pays, memory) as runner:
