@@ -257,13 +257,14 @@ class LiveRun:
 
     # --- the next task ------------------------------------------------------------------------
 
-    def begin(self, stopping: Flag) -> tuple[Task, Event, RunnerContext]:
+    def begin(self, action: BoundAction, stopping: Flag) -> tuple[Task, Event, RunnerContext]:
         """Return the next task, ready for `call` or `acall`.
 
         Args:
+            action: That of the task, as `action` gives it; for these two as well.
             stopping: Set when the task is not to wait any longer.
         """
-        due, action = self._due[0], self.action
+        due = self._due[0]
         calls = partial(self._calls_for, due.ordinal, action, stopping)
         self.attempt += 1
         recorder = None
@@ -274,18 +275,18 @@ class LiveRun:
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)
 
-    def call(self, event: Event, context: RunnerContext) -> object:
+    def call(self, action: BoundAction, event: Event, context: RunnerContext) -> object:
         """Return what the action of the next task returns."""
-        action, span = self.action, self.span
+        span = self.span
         argument = context if action.adapt is None else action.adapt(context)
         if span is None:
             return action.call(event, argument)
         with span.action(action.name, self.attempt):
             return action.call(event, argument)
 
-    async def acall(self, event: Event, context: RunnerContext) -> None:
+    async def acall(self, action: BoundAction, event: Event, context: RunnerContext) -> None:
         """Await the action of the next task, which is async."""
-        action, span = self.action, self.span
+        span = self.span
         argument = context if action.adapt is None else action.adapt(context)
         if span is None:
             await action.call(event, argument)

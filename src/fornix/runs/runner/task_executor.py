@@ -299,9 +299,9 @@ class TaskExecutor:
             worked = self.pace.worked(action.name)
         shift.since = began = time.perf_counter()
         try:
-            task, event, context = run.begin(self.scheduler.stopping)
+            task, event, context = run.begin(action, self.scheduler.stopping)
             with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
-                answer = run.call(event, context)
+                answer = run.call(action, event, context)
             if answer is not None:
                 _refuse_awaitable(answer, action.name)
             finished = run.done(task, release=lambda: self._may_release(lane))
@@ -536,9 +536,10 @@ class TaskExecutor:
         run = lane.run
         assert run is not None  # noqa: S101 - the lane was sent away with it
         try:
-            task, event, context = run.begin(self.scheduler.stopping)
+            action = run.action
+            task, event, context = run.begin(action, self.scheduler.stopping)
             with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
-                await run.acall(event, context)
+                await run.acall(action, event, context)
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)

@@ -247,11 +247,16 @@ class TicketRegistry:
     def ended(self, run: LiveRun) -> None:
         """Give the outputs of a run, whose last task is committed, to those who wait for them."""
         number = run.row.id
+        if run.resumed:
+            with self._lock:
+                tickets = self._of(number)
+            if tickets:
+                self._answer(number, tickets, partial(_outputs, self._reader.of(number)))
+            return
         with self._lock:
-            tickets = self._of(number)
-        if tickets:
-            events = self._reader.of(number) if run.resumed else run.outputs
-            self._answer(number, tickets, partial(_outputs, events))
+            for ticket in self._of(number):
+                ticket.resolve(*_outputs(run.outputs, ticket))
+            self._drop(number)
 
     def fail(self, error: BaseException) -> None:
         """Answer all tickets with *error*: the store cannot be used any more."""

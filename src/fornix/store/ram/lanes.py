@@ -20,7 +20,8 @@ from fornix.store import (
 )
 from fornix.store.checks import check_status
 from fornix.store.progress import space_of
-from fornix.store.ram.progress import AgentLanes, Undo
+from fornix.store.ram.progress import AgentLanes
+from fornix.store.ram.row_versions import Undo, take_back
 from fornix.store.ram.tables import RamTables, locked
 
 
@@ -40,7 +41,7 @@ class RamLanes(RamTables):
             return None
         if holder != owner:
             epoch += 1
-            undo.append(lambda: self._leases.update({scope: before}))
+            undo.append((self._leases.__setitem__, scope, before))
             if scope in self._hidden:
                 self._name(scope)
             self._leases[scope] = (owner, epoch)
@@ -64,8 +65,7 @@ class RamLanes(RamTables):
         try:
             answers = [self._accept(agent, given, owner, undo) for given in inputs]
         except BaseException:
-            for step in reversed(undo):
-                step()
+            take_back(undo)
             raise
         for given in inputs:
             self._name(given.scope)

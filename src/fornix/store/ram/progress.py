@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable
 from dataclasses import field, replace
-from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -13,10 +11,8 @@ from fornix.errors import IdempotencyConflict, NotFound, OutputsPruned
 from fornix.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.progress import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
-from fornix.store.ram.row_versions import CommitDraft
+from fornix.store.ram.row_versions import CommitDraft, Undo
 from fornix.values.lazy_dataclass import dataclass
-
-Undo = list[Callable[[], object]]
 
 _COMMIT, _SENSORY, _READ_SET = 1, 3, 4
 """Where the row of a step has its commit, what it changed in sensory memory, and what it read."""
@@ -196,12 +192,12 @@ class RunTable:
         if queued.event_id is not None:
             event_id = queued.event_id
             set_rows.events[event_id] = EventId(run.id, number, queued.request, queued.time)
-            undo.append(lambda: set_rows.events.pop(event_id))
+            undo.append((set_rows.events.pop, event_id))
         set_rows.next_numbers[scope] = number + 1
         waiting = set_rows.open_runs.setdefault(scope, [])
         waiting.append(run.id)
         self._open[run.id] = run
-        undo.append(partial(self._take_back, set_rows, run))
+        undo.append((self._take_back, set_rows, run))
         return run
 
     def _take_back(self, lanes: AgentLanes, run: Run) -> None:
@@ -259,7 +255,7 @@ class RunTable:
 
     def _put(self, run: Run, undo: Undo) -> None:
         number = run.id
-        undo.append(partial(self._put_back, self._open[number]))
+        undo.append((self._put_back, self._open[number]))
         if run.ended is None:
             self._open[number] = run
             return
@@ -276,7 +272,7 @@ class RunTable:
         place, before = _place(step.run, step.ordinal), self._next_ordinals.get(step.run, 0)
         self._steps[place] = row
         self._next_ordinals[step.run] = max(before, step.ordinal + 1)
-        draft.undo.append(partial(self._take_back_step, step.run, place, before))
+        draft.undo.append((self._take_back_step, step.run, place, before))
         if step.outputs:
             self._append_outputs(run, step, draft)
         if step.done:
@@ -293,12 +289,12 @@ class RunTable:
         for i, event in enumerate(step.outputs):
             row = (start + i, run.id, run.number, step.ordinal, key, event, draft.time)
             outputs.append(row)
-        draft.undo.append(partial(outputs.__delitem__, slice(count, None)))
+        draft.undo.append((outputs.__delitem__, slice(count, None)))
 
     def _call(self, call: DurableCall, draft: CommitDraft) -> None:
         calls = self.calls.setdefault(call.run, {})
         before = dict(calls)
-        draft.undo.append(lambda: self.calls.update({call.run: before}))
+        draft.undo.append((self.calls.__setitem__, call.run, before))
         call_key = (call.ordinal, call.position)
         if call.truncate:
             for late in [p for p in calls if call_key <= p < (call.ordinal, MAX_POSITIONS)]:
@@ -317,9 +313,9 @@ class RunTable:
         self._put(_changed(run, status=status, error=stored_error, ended=time), undo)
         waiting = self.agent_of(run).open_runs[run.scope]
         waiting.remove(number)
-        undo.append(partial(insort, waiting, number))
+        undo.append((insort, waiting, number))
         if sensory_rows := self._with_sensory(number):
-            undo.append(partial(self._steps.update, sensory_rows))
+            undo.append((self._steps.update, sensory_rows))
             for place, row in sensory_rows.items():
                 self._steps[place] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
 

@@ -77,7 +77,7 @@ class LineageLinks:
         self.sources[row] = sorted([*before, *new])
         for source in new:
             self.derived.setdefault(source, []).append(row)
-        draft.undo.append(lambda: self._unlink(row, before, new))
+        draft.undo.append((self._unlink, row, before, new))
 
     def _unlink(self, row: int, before: list[int], sources: Sequence[int]) -> None:
         self.sources[row] = before
@@ -97,25 +97,22 @@ class LineageLinks:
         self.link(row.row, self.sources.get(before.row, []), draft)
         if before.row in self.stubs:
             self.stubs[row.row] = self.stubs[before.row]
-            draft.undo.append(lambda: self.stubs.pop(row.row))
+            draft.undo.append((self.stubs.pop, row.row))
 
     def access(self, first: int, time: int, draft: CommitDraft) -> None:
         """Note that an item that is being added counts as read at *time*."""
         self.access_times[first] = time
-        draft.undo.append(lambda: self.access_times.pop(first))
+        draft.undo.append((self.access_times.pop, first))
 
     def put_compaction(self, compaction: Compaction, draft: CommitDraft) -> None:
         """Keep a compaction: a new one, or what became of it."""
         before = self.compactions.get(compaction.id)
         self.compactions[compaction.id] = compaction
 
-        def take_back() -> None:
-            if before is None:
-                del self.compactions[compaction.id]
-            else:
-                self.compactions[compaction.id] = before
-
-        draft.undo.append(take_back)
+        if before is None:
+            draft.undo.append((self.compactions.pop, compaction.id))
+        else:
+            draft.undo.append((self.compactions.__setitem__, before.id, before))
 
     def compactions_of_commit(self, number: int) -> list[Compaction]:
         """Return the compactions that commit *number* did."""
@@ -239,7 +236,7 @@ class SetTable:
                 define.set.name, asked=define.definition, found=old_definition
             )
         if is_different:
-            draft.undo.append(lambda: setattr(set_rows, "definition", old_definition))
+            draft.undo.append((setattr, set_rows, "definition", old_definition))
             set_rows.definition = _copied(define.definition)
         return (set_rows, old_definition) if is_different and not define.replace else None
 
@@ -248,7 +245,7 @@ class SetTable:
         set_rows = SetRows(self._last_number, ref, _copied(definition))
         sets = self._by_scope.setdefault(ref.scope, {})
         sets[ref.name] = self._by_number[set_rows.number] = set_rows
-        draft.undo.append(lambda: (sets.pop(ref.name), self._by_number.pop(set_rows.number)))
+        draft.undo += ((sets.pop, ref.name), (self._by_number.pop, set_rows.number))
         return set_rows
 
     def _change(self, change: ItemChange, draft: CommitDraft) -> None:
@@ -401,7 +398,7 @@ class SetTable:
             if item.row in ended:
                 draft.end(row)
         before = set_rows.history_start
-        draft.undo.append(lambda: setattr(set_rows, "history_start", before))
+        draft.undo.append((setattr, set_rows, "history_start", before))
         set_rows.history_start = max(before, past.history_start)
         self._apply_past_lineage(past, draft)
 

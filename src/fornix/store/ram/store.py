@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import cast
 
 from fornix.errors import (
@@ -53,7 +52,7 @@ from fornix.store.name_ranges import NameRange
 from fornix.store.ram.erasing import RamErasing
 from fornix.store.ram.finder import RamFinder
 from fornix.store.ram.lanes import RamLanes
-from fornix.store.ram.row_versions import CommitDraft, JournalEntry, NodeRow, SetRows
+from fornix.store.ram.row_versions import CommitDraft, JournalEntry, NodeRow, SetRows, take_back
 from fornix.store.ram.tables import locked
 from fornix.store.ram.tree import TreeRows
 from fornix.values.storable import Path
@@ -94,8 +93,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             self._apply(batch, draft)
             return self._finish(batch, draft)
         except BaseException:
-            for step in reversed(draft.undo):
-                step()
+            take_back(draft.undo)
             raise
 
     @locked
@@ -160,7 +158,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             if tree is None:
                 tree = self._trees[batch.scope] = TreeRows()
             draft.positions = tree.positions
-            draft.undo.append(partial(setattr, tree, "positions", tree.positions))
+            draft.undo.append((setattr, tree, "positions", tree.positions))
             for delta in batch.state:
                 tree.apply(delta, draft)
         if batch.history_start != (0, 0):

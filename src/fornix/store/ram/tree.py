@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from functools import partial
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
@@ -75,7 +74,7 @@ class TreeRows:
                 row = self.find(path, None, EVER)
                 if row is not None:
                     before = row.expires
-                    draft.undo.append(lambda: setattr(row, "expires", before))
+                    draft.undo.append((setattr, row, "expires", before))
                     row.expires = expires
 
     def _put(self, path: Path, row: NodeRow, draft: CommitDraft) -> None:
@@ -99,7 +98,7 @@ class TreeRows:
         parent.versions.setdefault(name, []).append(row)
         parent.live[name] = row
         draft.put_nodes[path] = row
-        draft.undo.append(partial(_take_back, parent, name))
+        draft.undo.append((_take_back, parent, name))
 
     def _delete(self, path: Path, draft: CommitDraft) -> None:
         """End the node at *path*; what is below it goes out of reach with it."""
@@ -115,7 +114,7 @@ class TreeRows:
                 )
             nodes.extend(((*node_path, name), below, row) for name, below in row.live.items())
             if node_path != path:
-                draft.undo.append(lambda row=row: setattr(row, "end_commit", None))
+                draft.undo.append((setattr, row, "end_commit", None))
                 row.end_commit = draft.number
         self._end(parent, path[-1], draft)
 
@@ -128,13 +127,7 @@ class TreeRows:
         if is_new:
             versions.pop()
 
-        def take_back() -> None:
-            row.end_commit = None
-            parent.live[name] = row
-            if is_new:
-                versions.append(row)
-
-        draft.undo.append(take_back)
+        draft.undo.append((_put_back, parent, name, row, versions if is_new else None))
 
     def sweep(self, now: int) -> int:
         """Remove every version that expired, with what is below it; return how many."""
@@ -150,7 +143,7 @@ class TreeRows:
     def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
         """Note from which commit and time on the past is whole."""
         before = self.history_start
-        draft.undo.append(lambda: setattr(self, "history_start", before))
+        draft.undo.append((setattr, self, "history_start", before))
         self.history_start = max(before[0], start[0]), _latest([before[1], start[1]])
 
     def prune(self, until: int) -> int:
@@ -194,6 +187,14 @@ def _take_back(parent: NodeRow, name: str) -> None:
     """Take the last version of a field back, which lives."""
     parent.versions[name].pop()
     del parent.live[name]
+
+
+def _put_back(parent: NodeRow, name: str, row: NodeRow, versions: list[NodeRow] | None) -> None:
+    """Have a version live again that was ended; *versions*: those that it was taken from."""
+    row.end_commit = None
+    parent.live[name] = row
+    if versions is not None:
+        versions.append(row)
 
 
 def _row(number: int, value: Value, expires: int | None) -> NodeRow:
