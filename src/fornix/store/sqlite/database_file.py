@@ -295,13 +295,12 @@ class SqliteFile(SqlDatabase):
                 writer.execute(f"PRAGMA synchronous = {durability}")
                 is_old = 0 < schema < checksums.SINCE
                 if not is_old:
-                    writer.pragma("user_version")  # opens the log
-                    self._guard_log(self._connections)  # before anything is written to it
+                    self._guard_log(self._connections, writer)  # before anything is written to it
                 if schema != SCHEMA:  # else opening would write
                     migrate(writer, from_version=schema)
                 if is_old:
                     self._upgrade(writer)  # takes the log away, which a guard would forbid
-                    self._guard_log(self._connections)
+                    self._guard_log(self._connections, writer)
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
@@ -313,8 +312,9 @@ class SqliteFile(SqlDatabase):
                 raise
             self._connections.writer = writer
 
-    def _guard_log(self, connections: Connections) -> None:
-        """Have nobody take the log away, now that the writer has it open."""
+    def _guard_log(self, connections: Connections, writer: SqliteConnection) -> None:
+        """Have nobody take the log away, which the writer opens, or has open."""
+        writer.pragma("user_version")
         self._guard.lock()
         connections.log_identity = identity(self._log_location)
         if connections.log_identity is None:
@@ -574,7 +574,7 @@ class SqliteFile(SqlDatabase):
             writer.set_busy_timeout(BUSY_MS)
             writer.execute("PRAGMA journal_mode = WAL")
             migrate(writer, from_version=check(writer, self._path))
-            self._guard_log(connections)
+            self._guard_log(connections, writer)
 
     def _upgrade(self, writer: SqliteConnection) -> None:
         """Give a sound file checksums, unless it is large or in use: a repair still can."""
