@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.errors import InvalidInput, NotFound, RunDiscarded, RunParked, StaleRun
-from waiting import LIMIT_S
+from fornix.runs.runner import scheduler, watcher
+from fornix.runs.runner.scheduler import LaneState
+from fornix.store import Scope
+from waiting import LIMIT_S, wait_until
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -76,6 +81,85 @@ def test_an_overtaken_run_is_retried_as_a_new_one(memory):
         assert old is not None
         assert new is not None
         assert (old.status, new.status, new.number) == ("retried", "done", 2)
+
+
+def test_the_watch_asks_for_parked_runs_together(memory, monkeypatch):
+    """And for what waits behind them: it looks twenty times a second."""
+    monkeypatch.setattr(watcher, "LOOKED_AT", 8)
+    run, run_statuses = memory.store.run, memory.store.run_statuses
+    asked: list[list[int]] = []
+
+    def counted(runs):
+        asked.append([*runs])
+        return run_statuses(runs)
+
+    agent = Fussy()
+    with LocalRunner(agent, memory) as runner:
+        keys = [f"k{number}" for number in range(20)]
+        parked = [*runner.map([(key, "bad") for key in keys], errors="return")]
+        assert all(isinstance(each, RunParked) for each in parked)
+        stuck = {each.run for each in parked if isinstance(each, RunParked)}
+        behind = [runner.submit(key, "good") for key in keys]
+        wanted = stuck | {ticket.run for ticket in behind}
+        singly: list[int] = []
+        monkeypatch.setattr(
+            memory.store, "run", lambda number: singly.append(number) or run(number)
+        )
+        monkeypatch.setattr(memory.store, "run_statuses", counted)
+        wait_until(lambda: wanted <= {number for runs in [*asked] for number in runs})
+        assert all(len(runs) <= 8 for runs in asked)
+        assert singly == []
+        agent.refused.clear()
+        for number in stuck:
+            runner.runs.retry(number)
+        assert [ticket.result(wait_s=LIMIT_S) for ticket in behind] == [("good",)] * 20
+
+
+def test_leases_of_others_are_tried_a_few_at_a_time(memory, monkeypatch):
+    """Each try is a transaction; all are tried in the end."""
+    monkeypatch.setattr(watcher, "TRIED", 4)
+    scopes = [Scope("default", f"k{number}") for number in range(10)]
+    leases = [memory.store.acquire_lease(scope, "another") for scope in scopes]
+    acquire, tried = memory.store.acquire_lease, list[Scope]()
+
+    def noted(scope, owner):
+        tried.append(scope)
+        return acquire(scope, owner)
+
+    monkeypatch.setattr(memory.store, "acquire_lease", noted)
+    with LocalRunner(Fussy, memory) as runner:
+        tickets = [runner.submit(scope.key or "", "good") for scope in scopes]
+        lanes = runner._executor.scheduler.lanes
+        wait_until(lambda: all(lanes[scope].state is LaneState.BLOCKED for scope in scopes))
+        runner._watch.stop()
+        for _ in range(5):
+            tried.clear()
+            assert runner._watch._look()
+            assert len(tried) == 4
+        for lease in leases:
+            memory.store.release_lease(lease)
+        for _ in range(3):
+            runner._watch._look()
+        assert [ticket.result(wait_s=LIMIT_S) for ticket in tickets] == [("good",)] * 10
+
+
+def test_runs_that_are_parked_are_not_read_again_and_again(memory, monkeypatch):
+    """Where others go on past them: each that waits is read about once."""
+    monkeypatch.setattr(scheduler, "PAGE", 10)
+    monkeypatch.setattr(scheduler, "TURN_S", (math.inf, math.inf))
+    queued_runs, read = memory.store.queued_runs, list[int]()
+
+    def counted(*args, **options):
+        rows = queued_runs(*args, **options)
+        read.extend(row.id for row in rows)
+        return rows
+
+    monkeypatch.setattr(memory.store, "queued_runs", counted)
+    with LocalRunner(Fussy(on_failed="next"), memory) as runner:
+        answers = [*runner.map([("ada", "bad")] * 60, errors="return")]
+        assert all(isinstance(answer, RunParked) for answer in answers)
+        assert runner.handle("ada", "good") == ("good",)
+    assert len(read) <= 2 * 61
 
 
 def test_other_agents_runs_are_not_this_ones(memory):

@@ -394,12 +394,18 @@ class LiveRun:
         )
         return Finished(self._batch(step, release=is_last and release()))
 
-    def turned(self, status: RunStatus, error: BaseException | None = None) -> Batch:
-        """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
+    def turned(
+        self, status: RunStatus, error: BaseException | None = None, *, release: bool = True
+    ) -> Batch:
+        """Return the batch that parks the run, or ends one without tasks.
+
+        Args:
+            release: Whether the lease is given back.
+        """
         ordinal = self._due[0].ordinal if self._due else 0
         text = None if error is None else error_record(error, self.next_action, ordinal)
         turn = StatusChange(self.row.id, "waiting", status, error=text, begin=self._begin)
-        return self._batch(turn, release=True)
+        return self._batch(turn, release=release)
 
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
         engine, draft = self.setup.engine, None if did is None else did.draft

@@ -59,8 +59,18 @@ class Lanes(Protocol):
         """Return runs, the latest first, with ids below *before*."""
         ...
 
-    def queued_runs(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
-        """Return the runs of a lane that wait or are parked, in order."""
+    def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
+        """Return the statuses of runs by id; of one that is not there (any more), none."""
+        ...
+
+    def queued_runs(
+        self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
+    ) -> list[Run]:
+        """Return the runs of a lane that wait or are parked, in order.
+
+        Args:
+            past_parked: Only those that wait.
+        """
         ...
 
     def waiting_lanes(

@@ -246,6 +246,12 @@ class LaneLaws(Laws):
         assert [run.id for run in store.queued_runs("helper", ADA)] == [two, three]
         assert [run.id for run in store.queued_runs("helper", ADA, limit=1)] == [two]
         assert store.queued_runs("helper", ADA)[0] == there(store, two)
+        assert [run.id for run in store.queued_runs("helper", ADA, past_parked=True)] == [three]
+        assert store.queued_runs("helper", ADA, past_parked=True, limit=0) == []
+        assert store.run_statuses([three, one, two, 99]) == {
+            one: "done", two: "parked", three: "waiting",
+        }  # fmt: skip
+        assert store.run_statuses([]) == {}
         assert store.queued_runs("nobody", ADA) == store.queued_runs("helper", CY) == []
 
     def test_lanes_where_something_waits(self, store: Store) -> None:

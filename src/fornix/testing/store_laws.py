@@ -105,6 +105,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "run": lambda s: s.run(1),
     "runs": lambda s: s.runs("app"),
     "queue": lambda s: s.queued_runs("helper", ADA),
+    "statuses": lambda s: s.run_statuses([1]),
     "lanes": lambda s: s.waiting_lanes("helper", "app", past_parked=True),
     "steps": lambda s: s.steps(1),
     "calls": lambda s: s.durable_calls(1, 0),

@@ -218,29 +218,23 @@ class LiveLane:
 
     def load(self, store: Store, agent: str, on_failed: OnFailed, lock: HandleLock) -> None:
         """Read which runs wait; `stuck` is the parked one that is in their way, if one is."""
-        news, limit = self.news, PAGE
-        rows = store.queued_runs(agent, self.scope, limit=limit)
-        while len(rows) == limit and all(row.status == "parked" for row in rows):
-            if on_failed == "wait":
-                break
-            limit *= 4
-            rows = store.queued_runs(agent, self.scope, limit=limit)
+        news, past_parked = self.news, on_failed == "next"
+        rows = store.queued_runs(agent, self.scope, past_parked=past_parked, limit=PAGE)
         with lock:
             if self.news != news:
                 self.known_up_to = None  # what was accepted meanwhile may be among the rows, or not
-            self._take_in(rows, on_failed)
-            all_read = len(rows) < limit and self.news == news
+            self._take_in(rows)
+            all_read = len(rows) < PAGE and self.news == news
             self.complete = all_read or self.stuck is not None
 
-    def _take_in(self, rows: Sequence[Run], on_failed: OnFailed) -> None:
+    def _take_in(self, rows: Sequence[Run]) -> None:
         self.stuck = None
         self.waiting.clear()
         for row in rows:
-            if row.status == "waiting":
-                self.waiting.append(row)
-            elif on_failed == "wait":
+            if row.status == "parked":
                 self.stuck = row
                 break
+            self.waiting.append(row)
         if rows:
             self.known_up_to = rows[-1].number
 

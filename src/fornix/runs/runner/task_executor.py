@@ -325,13 +325,14 @@ class TaskExecutor:
         lane.pending = PendingCommit(lane, kind, finished)
         return lane.pending
 
-    def _may_release(self, lane: LiveLane) -> bool:
-        """Return whether the lease goes back with the commit that ends the run."""
+    def _may_release(self, lane: LiveLane, *, parked: bool = False) -> bool:
+        """Return whether the lease goes back with the commit that ends the run, or parks it."""
         with self.scheduler.lock:
             if lane.lease is None:
-                return False
+                return parked
             more = lane.waiting or not lane.complete
-            if more and not lane.gives_way(lane.lease.epoch):
+            waits = parked and self.setup.plan.agent.on_failed == "wait"
+            if more and not waits and not lane.gives_way(lane.lease.epoch):
                 return False
             lane.returned = lane.lease.epoch
             return True
@@ -374,9 +375,8 @@ class TaskExecutor:
             return self._pending(lane, "step", finished)
         if run.span is not None:
             run.span.failed(error)
-        with self.scheduler.lock:
-            lane.returned = lane.returned if lane.lease is None else lane.lease.epoch
-        return self._pending(lane, "parked", Finished(run.turned("parked", error)))
+        parked = run.turned("parked", error, release=self._may_release(lane, parked=True))
+        return self._pending(lane, "parked", Finished(parked))
 
     def _is_from_store(self, error: BaseException) -> bool:
         """Return whether it was the runner's own store that raised an error, not one of an action.
@@ -468,8 +468,7 @@ class TaskExecutor:
                 lane.stuck = run.row
             self._registry.look_up(run.row.id)
             lane.complete = lane.complete and lane.stuck is None
-            self._released(lane)
-            return False
+            return self._goes_on(pending)
         if answer.adopted:
             return self._adopted(pending)
         lane.conflicts = lane.hindered = 0
@@ -478,13 +477,18 @@ class TaskExecutor:
         if not run.is_over:
             return True
         lane.drop_run("done")
-        batch = pending.finished.batch
+        goes_on = self._goes_on(pending)
+        self._registry.ended(run)
+        return goes_on
+
+    def _goes_on(self, pending: PendingCommit) -> bool:
+        """Return whether a lane goes on under its lease after a run; else it is put down."""
+        lane, batch = pending.lane, pending.finished.batch
         if batch.release and lane.gave_way == batch.epoch:
             self.scheduler.rest(lane)
             self._registry.stir.set()
         elif batch.release:
             self._released(lane)
-        self._registry.ended(run)
         return not batch.release
 
     def _adopted(self, pending: PendingCommit) -> bool:

@@ -13,15 +13,18 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from fornix.errors import StoreClosed, Unavailable
 from fornix.runs.run import RunnerSetup
 from fornix.runs.runner.scheduler import LaneState, LiveLane
 from fornix.runs.runner.task_executor import TaskExecutor
 from fornix.runs.runner.tickets import TicketRegistry
-from fornix.store import Retain
+from fornix.store import Retain, RunStatus
 from fornix.store.scope import Scope
 from fornix.values.threads import NO_THREAD, Flag, began
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,6 +33,12 @@ POLL_S = (0.002, 0.05)
 
 REST_S = 5.0
 """Longest wait while there is nothing to look after."""
+
+LOOKED_AT = 1_000
+"""Runs that are asked for at a time, of parked lanes and of tickets: of more, others each time."""
+
+TRIED = 100
+"""Leases that are tried at a time, each in a transaction: of more, others each time."""
 
 PRUNE_EVERY_S = 60.0
 
@@ -84,6 +93,7 @@ class Watcher:
         self._closing = Flag()
         self._thread: threading.Thread | None = None
         self._owners = [work.owner]
+        self._turn = 0
         self._doubted: set[Scope] = set()
         self._new_doubts: deque[Scope] = deque()
 
@@ -177,18 +187,22 @@ class Watcher:
         with scheduler.lock:
             blocked = [v for v in scheduler.lanes.values() if v.state is LaneState.BLOCKED]
             parked = [v for v in scheduler.lanes.values() if v.state is LaneState.PARKED]
-        for lane in blocked:
+        self._turn += 1
+        for lane in self._in_turn(blocked, TRIED):
             self._try(lane)
-        for lane in parked:
-            self._look_at_parked(lane)
+        self._look_at_parked(self._in_turn(parked, LOOKED_AT))
         elsewhere = {lane.scope for lane in (*blocked, *parked)}
         waiting = self._registry.waiting()
         keys = {k for k in {t.key for t in waiting} if self._is_elsewhere(k, elsewhere)}
         foreign = [t for t in waiting if t.key in keys] if keys else []
         if self._registry.has_missed:
             self._registry.has_missed = False
-            foreign = self._registry.waiting()
-        for ticket in foreign:
+            over = foreign = self._registry.waiting()
+        else:
+            asked = self._in_turn(foreign, LOOKED_AT)
+            statuses = self._statuses([ticket.run for ticket in asked])
+            over = [ticket for ticket in asked if statuses.get(ticket.run) != "waiting"]
+        for ticket in over:
             self._registry.look_up(ticket.run)
         if self.serving:
             self.pull()
@@ -214,15 +228,28 @@ class Watcher:
                 lane.refresh()
                 self._executor.scheduler.make_ready(lane)
 
-    def _look_at_parked(self, lane: LiveLane) -> None:
-        """Go on with a lane whose parked run somebody retried or discarded."""
-        row = None if lane.stuck is None else self._store.run(lane.stuck.id)
-        if row is not None and row.status == "parked":
-            return
-        with self._executor.scheduler.lock:
-            if lane.state is LaneState.PARKED:
-                lane.refresh()
-                self._executor.scheduler.make_ready(lane)
+    def _look_at_parked(self, lanes: Sequence[LiveLane]) -> None:
+        """Go on with lanes whose parked run somebody retried or discarded."""
+        stuck = [(lane, lane.stuck) for lane in lanes]
+        statuses = self._statuses([run.id for _, run in stuck if run is not None])
+        for lane, run in stuck:
+            if run is not None and statuses.get(run.id) == "parked":
+                continue
+            with self._executor.scheduler.lock:
+                if lane.state is LaneState.PARKED:
+                    lane.refresh()
+                    self._executor.scheduler.make_ready(lane)
+
+    def _statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
+        return self._store.run_statuses(runs) if runs else {}
+
+    def _in_turn(self, waiting: Sequence[T], most: int) -> Sequence[T]:
+        """Return at most so many of what waits; of more, others each time."""
+        if len(waiting) <= most:
+            return waiting
+        start = self._turn * most % len(waiting)
+        around = [*waiting[start:], *waiting[:start]]
+        return around[:most]
 
     def pull(self) -> bool:
         """Have lanes worked on where something waits; return whether there are any."""

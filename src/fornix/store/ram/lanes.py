@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from fornix.errors import NotFound
 from fornix.store import (
@@ -127,9 +128,19 @@ class RamLanes(RamTables):
         return self._runs.agents.get((space, agent)) or AgentLanes(agent, space)
 
     @locked
-    def queued_runs(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
+    def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
+        found = map(self._runs.get, runs)
+        return {run.id: run.status for run in found if run is not None}
+
+    @locked
+    def queued_runs(
+        self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
+    ) -> list[Run]:
         numbers = self._agent(agent, scope.space).open_runs.get(scope, [])
-        return [self._runs.open_run(number) for number in numbers[:limit]]
+        if not past_parked:
+            return [self._runs.open_run(number) for number in numbers[:limit]]
+        runs = map(self._runs.open_run, numbers)
+        return [*islice((run for run in runs if run.status == "waiting"), limit)]
 
     @locked
     def waiting_lanes(

@@ -45,6 +45,8 @@ _LANE = """
     JOIN scope ON scope.id = lane.scope
     WHERE agent.space IS ? AND agent.name IS ? AND scope.space IS ? AND scope.key IS ?
 """
+_STATUSES = "SELECT id, status FROM run WHERE id IN (SELECT value FROM carray(?))"
+
 _STEPS = """
     SELECT id, action, n, sent, sensory, looked, skipped FROM step
     WHERE id BETWEEN ? AND ? ORDER BY id
@@ -158,14 +160,25 @@ class SqlLanes(SqlDatabase):
         return [_run(row) for row in query(db, sql, *(value for _, value in bound), limit)]
 
     @reads
+    def run_statuses(self, db: Connection, runs: Sequence[int]) -> dict[int, RunStatus]:
+        return {run: STATUSES[int(code)] for run, code in query(db, _STATUSES, db.numbers(runs))}
+
+    @reads
     def queued_runs(
-        self, db: Connection, agent: str, scope: Scope, *, limit: int = 100
+        self,
+        db: Connection,
+        agent: str,
+        scope: Scope,
+        *,
+        past_parked: bool = False,
+        limit: int = 100,
     ) -> list[Run]:
         lane = first(db, _LANE, scope.space, agent, scope.space, scope.key)
         if lane is None:
             return []
-        where = "run.agent = ? AND run.lane = ? AND run.ended IS NULL ORDER BY run.id LIMIT ?"
-        sql = f"{_COLUMNS} FROM run {_JOINED} WHERE {where}"
+        which = "AND run.status = 0 " if past_parked else ""
+        where = f"run.agent = ? AND run.lane = ? AND run.ended IS NULL {which}"
+        sql = f"{_COLUMNS} FROM run {_JOINED} WHERE {where} ORDER BY run.id LIMIT ?"
         return [_run(row) for row in query(db, sql, *lane, limit)]
 
     @reads
@@ -178,15 +191,14 @@ class SqlLanes(SqlDatabase):
         past_parked: bool,
         limit: int = 1000,
     ) -> list[Scope]:
-        which = "WHERE status = 0" if past_parked else ""
+        which = "AND status = 0" if past_parked else ""
         rows = query(
             db,
-            f"WITH open AS (SELECT lane, id, status FROM run INDEXED BY run_open "  # noqa: S608 - ours
-            f"    WHERE agent = {_AGENT} AND ended IS NULL), "
-            f"next AS (SELECT min(id) AS id FROM open {which} GROUP BY lane) "
-            "SELECT scope.key FROM next JOIN open ON open.id = next.id "
-            "JOIN lane ON lane.id = open.lane JOIN scope ON scope.id = lane.scope "
-            "WHERE open.status = 0 ORDER BY next.id LIMIT ?",
+            f"WITH next AS (SELECT min(id) AS id FROM run INDEXED BY run_open "  # noqa: S608 - ours
+            f"    WHERE agent = {_AGENT} AND ended IS NULL {which} GROUP BY lane) "
+            "SELECT scope.key FROM next CROSS JOIN run ON run.id = next.id "
+            "CROSS JOIN lane ON lane.id = run.lane CROSS JOIN scope ON scope.id = lane.scope "
+            "WHERE run.status = 0 ORDER BY next.id LIMIT ?",
             *(space, agent, limit),
         )
         return [Scope(space, key) for (key,) in rows]
