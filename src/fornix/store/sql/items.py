@@ -60,7 +60,8 @@ _LIVE_COLUMNS = """
 
 _LIVE = f"""
     SELECT {_LIVE_COLUMNS} FROM item
-    WHERE set_id = ? AND id IS ? AND ended IS NULL
+    WHERE set_id = ?1 AND id IS ?2 AND ended IS NULL AND version = (
+        SELECT max(version) FROM item AS latest WHERE latest.set_id = ?1 AND latest.id IS ?2)
 """  # noqa: S608 - ours
 
 _LIVE_AMONG = f"""

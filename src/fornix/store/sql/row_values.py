@@ -32,8 +32,11 @@ ITEM = """
 
 _OF_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id IS ?2"
 
-BY_ID = f"{_OF_ID} AND item.ended IS NULL"
-"""Of the versions of an id one at most is live; not ordered, which takes five times as long."""
+BY_ID = f"""
+    {_OF_ID} AND item.ended IS NULL AND item.version = (
+        SELECT max(version) FROM item AS latest WHERE latest.set_id = ?1 AND latest.id IS ?2)
+"""  # noqa: S608 - ours
+"""Of the versions of an id the last one alone may be live: the others are not looked at."""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
