@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import threading
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -179,6 +180,47 @@ def test_sets_beyond_the_budget_are_let_go():
         assert [one.id(0)[0] for one in three] == ["i", "i", "i"]
         assert set(tight._entries) == {1, 2, 3}
     assert tight.stats().bytes == 0
+
+
+class LookedAt(OrderedDict):
+    """Counts how often one of its values is looked at."""
+
+    count = 0
+
+    def values(self):
+        for value in super().values():
+            self.count += 1
+            yield value
+
+    def items(self):
+        for item in super().items():
+            self.count += 1
+            yield item
+
+
+def test_a_search_looks_at_no_sets_but_its_own_and_those_that_have_to_go():
+    """However many are loaded, changed, and beyond the budget."""
+    store = Store(7)
+    for number in range(1, 41):
+        for _ in range(5):
+            store._put(store.feature(), number)
+    whole = catalog_of(store, None)
+    tight = catalog_of(store, None)
+    for number in range(1, 41):
+        for index in (whole, tight):
+            assert viewed(index, store, number) == answers(fresh(store, number))
+    tight._budget_bytes = tight.stats().bytes - 1
+    looked_at = [LookedAt(index._entries) for index in (whole, tight)]
+    whole._entries, tight._entries = looked_at
+    for number in range(30, 41):
+        store._put(store.feature(), number)
+        for index in (whole, tight):
+            assert viewed(index, store, number) == answers(fresh(store, number))
+    assert looked_at[0].count == 0
+    assert looked_at[1].count <= 11 * 3
+    for index in (whole, tight):
+        assert index._bytes == sum(entry.nbytes for entry in dict(index._entries).values())
+    assert tight.stats().bytes <= tight._budget_bytes
 
 
 def test_what_a_set_keeps_from_its_use_counts():

@@ -65,6 +65,7 @@ class _CatalogEntry:
     Attributes:
         waiting: Changes that it is to take in.
         live: Documents that were live when it was last used.
+        counted: Those of *nbytes* that the catalog's sum has.
     """
 
     number: int
@@ -75,6 +76,7 @@ class _CatalogEntry:
     uses: int = 0
     nbytes: int = 0
     live: int = 0
+    counted: int = 0
 
 
 class Index:
@@ -115,7 +117,7 @@ class Index:
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
         self._epoch = self._seq = 0
-        self._grown = False
+        self._bytes = 0  # the sum of what the entries have counted
         self._users: WeakSet[Finder] = WeakSet()
 
     def join(self, user: Finder) -> None:
@@ -128,7 +130,7 @@ class Index:
         with self._lock:
             self._users.discard(user)
             if not self._users:
-                self._entries.clear()
+                self._drop_entries()
                 self._sealed.leave()
 
     @property
@@ -235,7 +237,8 @@ class Index:
         removed: it is not used again, and keeps the receipt waiting. A view in use goes on.
         """
         with self._lock:
-            entry = self._entries.pop(set_number, None) or _CatalogEntry(set_number)
+            entry = self._entries.get(set_number) or _CatalogEntry(set_number)
+            self._drop_entry(entry)
         with entry.lock:
             entry.index = None
             self._sealed.discard(set_number)
@@ -248,7 +251,7 @@ class Index:
     def clear(self) -> None:
         """Free the RAM; sealed files stay."""
         with self._lock:
-            self._entries.clear()
+            self._drop_entries()
 
     def tidy(self, *, dimensions: int) -> int:
         """Seal anew the loaded large sets that grew or changed much; return how many.
@@ -289,7 +292,7 @@ class Index:
                 try:
                     self._route(seen)
                 except BaseException:  # some may have been told what others were not
-                    self._entries.clear()
+                    self._drop_entries()
                     raise
             entries: dict[int, _CatalogEntry] = {}
             for number in set(numbers):
@@ -315,7 +318,6 @@ class Index:
         if seen.changes is not None and seen.since == self._seq:
             self._tell(seen.changes)
             self._seq = seen.seq
-            self._drop_overdue()
             return
         while self._seq < seen.seq:
             changes = self._finder.changes(self._seq)
@@ -324,23 +326,22 @@ class Index:
                 return
             self._tell(changes)
             self._seq = changes[-1].seq
-            self._drop_overdue()
 
     def _tell(self, changes: Sequence[FeatureChange]) -> None:
+        """Tell loaded sets of changes; drop those that wait for more than loading them costs."""
+        told: dict[int, _CatalogEntry] = {}
         for change in changes:
             entry = self._entries.get(change.set_number)
             if entry is not None:
                 entry.waiting.append(change)
-
-    def _drop_overdue(self) -> None:
-        """Drop unused sets that wait for so many changes that loading them costs less."""
-        for number, entry in list(self._entries.items()):
+                told[entry.number] = entry
+        for entry in told.values():
             if len(entry.waiting) > max(WAITING, entry.live) and not entry.users:
-                del self._entries[number]
+                self._drop_entry(entry)
 
     def _forget(self, seen: SearchView) -> None:
         """Drop all sets: the change log does not say what happened in them."""
-        self._entries.clear()
+        self._drop_entries()
         self._epoch, self._seq = seen.epoch, seen.seq
 
     def _refreshed(
@@ -405,9 +406,7 @@ class Index:
             nbytes = index.nbytes
             if nbytes > self._budget_bytes and self._in_files:
                 nbytes = self._spill(index)
-        if nbytes != entry.nbytes:
-            entry.nbytes = nbytes
-            self._grown = True
+        entry.nbytes = nbytes
 
     def _spill(self, index: SetIndex) -> int:
         """Have a set take less RAM than all sets may, if that can be; return what it takes."""
@@ -420,18 +419,37 @@ class Index:
         return index.nbytes
 
     def _release(self, entries: dict[int, _CatalogEntry]) -> None:
-        """Stop holding entries; then drop the least recently used ones beyond the budget."""
+        """Stop holding entries; then drop the least recently used ones beyond the budget.
+
+        Looks at no others: what they all take is a sum that is kept.
+        """
         with self._lock:
-            for entry in entries.values():
+            for number, entry in entries.items():
                 entry.users -= 1
-            if not self._grown:
-                return
-            excess = sum(entry.nbytes for entry in self._entries.values()) - self._budget_bytes
-            for number, entry in list(self._entries.items()):
-                if excess > 0 and not entry.users:
-                    del self._entries[number]
-                    excess -= entry.nbytes
-            self._grown = excess > 0  # what is in use now has to go later
+                if self._entries.get(number) is entry:
+                    self._bytes += entry.nbytes - entry.counted
+                    entry.counted = entry.nbytes
+            excess, unused = self._bytes - self._budget_bytes, list[_CatalogEntry]()
+            for entry in self._entries.values() if excess > 0 else ():
+                if not entry.users:  # what is in use now has to go later
+                    unused.append(entry)
+                    excess -= entry.counted
+                if excess <= 0:
+                    break
+            for entry in unused:
+                self._drop_entry(entry)
+
+    def _drop_entry(self, entry: _CatalogEntry) -> None:
+        if self._entries.get(entry.number) is entry:
+            del self._entries[entry.number]
+            self._bytes -= entry.counted
+            entry.counted = 0
+
+    def _drop_entries(self) -> None:
+        for entry in self._entries.values():
+            entry.counted = 0
+        self._entries.clear()
+        self._bytes = 0
 
 
 def _is_hollow(index: SetIndex) -> bool:
