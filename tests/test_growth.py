@@ -11,7 +11,9 @@ import pytest
 
 import warm
 from fornix import Item, Memory
+from fornix.memory.prompt import prompt_sources
 from fornix.search.index import catalog, set_loader
+from fornix.store import QueuedInput, Scope
 from fornix.store.sql import scope_rows, tree
 from fornix.store.sqlite import SqliteStore, database_file, free_pages
 from fornix.store.sqlite.connection import connect
@@ -113,11 +115,16 @@ def steps_of(store, call):
     """
     call()
     with store.reader() as db:
-        steps = itertools.count()
-        db.set_progress_handler(lambda: bool(next(steps) < 0), 1)
+        pass  # the one that is lent first from now on
+    return steps_on(db, call)
+
+
+def steps_on(db, call):
+    """Return how many instructions a call takes on a connection."""
+    steps = itertools.count()
+    db.set_progress_handler(lambda: bool(next(steps) < 0), 1)
     call()
-    with store.reader() as db:
-        db.set_progress_handler(None)
+    db.set_progress_handler(None)
     return next(steps)
 
 
@@ -158,6 +165,87 @@ def test_a_list_reads_no_more_than_it_is_asked_for(tmp_path, monkeypatch, where)
         assert len(oldest_first) == 10
         assert len(read) <= 2 + 7
         assert len(ada.list()) == 600
+
+
+def test_who_waits_is_found_in_proportion_to_how_many_wait(tmp_path):
+    """A runner that serves asks for lanes twenty times a second."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        store, steps = memory.store, dict[tuple[int, bool], int]()
+        for lanes in (20, 160):
+            inputs = [QueuedInput(Scope("app", f"k{n}"), "1", 1) for n in range(lanes)]
+            store.accept(f"agent {lanes}", inputs * 2)
+            for past_parked in (True, False):
+
+                def look(agent=f"agent {lanes}", past_parked=past_parked):
+                    return store.waiting_lanes(agent, "app", past_parked=past_parked)
+
+                assert len(look()) == lanes
+                steps[lanes, past_parked] = steps_of(store, look)
+        assert all(steps[160, past] <= 10 * steps[20, past] for past in (True, False))
+
+
+def test_an_item_that_was_changed_often_is_read_and_changed_as_fast_as_another(tmp_path):
+    """Its earlier versions are not looked at, nor those of an item that was deleted."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        ada = memory.key("ada").set("counters")
+        for name in ("new", "often", "gone"):
+            ada.add(Item("0", id=name))
+        for turn in range(60):
+            ada.update("often", str(turn))
+            ada.update("gone", str(turn))
+        ada.delete("gone")
+        assert [item and item.text for item in ada.get(["new", "often", "gone"])] == [
+            "0", "59", None,
+        ]  # fmt: skip
+        new, often, gone = (
+            steps_of(memory.store, lambda name=name: ada.get(name))
+            for name in ("new", "often", "gone")
+        )
+        assert often <= new + 5
+        assert gone <= 2 * new
+        assert isinstance(memory.store, SqliteStore)
+        new, often = (
+            steps_on(memory.store._writer, lambda name=name: ada.update(name, "x"))
+            for name in ("new", "often")
+        )
+        assert often <= new + 60
+
+
+def test_a_pop_reads_no_more_than_it_takes(memory, monkeypatch):
+    """And all of many."""
+    ada = memory.key("ada")
+    ada.add_many([Item(f"item {n}") for n in range(600)])
+    asked, page = [], memory.store.page
+
+    def counted(*args, **options):
+        asked.append(options["limit"])
+        return page(*args, **options)
+
+    monkeypatch.setattr(memory.store, "page", counted)
+    assert [item.text for item in ada.pop()] == ["item 599"]
+    assert [item.text for item in ada.pop(2)] == ["item 597", "item 598"]
+    assert asked == [1, 2]
+    assert len(ada.pop(500)) == 500
+    assert len(ada.pop(500)) == 97
+
+
+def test_a_context_reads_no_more_of_exact_memory_than_it_counts(memory, monkeypatch):
+    """Not all fields of a wide object, to say how many are left out, nor to show the first."""
+    monkeypatch.setattr(prompt_sources, "WIDE", 600)
+    with memory.key("ada").batch() as batch:
+        for number in range(700):
+            batch.short_term.set(f"n{number:03}", number)
+            batch.short_term.set(("below", f"n.{number:03}"), number)
+    read = []
+    monkeypatch.setattr(memory.store, "children", lambda *args, **_: read.append(args))
+    made = memory.context("hello", key="ada")
+    (left_out,) = [piece for piece in made.why if piece.part == "exact"]
+    assert left_out.reason.startswith("at least 500 exact values are left out")
+    assert left_out.text.startswith("below, n000, n001")
+    shown = memory.context("n.499", key="ada", exact=["below"]).why
+    assert next(piece.source for piece in shown if piece.part == "exact") == '["below","n.499"]'
+    assert sum(piece.part == "exact" for piece in shown) == 500
+    assert read == []
 
 
 # --- what the disk holds ------------------------------------------------------------------------

@@ -72,15 +72,20 @@ class SetEditor:
             raise NotFound(f"set {self.ref.name!r} of {owner} has no item {item_id!r}")
         return stored
 
-    def items(self, *, newest_first: bool = False) -> Iterator[StoredItem]:
-        """Yield the live items in order of time; those of one page are of one moment."""
+    def items(self, *, newest_first: bool = False, most: int = PAGE) -> Iterator[StoredItem]:
+        """Yield the live items in order of time; those of one page are of one moment.
+
+        Args:
+            most: How many are asked for, if it is known; a page has no more, and at most `PAGE`.
+        """
         after: tuple[int, int] | None = None
+        limit = min(most, PAGE)
         while True:
             page = self.writer.page(
-                self.ref, after=after, limit=PAGE, newest_first=newest_first, at=None
+                self.ref, after=after, limit=limit, newest_first=newest_first, at=None
             )
             yield from page
-            if len(page) < PAGE:
+            if len(page) < limit:
                 return
             after = position_of(page[-1])
 

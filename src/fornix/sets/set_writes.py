@@ -457,7 +457,8 @@ class PopCall:
         """See `WriteCall.plan`."""
         _ = new_id
         most = min(self.n, sys.maxsize)
-        newest = islice(self.editor.items(newest_first=True), most) if self.n else ()
+        walk = self.editor.items(newest_first=True, most=most) if self.n else ()
+        newest = islice(walk, most)
         items = list({stored.record.id: stored for stored in newest}.values())[::-1]
         self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
         result: list[Value] = [[s.record.id, s.version] for s in items]

@@ -56,6 +56,12 @@ RECENT = 20
 EXACT_VALUES = 500
 """Exact values that are considered, or counted, in the order of the tree."""
 
+WIDE = 2_000
+"""Fields of an object that are read together; a wider one is read by name, as it is asked for."""
+
+NAMES = 64
+"""Names of fields of a wide object that are read at a time."""
+
 FIELDS_SHOWN = 8
 """Names of fields that are suggested where exact values are left out."""
 
@@ -580,10 +586,13 @@ def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piec
     with suppress(Unsupported):  # a batch has no past: nothing is shown of it, and nothing counted
         tree = _tree(sources, request)
         shown = (BLOCKS, LIMITS) if request.blocks else ()
-        found = {name: value for name, value in tree.get_fields().items() if name not in shown}
-        fields = [*found]
-        values = chain.from_iterable(_values(value, (name,)) for name, value in found.items())
-        count = sum(1 for _ in islice(values, EXACT_VALUES))
+        for name, value in _fields(tree):
+            if name in shown:
+                continue
+            fields.append(name)
+            count += sum(1 for _ in islice(_values(value, (name,)), EXACT_VALUES - count))
+            if count == EXACT_VALUES and len(fields) > FIELDS_SHOWN:
+                break
     if not count:
         return []
     names = [named(masked_text(name)) for name in fields[:FIELDS_SHOWN]]
@@ -603,7 +612,18 @@ def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
     """Yield what was found at *path*, and all below; an object is read only when it is reached."""
     if isinstance(found, MemoryObject):
         with suppress(NotAnObject):  # it went while its neighbours were read
-            for name, value in found.get_fields().items():
+            for name, value in _fields(found):
                 yield from _values(value, (*path, name))
     elif found is not MISSING:
         yield path, cast("Value", found)
+
+
+def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
+    """Yield the fields of an object in order; those of a wide one by name, one by one."""
+    if len(found.names(limit=WIDE + 1)) <= WIDE:
+        yield from found.get_fields().items()
+        return
+    after: str | None = None
+    while names := found.names(after=after, limit=NAMES):
+        yield from ((name, found.get((name,), MISSING)) for name in names)
+        after = names[-1]
