@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
+from fornix.errors.root import without_frames
 from fornix.store.scope import SetRef
 from fornix.values.forks import HandleLock
 from fornix.values.lazy_dataclass import dataclass
@@ -26,7 +27,7 @@ BUSY_S = 0.05
 """Pause before a set is looked at again that another process compacts."""
 
 MOST_REMEMBERED = 10_000
-"""Failures that are kept in mind."""
+"""Sets that are kept in mind whose compaction failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ class CompactionWorker:
         due = time.monotonic() + min(longest, shortest * 2.0 ** min(tries - 1, 20))
         if len(self.failures) >= MOST_REMEMBERED and before is None:
             self.failures.clear()
-        failure = self.failures[ref] = CompactionFailure(error, tries, due)
+        failure = self.failures[ref] = CompactionFailure(without_frames(error), tries, due)
         _LOG.warning(
             "compaction failed, the set is as it was: %s",
             type(error).__name__,

@@ -8,7 +8,12 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from fornix.compaction import compactor_notes
-from fornix.compaction.background_worker import BUSY_S, CompactionFailure, CompactionWorker
+from fornix.compaction.background_worker import (
+    BUSY_S,
+    MOST_REMEMBERED,
+    CompactionFailure,
+    CompactionWorker,
+)
 from fornix.compaction.capacity import (
     FREES_NOTHING,
     RETIRES_NOTHING,
@@ -38,7 +43,8 @@ from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
 from fornix.store.definition import IN_THE_COMMIT
 from fornix.store.scope import Lease, Scope, SetRef
-from fornix.values.forks import HandleLock, call_within, let_go
+from fornix.values.forks import call_within, let_go
+from fornix.values.key_locks import KeyLocks
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +75,7 @@ class Compactions:
         self.local_strategies: LocalStrategies = {}
         self.listeners = CompactionListeners()
         self.worker = CompactionWorker(self._in_background, self._note)
-        self._locks: dict[SetRef, HandleLock] = {}
+        self._locks = KeyLocks[SetRef]()
         self._pressed: set[SetRef] = set()
         self._warned: set[SetRef] = set()
 
@@ -129,6 +135,7 @@ class Compactions:
         """Do a step if the set is at its mark; return whether it may need another one."""
         info = self._info(ref)
         if info is None or info.definition.execution != "background" or not due(info):
+            self._pressed.discard(ref)
             return False
         return self.step(ref, by="background") is not None
 
@@ -148,6 +155,8 @@ class Compactions:
         if info.ref in self._warned or not due(info, compactor_notes.OVERFLOW):
             return
         if not compactor_notes.is_seen(self.tools.store, self.tools.clock()):
+            if len(self._warned) >= MOST_REMEMBERED:
+                self._warned.clear()
             self._warned.add(info.ref)
             _LOG.warning(
                 "set %r holds more than %.1f times its capacity, its execution is 'external', and "
@@ -244,7 +253,7 @@ class Compactions:
             SetBusy: Another process does, or another thread for as long as may be waited.
         """
         store = self.tools.store
-        lock = self._locks.setdefault(ref, HandleLock(reentrant=True))
+        lock = self._locks.of(ref)
         locks = () if lock.is_mine() else (lock,)
         try:
             for one in locks:

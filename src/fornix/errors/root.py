@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import TypeVar
 
 E = TypeVar("E", bound="FornixError")
@@ -27,4 +28,31 @@ def _remade(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, ob
     error = kind.__new__(kind, *args)
     error.args = args  # an OSError would take them in `__init__`
     vars(error).update(attributes)
+    return error
+
+
+def raisable(kept: BaseException) -> BaseException:
+    """Return what is raised for an error that is kept, for each who asks what became of something.
+
+    An error that is raised holds on to each call that it passes, with all that these hold; raised
+    again and again, it would never stop growing. So a `FornixError` is copied, with where it comes
+    from; another one loses the calls that it passed before.
+    """
+    if not isinstance(kept, FornixError):
+        return kept.with_traceback(None)
+    copied = copy(kept).with_traceback(kept.__traceback__)
+    copied.__cause__, copied.__context__ = kept.__cause__, kept.__context__
+    copied.__suppress_context__ = kept.__suppress_context__
+    return copied
+
+
+def without_frames(error: E) -> E:
+    """Return an error that is kept for what it says: neither it nor its causes hold on to calls."""
+    left, seen = list[BaseException | None]([error]), set[int]()
+    while left:
+        one = left.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            left += [one.__cause__, one.__context__]
     return error

@@ -206,6 +206,8 @@ class Compactor:
             asked = self._key is None or ref.scope.key == self._key
             if info is not None and mine and asked and self._wants(info):
                 yield info
+            else:  # it is no more, or another one saw to it
+                self._failed.pop(ref, None)
 
     def _see_to(self, info: SetInfo, tell: Callable[[Look], object]) -> FornixError | None:
         """Compact one set until it is below its mark; return why it was left, if it was."""

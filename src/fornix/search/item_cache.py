@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from fornix.store import Finder, ItemRecord, Scope, SetRef, StoredItem
-from fornix.store.items import ITEM_FIELDS, Hits, Item
+from fornix.store.items import ITEM_FIELDS, Hit, Hits, Item
 from fornix.store.records import item_of
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -108,7 +108,12 @@ class ItemCache:
         """Forget items of which the store says something else now: when they expire."""
         with self._mutex:
             for row in rows:
-                self._items.pop(row, None)
+                self._drop(row)
+
+    def _drop(self, row: int) -> None:
+        cached = self._items.pop(row, None)
+        if cached is not None and self._rows.get(cached.first) not in self._items:
+            self._rows.pop(cached.first, None)
 
     def _fresh(self, row: int, now: int) -> _CachedItem | None:
         """Return an item, unless it expired: another process may have renewed it."""
@@ -126,9 +131,7 @@ class ItemCache:
                     self._items[one.row] = new[one.row]
                     self._rows[one.first] = one.row
             while len(self._items) > CACHED_ITEMS:
-                oldest = self._items.pop(next(iter(self._items)))
-                if self._rows.get(oldest.first) not in self._items:
-                    self._rows.pop(oldest.first, None)
+                self._drop(next(iter(self._items)))
 
     def clear(self) -> None:
         """Free the RAM."""
@@ -167,12 +170,19 @@ SEARCHES = 32
 SCOPES = 1_024
 """Scopes of which searches are remembered: those that were searched last."""
 
+HITS_BYTES = 64 << 20
+"""RAM that all of these searches take at most, roughly; those of one scope may take more."""
+
+HIT_BYTES = 700
+"""RAM that a hit takes beside its texts, roughly."""
+
 
 class RecentHits:
     """The hits of the last searches of each scope, in this process; shared by threads."""
 
     def __init__(self) -> None:
-        self._hits: OrderedDict[Scope, deque[Hits]] = OrderedDict()
+        self._hits: OrderedDict[Scope, deque[tuple[Hits, int]]] = OrderedDict()
+        self._bytes = 0
         self._mutex = HandleLock()
 
     def note(self, sets: Sequence[SetRef] | Scope, hits: Hits) -> None:
@@ -181,10 +191,15 @@ class RecentHits:
             return
         scope = sets if isinstance(sets, Scope) else sets[0].scope
         with self._mutex:
-            self._hits.setdefault(scope, deque(maxlen=SEARCHES)).append(hits)
+            searches = self._hits.setdefault(scope, deque())
             self._hits.move_to_end(scope)
-            if len(self._hits) > SCOPES:
-                self._hits.popitem(last=False)
+            searches.append((hits, nbytes := sum(map(_bytes_of, hits))))
+            self._bytes += nbytes
+            if len(searches) > SEARCHES:
+                self._bytes -= searches.popleft()[1]
+            while len(self._hits) > SCOPES or (self._bytes > HITS_BYTES and len(self._hits) > 1):
+                _, dropped = self._hits.popitem(last=False)
+                self._bytes -= sum(size for _, size in dropped)
 
     def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
         """Return what was found for *scope*, or in knowledge, each item once, the latest first."""
@@ -193,7 +208,7 @@ class RecentHits:
                 (owner, hit.item)
                 for owner, searches in self._hits.items()
                 if owner == scope or owner.key is None
-                for hits in reversed(searches)
+                for hits, _ in reversed(searches)
                 for hit in hits
             ]
         once: dict[tuple[Scope, str | None, str | None], tuple[Scope, Item]] = {}
@@ -205,3 +220,9 @@ class RecentHits:
         """Forget all of it."""
         with self._mutex:
             self._hits.clear()
+            self._bytes = 0
+
+
+def _bytes_of(hit: Hit) -> int:
+    value, text = hit.item.value, hit.item.text or ""
+    return HIT_BYTES + len(text) + (len(value) if isinstance(value, (str, bytes)) else len(text))

@@ -21,7 +21,6 @@ from fornix.search.near_duplicates import Alike, Probe
 from fornix.search.projection import MapPoints
 from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.joint_adds import JointAdds
-from fornix.sets.key_locks import KeyLocks
 from fornix.state.committed_tree import RENEWAL_PARTS
 from fornix.state.paths import MemoryKind, PathCache
 from fornix.store import (
@@ -52,6 +51,7 @@ from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock, ProcessBound
+from fornix.values.key_locks import KeyLocks
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, counted, moment
 
@@ -153,7 +153,7 @@ class Engine(ProcessBound):
     limits: Limits | None
     wait_s: float
     expects: tuple[tuple[str, str], ...] = ()
-    lanes: KeyLocks = field(default_factory=KeyLocks)
+    lanes: KeyLocks[Scope] = field(default_factory=KeyLocks[Scope])
     listeners: EventListeners = field(default_factory=EventListeners)
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()

@@ -297,7 +297,8 @@ class Ledger(Protocol):
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """Note that items (by `StoredItem.first`) were read; kept with a later commit.
 
-        Visible to reads of this handle at once; may be lost by a kill. Moves no number.
+        Visible to reads of this handle at once; may be lost by a kill, and where a process that
+        commits nothing reads very many items. Moves no number.
         """
         ...
 

@@ -31,6 +31,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
+from fornix.errors.root import raisable
 from fornix.memory.async_calls import CallExecutor, run_to_its_end
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
@@ -427,7 +428,7 @@ class LocalRunner(ProcessBound):
         if self._closed:
             raise StoreClosed(_CLOSED)
         if self._registry.failure is not None:
-            raise self._registry.failure
+            raise raisable(self._registry.failure)
         if self._started:
             FORKS.check_handle(self._generation)
             return
@@ -454,7 +455,7 @@ class LocalRunner(ProcessBound):
         self.start()
         while not stop.is_set():
             if self._registry.failure is not None:
-                raise self._registry.failure
+                raise raisable(self._registry.failure)
             if self._executor.once():
                 continue
             if self._executor.scheduler.quiet and not self._watch.pull():
@@ -477,7 +478,7 @@ class LocalRunner(ProcessBound):
         try:
             while not self._closed and not (stop is not None and stop.is_set()):
                 if self._registry.failure is not None:
-                    raise self._registry.failure
+                    raise raisable(self._registry.failure)
                 self._closing.wait(LOOK_S)
         finally:
             self._watch.serving = False

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from fornix.errors import Forgotten, FornixError, NotFound, RunDiscarded, RunParked
+from fornix.errors.root import raisable
 from fornix.events.events import Event, OutputEvent
 from fornix.runs.run import LiveRun, RunnerSetup
 from fornix.runs.runner.consumers import OutputReader, checked_wait
@@ -136,7 +137,7 @@ class Ticket(ProcessBound):
 
     def _answer(self) -> Outputs:
         if self._error is not None:
-            raise self._error
+            raise raisable(self._error)
         assert self._outputs is not None  # noqa: S101 - one of both is there
         return self._outputs
 

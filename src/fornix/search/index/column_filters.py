@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -32,6 +32,16 @@ Truth: TypeAlias = NDArray[np.bool_]
 
 REMEMBERED = 16
 """Conditions of a field whose outcome is kept."""
+
+MOST_FIELDS = 64
+"""Fields of a set's metadata that are kept, and as many of its values: those that were asked for
+last. A filter may name any field, also one that no item has."""
+
+FIELD_BYTES = 1_200
+"""RAM that a field takes beside its values, roughly."""
+
+CONDITION_BYTES = 500
+"""RAM that a condition takes whose outcome is kept, beside that, roughly."""
 
 FEW = 64
 """Values that are tested one by one, which gains nothing from arrays."""
@@ -194,18 +204,39 @@ class Field:
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
-        kept = sum(truth.nbytes for truth in self._kept.values())
+        kept = sum(truth.nbytes + CONDITION_BYTES for truth in self._kept.values())
         arrays = self.codes.nbytes + self._numbers.nbytes + self._order.nbytes
-        return arrays + kept + 200 * len(self.values)
+        return arrays + kept + 200 * len(self.values) + FIELD_BYTES
+
+
+class RecentFields:
+    """The fields of a set that were asked for lately, by their path."""
+
+    def __init__(self) -> None:
+        self._fields: OrderedDict[Path, Field] = OrderedDict()
+
+    def of(self, paths: Collection[Path]) -> dict[Path, Field]:
+        """Return fields, new ones empty; those that nobody asked for lately are dropped."""
+        fields = {path: self._fields.setdefault(path, Field()) for path in paths}
+        for path in paths:
+            self._fields.move_to_end(path)
+        while len(self._fields) > max(MOST_FIELDS, len(paths)):
+            self._fields.popitem(last=False)
+        return fields
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM they take, roughly."""
+        return sum(field.nbytes for field in self._fields.values())
 
 
 class Metadata:
-    """The distinct metadata texts of a set, and the fields of them that were asked for."""
+    """The distinct metadata texts of a set, and the fields of them that were asked for lately."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self._code: dict[str, int] = {}
-        self._fields: dict[Path, Field] = {}
+        self._recent = RecentFields()
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -216,43 +247,40 @@ class Metadata:
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
         """Return what tells for each text whether one of *conditions* holds."""
-        self._read({condition.path for condition in conditions if not condition.is_item_field})
-        return lambda condition: self._fields[condition.path].truth(condition)
+        paths = {condition.path for condition in conditions if not condition.is_item_field}
+        fields = self._read(paths)
+        return lambda condition: fields[condition.path].truth(condition)
 
-    def _read(self, paths: set[Path]) -> None:
+    def _read(self, paths: set[Path]) -> dict[Path, Field]:
         """Bring fields up to the last text, decoding each text once for all that lag alike."""
-        for path in paths:
-            self._fields.setdefault(path, Field())
-        fields = [(path, self._fields[path]) for path in paths]
-        size = len(self._texts)
-        while (start := min((one.codes.size for _, one in fields), default=size)) < size:
+        fields, size = self._recent.of(paths), len(self._texts)
+        while (start := min((one.codes.size for one in fields.values()), default=size)) < size:
             texts = self._texts.slice(start, min(start + DECODED, size))
             decoded = [_decoded(text) for text in texts]
-            for path, one in fields:
+            for path, one in fields.items():
                 if one.codes.size == start:
                     one.extend([reach(metadata, path) for metadata in decoded])
+        return fields
 
     def field(self, path: Path) -> Field:
         """Return one field of the metadata."""
-        self._read({path})
-        return self._fields[path]
+        return self._read({path})[path]
 
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
-        fields = sum(one.nbytes for one in self._fields.values())
-        return fields + self._texts.nbytes + 100 * len(self._code)
+        return self._recent.nbytes + self._texts.nbytes + 100 * len(self._code)
 
 
 class ItemValues:
-    """The fields of items' values that were asked for; each is read once for each doc."""
+    """The fields of items' values that were asked for lately; each is read once for each doc."""
 
     def __init__(self) -> None:
-        self._fields: dict[Path, Field] = {}
+        self._recent = RecentFields()
 
     def truth(self, condition: Condition, rows: NDArray[np.int64], read: ReadValues) -> Truth:
         """Return for each of *rows*, the docs of a set in their order, if the condition holds."""
-        field = self._fields.setdefault(condition.path, Field())
+        field = self._recent.of([condition.path])[condition.path]
         while (start := field.codes.size) < len(rows):
             chunk: list[int] = rows[start : start + VALUES].tolist()
             values = read(chunk)
@@ -263,7 +291,7 @@ class ItemValues:
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
-        return sum(field.nbytes for field in self._fields.values())
+        return self._recent.nbytes
 
 
 def names_in(value: Value) -> frozenset[str]:

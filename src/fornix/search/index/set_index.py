@@ -45,6 +45,9 @@ FEW_IDS = 16
 MASKS = 16
 """Filters whose outcome is kept while the set stays as it is."""
 
+EMPTY_BYTES = 9_500
+"""RAM that a set without items takes, roughly; most sets are small, and there may be many."""
+
 CHUNK = 16_384
 """Features taken in at a time."""
 
@@ -472,7 +475,7 @@ class SetIndex:
         codes = (self._names.speakers, self._names.sessions, self._names.roles)
         cached = sum(getattr(value, "nbytes", 0) for value in self.cache.values())
         cached += sum(mask.nbytes for mask in self.cache.get("masks", {}).values())
-        return sum(part.nbytes for part in (*parts, *codes)) + cached + 4096
+        return sum(part.nbytes for part in (*parts, *codes)) + cached + EMPTY_BYTES
 
     def has_row(self, row: int) -> bool:
         """Return whether the row has a doc, live or ended."""

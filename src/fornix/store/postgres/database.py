@@ -687,7 +687,7 @@ class PostgresDatabase(SqlDatabase):
             return
         if self._touch_times and not self._read_only:
             with suppress(FornixError, psycopg.Error, ConnectionLost), self.writing() as db:
-                self._flush_touches(db)
+                self._flush_touches(db, all_of=True)
         self._builder.stop()
         if next(self._attempts) > 1:  # a thread may be asking what became of its attempt
             with suppress(FornixError, psycopg.Error), self._one_writer(), self._lend() as db:

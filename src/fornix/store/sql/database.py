@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
+from operator import itemgetter
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from fornix.errors import FornixError, StoreDamaged
@@ -33,6 +34,9 @@ TRIES = 4
 
 TOUCHES = 1_000
 """Most access times flushed with one group of commits."""
+
+WAITING_TOUCHES = 100_000
+"""Most access times that wait for a commit: where this process never commits, the oldest go."""
 
 _TOUCH = """
     INSERT INTO access (first, time) VALUES (?, ?)
@@ -179,9 +183,16 @@ class SqlDatabase(ProcessBound, ABC):
         times = self._touch_times
         return dict(list(times.items())[:TOUCHES]) if times else times.copy()
 
-    def _flush_touches(self, db: Connection) -> dict[int, int]:
+    def _note_touches(self, rows: Sequence[int], time: int) -> None:
+        """Have access times written with a later commit."""
+        self._touch_times.update(dict.fromkeys(rows, time))
+        if len(self._touch_times) > WAITING_TOUCHES:
+            by_time = sorted(self._touch_times.items(), key=itemgetter(1))
+            self._drop_touches(dict(by_time[: WAITING_TOUCHES // 10]))
+
+    def _flush_touches(self, db: Connection, *, all_of: bool = False) -> dict[int, int]:
         """Write access times; return them, for `_drop_touches` once they are committed."""
-        rows = self._touches()
+        rows = self._touch_times.copy() if all_of else self._touches()
         if rows:
             db.write((self.touch_sql, list(rows.items())))
         return rows

@@ -43,7 +43,7 @@ class SqlWrites(SqlDatabase):
         """See `Ledger.touch`."""
         self.check_open()
         if not self._read_only:
-            self._touch_times.update(dict.fromkeys(rows, time))
+            self._note_touches(rows, time)
 
     @writes
     def renew(self, db: Connection, expiries: Sequence[tuple[int, int]], *, now: int) -> int:

@@ -642,7 +642,7 @@ class SqliteFile(SqlDatabase):
             return
         if self._writer is not None and self._touch_times:
             with suppress(FornixError, apsw.Error, OSError), self.writing() as db:
-                self._flush_touches(db)
+                self._flush_touches(db, all_of=True)
         self._connections.state = "closed"
         if self._owners is not None:
             self._owners.close()
