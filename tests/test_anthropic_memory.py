@@ -156,6 +156,31 @@ def outcome(tool: Any, command: Any) -> str:
         return f"error: {error}"
 
 
+WHOLE = [
+    {"command": "create", "path": "/memories/b", "file_text": "x"},
+    {"command": "view", "path": "/memories/a"},
+    {"command": "str_replace", "path": "/memories/a", "old_str": "one", "new_str": "two"},
+    {"command": "insert", "path": "/memories/a", "insert_line": 0, "insert_text": "x"},
+    {"command": "delete", "path": "/memories/a"},
+    {"command": "rename", "old_path": "/memories/a", "new_path": "/memories/b"},
+]
+"""A command of each kind, with all that it needs."""
+
+
+@pytest.mark.parametrize("command", WHOLE, ids=lambda command: command["command"])
+def test_a_command_that_lacks_something_is_told_what(command):
+    """A model leaves something out, or sends a list: it is told so, and nothing changes."""
+    with Memory.open(embedder="words") as memory:
+        tool = FornixMemoryTool(memory, key="ada")
+        tool.call({"command": "create", "path": "/memories/a", "file_text": "one"})
+        for name in command.keys() - {"command"}:
+            lacking = {field: value for field, value in command.items() if field != name}
+            said = f"error: Invalid `{name}` parameter. It is"
+            assert outcome(tool, lacking).startswith(f"{said} missing. It should be a ")
+            assert outcome(tool, lacking | {name: ["x"]}).startswith(f"{said} ['x']. It should be")
+        assert [item.value for item in memory.key("ada").set("memories").list()] == ["one"]
+
+
 def random_command(dice):
     """Make up a command on a few files."""
     places = ["/memories/a", "/memories/b.md", "/memories/d/a", "/memories/d/e/f", "/memories/.h"]

@@ -156,6 +156,22 @@ def test_a_session_without_an_id_is_refused(tmp_path, wrong):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("wrong", [None, {"role": "user", "content": "A tent."}, ["A tent."]])
+def test_what_is_no_list_of_items_is_refused(tmp_path, wrong):
+    """Or the names of an item's fields would be taken for items."""
+
+    async def add():
+        session = FornixSession("trip", tmp_path / "app.db")
+        try:
+            with pytest.raises(InvalidInput, match="add_items takes a list of items, each a dict"):
+                await session.add_items(wrong)
+            assert await session.get_items() == []
+        finally:
+            session.close()
+
+    asyncio.run(add())
+
+
 def test_settings_limit_and_what_is_closed_stays_closed(tmp_path):
     async def work():
         session = FornixSession("s", tmp_path / "app.db", session_settings=SessionSettings(limit=2))

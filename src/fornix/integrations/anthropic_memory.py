@@ -26,6 +26,7 @@ from anthropic.types.beta import (
 )
 
 from fornix.errors import DuplicateItem, InvalidInput, LimitReached, Rejected, Unavailable
+from fornix.errors.short_repr import short_repr
 from fornix.integrations.opened import OpenedMemory
 from fornix.memory.keys import KeyBatch
 from fornix.memory.memory import Memory
@@ -67,6 +68,7 @@ class MemoryFiles(OpenedMemory):
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
         """Return the lines of a file, numbered, or what a folder holds."""
+        _check_texts(command, "path")
         path = _checked(command.path)
         item = None if path == ROOT else self._files.get(path)
         if item is not None:
@@ -78,6 +80,7 @@ class MemoryFiles(OpenedMemory):
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
         """Add a file that is not there yet."""
+        _check_texts(command, "path", "file_text")
         path = _checked(command.path)
         taken = f"File {command.path} already exists"
 
@@ -93,6 +96,7 @@ class MemoryFiles(OpenedMemory):
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Replace a text that a file has once; return the lines around it."""
+        _check_texts(command, "path", "old_str", "new_str")
 
         def change(batch: KeyBatch) -> str:
             files = batch.set(self._name)
@@ -111,6 +115,9 @@ class MemoryFiles(OpenedMemory):
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         """Insert lines behind a line of a file; 0: at its beginning."""
+        _check_texts(command, "path", "insert_text")
+        if not isinstance(command.insert_line, int):  # pyright: ignore[reportUnnecessaryIsInstance] - as a model sends it
+            _refuse(command, "insert_line", "a number")
 
         def change(batch: KeyBatch) -> None:
             files = batch.set(self._name)
@@ -130,6 +137,7 @@ class MemoryFiles(OpenedMemory):
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
         """Remove a file, or a folder with all that it holds."""
+        _check_texts(command, "path")
         path = _checked(command.path)
         if path == ROOT:
             raise ToolError("Cannot delete the /memories directory itself")
@@ -144,6 +152,7 @@ class MemoryFiles(OpenedMemory):
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
         """Give a file, or a folder, another path, in one commit."""
+        _check_texts(command, "old_path", "new_path")
         old, new = _checked(command.old_path), _checked(command.new_path)
         if old == ROOT:
             raise ToolError("Cannot rename the /memories directory itself")
@@ -300,6 +309,19 @@ class FornixAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     def close(self) -> None:
         """Close the memory, if the tool opened it. Later calls raise `StoreClosed`."""
         self.files.close()
+
+
+def _check_texts(command: object, *names: str) -> None:
+    """Refuse a command that lacks one of these texts: a model may leave out what it needs."""
+    for name in names:
+        if not isinstance(getattr(command, name, None), str):
+            _refuse(command, name, "a string")
+
+
+def _refuse(command: object, name: str, kind: str) -> NoReturn:
+    given = getattr(command, name, None)
+    said = "It is missing" if given is None else f"It is {short_repr(given)}"
+    raise ToolError(f"Invalid `{name}` parameter. {said}. It should be {kind}.")
 
 
 def _checked(path: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix.errors import InvalidInput
+from fornix.errors.short_repr import short_repr
 from fornix.integrations.opened import OpenedMemory
 from fornix.memory.memory import Memory
 from fornix.store.items import Item
@@ -65,7 +66,18 @@ class FornixSession(OpenedMemory):
         return [item.value for item in reversed(newest)]
 
     async def add_items(self, items: Sequence[SessionItem]) -> None:
-        """Add items behind the others."""
+        """Add items behind the others.
+
+        Raises:
+            InvalidInput: They are no list of items, each a dict.
+        """
+        if not isinstance(items, (list, tuple)) or not all(  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            isinstance(item, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - the same
+            for item in items
+        ):
+            raise InvalidInput(
+                f"add_items takes a list of items, each a dict, not {short_repr(items)}"
+            )
         made = [
             Item(value=dict(item), text="\n".join(_texts_in(item)), role=_role(item))
             for item in items
