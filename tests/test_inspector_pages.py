@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from base64 import b64encode
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -18,7 +19,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from fornix import Memory, Trim
+from fornix import Agent, InputEvent, LocalRunner, Memory, Trim, action
+from fornix.errors import RunFailed
 from fornix.server.tokens import TokenFile
 from inspected import EVE, MARKUP, inspecting, remember
 
@@ -280,6 +282,38 @@ def test_no_name_or_mark_breaks_a_page(visit, tmp_path):
         shown(page, "#/constructor", "There is no such page.")
         shown(page, at("audit", tab="constructor"), "1 item written")
         shown(page, at("audit", commit=99), "This space has no commit 99.")
+
+
+class Breaking(Agent):
+    """Fails with a message that has no place to break."""
+
+    @action(InputEvent)
+    def break_off(self, event, ctx):
+        """Fail."""
+        raise ValueError("token=" + "x" * 290)
+
+
+def test_what_is_blank_or_cannot_be_broken_is_seen(visit, tmp_path):
+    """A key of spaces is a link one can press; the error of a run runs off no page."""
+    with Memory.open(tmp_path / "memory.db", embedder="static") as memory:
+        memory.key("  ").add("", id="empty")
+        memory.key("  ").add(" \n ", id="blank")
+        with LocalRunner(Breaking, memory) as runner, suppress(RunFailed):
+            runner.handle("ada", 1)
+    with inspecting(tmp_path / "memory.db") as made:
+        page = visit(made.url, viewport=PHONE)
+        read(page, "All is well")
+        for address in (at("runs"), at("run", run=1)):
+            shown(page, address, "token=x")
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{address} is {wide} px too wide"
+        shown(page, at("keys"), '" "')
+        page.get_by_role("link", name='" "').click()
+        page.get_by_role("link", name="default").click()
+        page.get_by_role("link", name="(no text)").click()
+        page.wait_for_function("() => document.title.startsWith('Item')")
+        read(page, "(no text)")
+        shown(page, at("item", key="  ", set="default", id="blank"), '" \\n "')
 
 
 def test_a_hundred_thousand_items_are_a_list_of_few_elements(inspected, visit):

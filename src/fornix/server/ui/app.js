@@ -49,9 +49,11 @@ async function show() {
   }
   document.title = `${page?.title ?? "Not found"} · fornix`;
   if (!page) {
+    main.removeAttribute("aria-busy");
     main.replaceChildren(empty("There is no such page.", "The menu above leads to those there are."));
     return;
   }
+  main.setAttribute("aria-busy", "true");
   try {
     const made = await page.show({ query, config, signal: leave.signal,
       onCommit: (act, { always = false } = {}) => Object.assign(own, { changed: act, always }) });
@@ -61,6 +63,8 @@ async function show() {
   } catch (error) {
     if (error.name === "AbortError" || leave.signal.aborted) return;
     main.replaceChildren(fault(error.message));
+  } finally {
+    if (shown === own) main.removeAttribute("aria-busy");
   }
 }
 

@@ -51,6 +51,7 @@ export const setNames = (text, given) => (text === given ? [text] : text.split("
 const LONG = 4_000;
 
 export function longText(text) {
+  if (!text.trim()) return el("p", { class: "soft" }, text ? quoted(text) : "(no text)");
   // A text of a megabyte is cut until somebody asks for all of it.
   const shown = el("p", { class: "text" }, visible(text.slice(0, LONG)));
   if (text.length <= LONG) return shown;
@@ -65,8 +66,12 @@ export function visible(text) {
     (mark) => `⟨U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+// What is nothing but spaces would be nothing to see, and no link to press.
+const quoted = (text) => visible(JSON.stringify(text.slice(0, LONG)));
+
 export function oneLine(text, most = 300) {
-  return visible(text.slice(0, most).replace(/\s+/g, " ").trim()) + (text.length > most ? " …" : "");
+  const start = text.slice(0, most), line = start.replace(/\s+/g, " ").trim();
+  return (line || !text ? visible(line) : quoted(start)) + (text.length > most ? " …" : "");
 }
 
 export const said = (item) => item.text ?? inline(item.value);

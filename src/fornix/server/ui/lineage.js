@@ -25,7 +25,7 @@ export function lineageGraph({ nodes, edges, cut, foreign }, place) {
     cut && `Only the nearest ${count(nodes.length)} are told.`, foreign && `${plural(foreign, "item")} of other keys ${foreign === 1 ? "was" : "were"} made of it, too.`].filter(Boolean);
   return el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Graph" }, drawing), said.length ? el("p", { class: "small soft" }, said.join(" ")) : "",
     el("details", {}, el("summary", { class: "small" }, "As a list"), el("ul", { class: "plain lineage" }, nodes.map((node, at) => at === 0 ? "" : el("li", {},
-      el("span", { class: "small soft" }, node.depth > 0 ? "It was made of " : "Made of it: "), linked(node, place, oneLine(node.text ?? "(no text)", 160)), state(node))))));
+      el("span", { class: "small soft" }, node.depth > 0 ? "It was made of " : "Made of it: "), linked(node, place, oneLine(node.text || "(no text)", 160)), state(node))))));
 }
 
 const keyOf = (node, { key }) => (node.knowledge ? null : key);
@@ -34,7 +34,7 @@ const linked = (node, place, says) => node.erased ? el("span", { class: "soft" }
 const state = (node) => (node.retired ? el("span", { class: "chip" }, "retired") : "");
 
 function box(node, { x, y }, place) {
-  const says = node.erased ? "(forgotten)" : oneLine(node.text ?? "(no text)", 200), [first, second] = folded(says);
+  const says = node.erased ? "(forgotten)" : oneLine(node.text || "(no text)", 200), [first, second] = folded(says);
   const kind = node.depth === 0 ? "own" : node.erased || node.retired ? "gone" : "";
   const inside = [svg("title", {}, says), svg("rect", { x, y, width: WIDE, height: HIGH, rx: 6 }),
     svg("text", { x: x + 10, y: y + (second ? 17 : 24) }, first), svg("text", { x: x + 10, y: y + 32 }, second)];
