@@ -8,7 +8,7 @@ import contextlib
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -273,6 +273,7 @@ class Calls:
         recorded: Those of an earlier attempt, by position.
         retried: The task failed, and is tried again: its last call, if it raised, is made again.
         span: Tells of the calls; None: nobody asked for telemetry.
+        coroutines: What an async action is given to await, with the name of the call.
     """
 
     run: int
@@ -286,6 +287,30 @@ class Calls:
     retried: bool = False
     span: RunSpan | None = None
     made: int = 0
+    coroutines: list[tuple[str, Coroutine[Any, Any, Any]]] = field(
+        default_factory=list[tuple[str, Coroutine[Any, Any, Any]]]
+    )
+
+    def check_awaited(self) -> None:
+        """Refuse the end of an async action that asked for a call and did not await it.
+
+        Nothing was called then, and the action would be done as if it had been.
+
+        Raises:
+            InvalidInput: Of one call, nothing was awaited.
+        """
+        left = [
+            (name, each)
+            for name, each in self.coroutines
+            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED
+        ]
+        for _, each in left:
+            each.close()
+        if left:
+            raise InvalidInput(
+                f"{left[0][0]} was not called: its durable call was not awaited; write "
+                "await ctx.durable(…)"
+            )
 
     def slot(self, function: object, options: Options, args: Any, kwargs: Any) -> Slot:
         """Return the next place for a call, with what was recorded there.
@@ -423,7 +448,9 @@ class Durable:
             raise _is_async(call_name(function, options))
         slot = self._calls.slot(function, options, tuple(args), kwargs)
         if self._calls.is_async:
-            return self._awaited(slot, function, options, args, kwargs)
+            coroutine = self._awaited(slot, function, options, args, kwargs)
+            self._calls.coroutines.append((slot.call.name, coroutine))
+            return coroutine
         if slot.complete:
             return slot.outcome()
         return self._made(slot, function, options, args, kwargs)

@@ -285,14 +285,17 @@ class LiveRun:
             return action.call(event, argument)
 
     async def acall(self, action: BoundAction, event: Event, context: RunnerContext) -> None:
-        """Await the action of the next task, which is async."""
-        span = self.span
+        """Await the action of the next task, which is async, and each durable call of it."""
+        span, task = self.span, self._task
+        assert task is not None  # noqa: S101 - it has begun
         argument = context if action.adapt is None else action.adapt(context)
         if span is None:
             await action.call(event, argument)
+            task.check_awaited()
             return
         with span.action(action.name, self.attempt):
             await action.call(event, argument)
+            task.check_awaited()
 
     def _calls_for(self, ordinal: int, action: BoundAction, stopping: Flag) -> Calls:
         """Return the durable calls of a task, which most tasks never ask for."""

@@ -239,6 +239,12 @@ class Task:
         made = self._made.get("calls")
         return self._made.setdefault("calls", self._make_calls()) if made is None else made
 
+    def check_awaited(self) -> None:
+        """Raise where the action, which is async and has ended, left a durable call unawaited."""
+        made = self._made.get("calls")
+        if made is not None:
+            made.check_awaited()
+
     def sensory(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the run's memory."""
         overlay = self._made.get("sensory")

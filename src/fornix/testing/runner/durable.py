@@ -593,6 +593,31 @@ class AsyncLaws(RunnerLaws):
 
         assert hall.serve(work).handle("ada", 0) == ([10, 0, 10, 20],)
 
+    def test_a_call_that_is_not_awaited_fails_the_action(self, hall: Hall) -> None:
+        """It was not made, and is not taken for made; one that was cancelled is no mistake."""
+        called: list[int] = []
+
+        def pay(amount: int) -> int:
+            called.append(amount)
+            return amount
+
+        @action(InputEvent)
+        async def work(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.short_term_memory.set("paid", event.input)
+            given_up = asyncio.ensure_future(ctx.durable(pay, 0))
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            call = ctx.durable(pay, event.input)
+            if event.input != 1:
+                ctx.send_event(OutputEvent(await call))
+
+        runner = hall.serve(work)
+        assert runner.handle("ada", 2) == (2,)
+        with pytest.raises(RunParked, match=r"pay was not called: .*; write await ctx\.durable"):
+            runner.handle("ada", 1)
+        assert called == [2]
+        assert hall.memory.key("ada").short_term.get("paid") == 2
+
     def test_plain_calls_wait_beside_each_other(self, hall: Hall) -> None:
         """As many as keys are at work: each in a thread of its own."""
         meeting = threading.Barrier(12)
