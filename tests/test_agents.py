@@ -203,6 +203,7 @@ def test_the_name_of_an_agent(memory):
     [
         (action, "needs the classes of its events"),
         (lambda: action(cast("Any", "input")), "subclasses of Event"),
+        (lambda: action(cast("Any", outside)), r"as in @action\(InputEvent\), not <function"),
         (lambda: action(Event), "a class of your own"),
         (lambda: action(InputEvent)(cast("Any", 7)), "marks functions"),
         (lambda: action(Other)(outside), "an action already"),

@@ -115,7 +115,9 @@ def action(
         raise InvalidInput("@action needs the classes of its events: @action(InputEvent)")
     for kind in events:
         if not (isinstance(kind, type) and issubclass(kind, Event)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"@action takes subclasses of Event, not {kind!r}")
+            raise InvalidInput(
+                f"@action takes subclasses of Event, as in @action(InputEvent), not {kind!r}"
+            )
         if kind is Event:
             raise InvalidInput("@action(Event): name a class of your own: class MyEvent(Event): …")
     _check_settings(when, on_error, retry, adapt)
