@@ -15,7 +15,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from zoneinfo import available_timezones
 
@@ -420,6 +422,48 @@ def test_text_from_stdin(shell):
     assert shell.json("list", "-k", "ada")[0]["value"] == "from a pipe\n"
 
 
+def test_text_from_stdin_that_is_no_text_is_told(filled):
+    """UTF-8 locales raise for it, C keeps it as halves of characters; a chat says which line."""
+    for encoding in ("utf-8:strict", "utf-8:surrogateescape"):
+        env = os.environ | {"PYTHONIOENCODING": encoding}
+        code, out, err = run("add", "-", "-k", "ada", db=filled.db, stdin=b"caf\xe9", env=env)
+        assert (code, out) == (1, b"")
+        assert err == "fornix: what stdin says is not UTF-8; convert it, for example with iconv\n"
+        words = ("chat", "-k", "ada", "--quiet")
+        code, _, err = run(*words, db=filled.db, stdin=b"A tent.\ncaf\xe9\n", env=env)
+        assert (code, err) == (
+            1,
+            "fornix: stdin:2: this is not UTF-8; convert it, for example with iconv\n",
+        )
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server of vectors that makes none."""
+
+    def do_POST(self):
+        """Refuse."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_error(401)
+
+    def log_message(self, *_args):
+        """Say nothing."""
+
+
+def test_an_item_without_vectors_is_added_and_says_so(shell, monkeypatch):
+    """Who repeats what ended with 1 would add it twice; words find it meanwhile."""
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+        added = shell(
+            "add", "Green tea.", "-k", "ada", "--embedder", "openai:text-embedding-3-small"
+        )
+        (item,) = shell.json("list", "-k", "ada")
+        server.shutdown()
+    assert "stored, and found by their words; vectors cannot be made now: embedder" in added.stderr
+    assert (added.stdout.strip(), item["text"]) == (item["id"], "Green tea.")
+
+
 def test_an_add_with_a_key_happens_once(shell):
     """The same idempotency key again is the same item."""
     words = ("add", "x", "-k", "ada", "--idempotency-key", "order-1", "--embedder", "words")
@@ -657,6 +701,35 @@ def test_an_argument_that_is_no_text_is_told_as_one(filled):
     """The shell passes bytes; Python keeps those that are not UTF-8 as halves of characters."""
     for words in (["add", "caf\udce9", "-k", "ada"], ["get", "city", "-k", "caf\udce9"]):
         assert "the argument 'caf\\udce9' is not UTF-8" in filled(*words, code=1).stderr
+
+
+class Unable:
+    """The bundled embedder, as far as a memory knows, when it fails."""
+
+    name, dimensions, instant = "minilm", 384, False
+
+    def embed(self, texts):
+        """Fail."""
+        raise OSError
+
+
+def test_what_cannot_be_written_now_can_be_searched(tmp_path):
+    """Where no vectors can be made, as on a full disk, items are found by their words."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder=Unable()) as memory:
+        memory.key("ada").add_many([f"Prefers green tea, cup {n}." for n in range(300)])
+    for words in ("search --json", "context"):
+        command = f"{sys.executable} -m fornix.cli --db {path} {words} 'green tea' -k ada"
+        ended = subprocess.run(
+            ["sh", "-c", f"ulimit -f 100; {command}"],  # blocks of the log: too few for all vectors
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "Prefers green tea, cup" in ended.stdout
+        assert "cannot be made now: " in ended.stderr or "stored so far: " in ended.stderr
 
 
 def test_output_that_finds_no_room_is_named(tmp_path):
@@ -1359,6 +1432,7 @@ def test_messages_say_what_to_do(filled, tmp_path):
         ("list", "-k", "ada", "--where", '{"not":' * 40 + "{}" + "}" * 40): "than 32 levels",
         ("list", "-k", "ada", "--where", '{"not":' * 950 + "{}" + "}" * 950): "than 100 levels",
         ("add", "x", "-k", "ada", "--db", "/proc/app.db"): "/proc/app.db lies on proc, which",
+        ("keys", "--db", "~/app.db"): "which a shell replaces, and fornix does not; write '/",
     }.items():
         said = CliRunner().invoke(fornix, ["--db", str(filled.db), *words])
         assert said.exit_code in (1, 2)

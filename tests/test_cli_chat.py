@@ -364,7 +364,7 @@ def test_what_is_learnt_is_shown_and_taken_back(shell: Shell) -> None:
     assert first.stderr.count("/undo takes it back") == 2
     assert "+ The user lives in Porto now.\n- The user lives in Lisbon.\n" in first.stderr
     undone = shell(*words(), "--learn", stdin="/undo\n")
-    assert "took back 1 facts" in undone.stderr
+    assert "took back 1 fact" in undone.stderr
     with Memory.open(shell.db) as memory:
         (fact,) = memory.key("ada").facts.list()
     assert (fact.text, fact.valid_to) == ("The user lives in Lisbon.", None)

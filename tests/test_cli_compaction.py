@@ -36,7 +36,7 @@ def test_what_is_due_is_compacted_and_undone(shell: Shell) -> None:
     assert (due["key"], due["items"], due["capacity"]) == ("ada", 25, 20)
     told = shell("compact", "--progress")
     assert "25 items" in told.stderr
-    assert "1 compactions done" in told.stdout
+    assert "1 compaction done" in told.stdout
     assert shell("compact", "--dry-run", code=3).stdout == ""
     (done,) = shell.json("compactions", "-k", "ada")
     assert (done["by"], done["retired"], done["added"], done["undone"]) == (

@@ -10,6 +10,7 @@ from dataclasses import field
 from datetime import datetime
 from importlib import import_module
 from typing import TextIO, cast
+from unicodedata import category
 
 import click
 
@@ -144,7 +145,10 @@ def _lines(session: Session) -> Iterator[str]:
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="surrogateescape")
     if not _asks():
-        for line in cast("TextIO", stdin):
+        for number, line in enumerate(cast("TextIO", stdin), 1):
+            if any(category(char) == "Cs" for char in line):  # half a character: bytes kept as such
+                problem = "this is not UTF-8; convert it, for example with iconv"
+                raise InvalidInput(f"stdin:{number}: {problem}")
             yield line.rstrip("\r\n")
         return
     with suppress(ImportError):  # it is not everywhere; with it lines can be edited
@@ -214,7 +218,7 @@ class ChatLearning:
         if self.session.json:
             output.document(fields)
         else:
-            self.session.note(f"took back {count:,} facts")
+            self.session.note(f"took back {output.plural(count, 'fact')}")
         return None
 
 
@@ -247,7 +251,9 @@ class Chat:
     def greet(self) -> None:
         """Say what there is, and which request waits for an answer."""
         count = self.talk.size()
-        self.session.note(f"conversation {self.talk.name!r}, {count:,} messages; /help says more")
+        self.session.note(
+            f"conversation {self.talk.name!r}, {output.plural(count, 'message')}; /help says more"
+        )
         if self.model is None:
             self.session.note("no model is asked: memory alone answers (--model names one)")
         if open_ := self._open():

@@ -90,7 +90,7 @@ def compact_command(  # noqa: PLR0913 - a command's options
         tell = _Teller(session) if progress else None
         with session.stopped_by_signals(compactor.stop) if watch else nullcontext():
             done = compactor.run(watch=watch, every=every, progress=tell)
-            session.done(f"{done:,} compactions done", {"compactions": done})
+            session.done(f"{output.plural(done, 'compaction')} done", {"compactions": done})
 
 
 class _Teller:
@@ -108,7 +108,7 @@ class _Teller:
             fields = {"key": key, "set": look.set.name, "items": look.items, "failed": failed}
             output.document({**fields, "compactions": look.done})
             return
-        says = f"key {key!r}, set {look.set.name!r}: {look.items:,} items"
+        says = f"key {key!r}, set {look.set.name!r}: {output.plural(look.items, 'item')}"
         self._session.note(says if look.failed is None else f"{says}; {look.failed}")
 
 

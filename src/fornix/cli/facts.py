@@ -296,8 +296,9 @@ def _show_report(
         )
     if report.waiting:
         session.note(f"fornix: {report.waiting:,} messages wait; all calls of this hour were made")
-    calls = f"{report.messages:,} messages read, {report.model_calls:,} calls of a model"
-    session.note(f"fornix: {calls}")
+    read = output.plural(report.messages, "message")
+    calls = output.plural(report.model_calls, "call")
+    session.note(f"fornix: {read} read, {calls} of a model")
 
 
 class _When(TypedDict):
@@ -376,7 +377,7 @@ def profile_command(
         output.document(output.wired(found.to_json()))
         return
     session.answer(found.text)
-    left = f", {found.left_out:,} facts left out" if found.left_out else ""
+    left = f", {output.plural(found.left_out, 'fact')} left out" if found.left_out else ""
     session.note(f"fornix: {found.name}, {found.tokens:,} tokens{left}")
 
 
@@ -518,7 +519,9 @@ def check_facts(session: Session, *, key: str) -> None:
         row=_problem_row,
         fields=lambda problem: output.attributes(problem, "fact source problem"),
     )
-    session.note(f"fornix: {count:,} facts checked, {len(found):,} problems")
+    session.note(
+        f"fornix: {output.plural(count, 'fact')} checked, {output.plural(len(found), 'problem')}"
+    )
     if found:
         click.get_current_context().exit(1)
 
@@ -546,7 +549,7 @@ def undo_learning(session: Session, *, learnings: tuple[str, ...], key: str) -> 
             names = [last]
         count = facts.undo(*names)
     fields: dict[str, output.Json] = {"learnings": [*names], "facts": count}
-    session.done(f"took back {count:,} facts", fields)
+    session.done(f"took back {output.plural(count, 'fact')}", fields)
 
 
 for _command in (list_facts, show_fact, why_fact, check_facts, undo_learning):

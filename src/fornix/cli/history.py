@@ -124,4 +124,4 @@ def prune_history_command(session: Session, *, before: datetime) -> None:
     """
     with session.open() as memory, session.progress("pruning") as advance:
         removed = memory.prune_history(before=before, progress=advance)
-    session.done(f"removed {removed:,} versions", {"removed": removed})
+    session.done(f"removed {output.plural(removed, 'version')}", {"removed": removed})

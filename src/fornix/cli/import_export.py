@@ -226,25 +226,29 @@ def _sample(line: ItemLine) -> Item:
 def _amount(found: Survey) -> str:
     """Say how much there is of what, and what is left out."""
     keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
-    told = f"{sum(found.items.values()):,} items{keys}"
+    told = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
     left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
     return "; ".join([told, *left])
 
 
 def _summary(done: Loaded, found: Survey) -> str:
-    counts = {
-        "items added": done.added,
-        "were there": done.kept,
-        "updated": done.updated,
-        "sets made": done.sets,
-        "values set": done.values,
-        "values were there": done.values_kept,
-        "had expired": done.expired,
-        "commits done": done.commits,
-        "commits were there": done.commits_kept,
-        "items linked to their sources": done.linked,
-    }
-    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    counts = (
+        (done.added, "item", " added"),
+        (done.kept, "", "were there"),
+        (done.updated, "", "updated"),
+        (done.sets, "set", " made"),
+        (done.values, "value", " set"),
+        (done.values_kept, "value", " there already"),
+        (done.expired, "", "had expired"),
+        (done.commits, "commit", " done"),
+        (done.commits_kept, "commit", " there already"),
+        (done.linked, "item", " linked to what it was made of"),
+    )
+    told = ", ".join(
+        f"{output.plural(count, noun) if noun else f'{count:,} '}{what}"
+        for count, noun, what in counts
+        if count
+    )
     return f"{told or 'nothing new'} (in the file: {_amount(found)})"
 
 
@@ -312,7 +316,9 @@ def export_command(  # noqa: PLR0913 - an option each, as click passes them
         if history and (left := _left_out(memory)):
             session.note(f"not in it: {left}; fornix backup keeps them")
     if file != "-":
-        session.done(f"{lines:,} lines written to {file}", {"file": file, "lines": lines})
+        session.done(
+            f"{output.plural(lines, 'line')} written to {file}", {"file": file, "lines": lines}
+        )
 
 
 def _left_out(memory: Memory) -> str:

@@ -11,6 +11,7 @@ import click
 
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
+from fornix.errors import InvalidInput
 from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
 from fornix.sets.set_options import ItemFields
@@ -64,7 +65,7 @@ def add_command(
 
     Example: fornix add "Prefers window seats." --key ada
     """
-    what, text = ("what stdin says", sys.stdin.read()) if words == "-" else ("TEXT", words)
+    what, text = ("what stdin says", _text_of_stdin()) if words == "-" else ("TEXT", words)
     if not text.strip():
         raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
     _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
@@ -80,6 +81,21 @@ def add_command(
             session.note(f"fornix: a rule holds it in quarantine: fornix quarantine show {made}")
         if not no_wait:
             session.settle(memory)
+
+
+def _text_of_stdin() -> str:
+    """Return all of stdin.
+
+    Raises:
+        InvalidInput: It is not UTF-8, or not what else the locale says.
+    """
+    try:
+        text = sys.stdin.read()
+        text.encode()  # some locales read any bytes, as halves of characters
+    except UnicodeError:
+        problem = "what stdin says is not UTF-8; convert it, for example with iconv"
+        raise InvalidInput(problem) from None
+    return text
 
 
 def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:
@@ -238,7 +254,7 @@ def delete_command(
         removed = sum(owner.of(memory).set(name).delete(ids) for name, ids in by_set.items())
     if not removed:
         session.nothing("nothing was there to delete", {"removed": 0})
-    session.done(f"deleted {removed:,} items", {"removed": removed})
+    session.done(f"deleted {output.plural(removed, 'item')}", {"removed": removed})
 
 
 @options.command("list")

@@ -112,7 +112,7 @@ def stats_command(session: Session) -> None:
             ("commits", f"{store.commits:,}"),
             ("keys", f"{store.keys:,}"),
             ("sets", f"{store.sets:,}"),
-            ("items", f"{store.items:,}, {store.item_versions:,} versions"),
+            ("items", f"{store.items:,}, {output.plural(store.item_versions, 'version')}"),
             ("exact memory", f"{store.nodes:,} values and objects"),
             ("not embedded", f"{found.pending:,}{waiting}"),
             ("runs", runs),

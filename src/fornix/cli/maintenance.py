@@ -192,17 +192,24 @@ def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
         yield Finding("memory", str(error), "wrong")
 
 
+def _amounts(store: StoreStats) -> str:
+    held = f"{store.nodes:,} values and objects of exact memory"
+    return f"{output.plural(store.items, 'item')}, {held}, {output.plural(store.keys, 'key')}"
+
+
 def _contents(memory: Memory) -> Iterator[Finding]:
     found = memory.stats()
     store = found.store
-    yield Finding("contents", f"{store.items:,} items, {store.nodes:,} nodes, {store.keys:,} keys")
+    yield Finding("contents", _amounts(store))
     log_state: State = "note" if store.wal_bytes > LONG_LOG else "ok"
     sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
     yield Finding("size", sizes, log_state)
     yield _room(store)
     yield Finding("embedder", found.embedder)
     if found.pending:
-        waits = f"{found.pending:,} items wait for their vectors; they are found by their words"
+        waits = (
+            f"waiting for vectors: {output.plural(found.pending, 'item')}; words find what waits"
+        )
         yield Finding("embedding", waits, "note")
     else:
         yield Finding("embedding", "nothing waits")
@@ -507,5 +514,5 @@ def reindex_command(session: Session, *, knowledge: str | None) -> None:
         count = Memory.reindex(
             file, embedder=session.embedder, space=session.space, knowledge=knowledge, progress=tell
         )
-    says = f"{count:,} texts embedded by {session.embedder}"
+    says = f"{output.plural(count, 'text')} embedded by {session.embedder}"
     session.done(says, {"embedder": session.embedder, "embedded": count})

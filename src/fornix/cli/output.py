@@ -127,6 +127,11 @@ def bar(amount: float, most: float, *, columns: int = BAR) -> str:
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
+def plural(count: int, noun: str) -> str:
+    """Return how many there are of something, as "1 item" or "3,000 items"."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
 def size(count: int) -> str:
     """Return a number of bytes as people write it."""
     amount, unit = float(count), "B"

@@ -17,7 +17,7 @@ import click
 
 import fornix
 from fornix.cli import output
-from fornix.errors import InvalidInput, NotFound
+from fornix.errors import EmbedderFailed, InvalidInput, NotFound, Unavailable
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.signals import handle_ends
 from fornix.values.storable import DEFAULT_SPACE, checked_name
@@ -159,16 +159,20 @@ class Session:
         """Ask a memory; where vectors are missing, wait for them and ask again, if that may be.
 
         So it is where a large set has no index file: a memory that may write makes it, and the
-        next command is faster.
+        next command is faster. Where it cannot write now, as on a full disk, the first answer
+        stands.
         """
         with self.open(knowledge=knowledge, mode="ro") as memory:
             found = question(memory)
             missing, unsealed = waits(found), memory.stats().unsealed_sets
         if (missing or unsealed) and self._may_write():
-            with self.open(knowledge=knowledge) as memory:
-                if missing:
-                    self.settle(memory)
-                return question(memory)
+            try:
+                with self.open(knowledge=knowledge) as memory:
+                    if missing:
+                        self.settle(memory)
+                    return question(memory)
+            except Unavailable as error:
+                self.note(f"fornix: answered by what is stored so far: {error}")
         return found
 
     def _may_write(self) -> bool:
@@ -201,11 +205,19 @@ class Session:
             yield lambda count: bar.update(task, advance=count)
 
     def settle(self, memory: Memory) -> None:
-        """Wait, with a bar, until every item has its vectors."""
+        """Wait, with a bar, until every item has its vectors, or say why that cannot be now.
+
+        It is no error of the command: what it stored is durable, and words find it.
+        """
         pending = memory.stats().pending
         if pending:
-            with self.progress("embedding", total=pending) as advance:
-                memory.settle(progress=advance)
+            try:
+                with self.progress("embedding", total=pending) as advance:
+                    memory.settle(progress=advance)
+            except (EmbedderFailed, Unavailable) as error:
+                self.note(
+                    f"fornix: stored, and found by their words; vectors cannot be made now: {error}"
+                )
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something that cannot be undone, unless *yes*."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import cast
 
 from fornix.errors import InvalidInput
+from fornix.errors.short_repr import short_repr
 
 LONGEST_TTL = timedelta(days=365_250)
 """1,000 years: the time at which it ends can be written as a date."""
@@ -57,7 +58,8 @@ def read_span(value: object, name: str = "") -> timedelta:
     Raises:
         InvalidInput: It is neither, not above zero, or longer than `LONGEST_TTL`.
     """
-    what = f"{name}: {value!r:.40}" if name else f"{value!r:.40}"
+    shown = str(value) if isinstance(value, timedelta) else short_repr(value)
+    what = f"{name}: {shown}" if name else shown
     span = value if isinstance(value, timedelta) else timedelta(0)
     text = value if isinstance(value, str) else ""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])", text)

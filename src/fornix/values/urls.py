@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import TypeGuard, cast
@@ -48,7 +49,8 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
         is_typed: It is a text that somebody wrote, and no path that a program made.
 
     Raises:
-        InvalidInput: It would be the address of a server, but for what is missing.
+        InvalidInput: It would be the address of a server, but for what is missing, or begins with
+            a ``~`` that no shell has replaced.
         Unsupported: It is the URL of something else.
     """
     if location.startswith(("postgresql:", "postgres:")):
@@ -67,7 +69,14 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
             f"{scheme}:// stores are not supported; use a path, postgresql://…, http://…, or "
             "':memory:'"
         )
-    return rest.removeprefix("/") if separator else location
+    path = rest.removeprefix("/") if separator else location
+    home = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises for an unknown user
+    if home != path and not os.path.lexists(path.split("/")[0]):
+        raise InvalidInput(
+            f"{short_repr(path)} begins with ~, which a shell replaces, and fornix does not; write "
+            f"{short_repr(home)}"
+        )
+    return path
 
 
 def without_password(url: str) -> str:
