@@ -45,6 +45,12 @@ def test_an_agent_memory_is_a_memory() -> None:
     )
 
 
+def test_the_log_of_an_agent_memory_is_a_log() -> None:
+    """Or the agent would fail at its first message."""
+    with pytest.raises(InvalidInput, match="the log of an agent memory is a GptsMemory, not 5"):
+        AgentMemory(gpts_memory=5)  # pyright: ignore[reportArgumentType] - what is refused
+
+
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in SETTINGS])
 def test_an_agent_memory_has_the_whole_interface(name: str) -> None:
     """Each public name of a memory is there, with its arguments, and asks the layers."""

@@ -352,6 +352,10 @@ def test_a28_what_is_no_json(abc):
 
     fornix: the same; the error does not repeat the text.
     """
+    with pytest.raises(
+        json.JSONDecodeError, match="Cannot load a text, of which there is no file,"
+    ):
+        abc.load("mistyped.json", overwrite=True)
     with pytest.raises(json.JSONDecodeError, match="Cannot load") as raised:
         abc.load("[{bad", overwrite=True)
     assert "{bad" not in str(raised.value)

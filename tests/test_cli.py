@@ -484,6 +484,9 @@ def test_where_the_memory_is(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME")
     Path("fornix.db").unlink()
     assert default_file().parts[-4:] == (".local", "share", "fornix", "fornix.db")
+    for relative in ("", "data"):
+        monkeypatch.setenv("XDG_DATA_HOME", relative)
+        assert default_file().parts[-4:] == (".local", "share", "fornix", "fornix.db")
 
 
 # --- in and out --------------------------------------------------------------------------------
@@ -1254,6 +1257,7 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         assert (read.returncode, "green tea" in read.stdout) == (0, True), read.stderr
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr.startswith(f"fornix: {db}"), refused.stderr
+        assert "mode=" not in refused.stderr
         assert "Traceback" not in refused.stderr
 
 
@@ -1415,6 +1419,13 @@ def test_messages_say_what_to_do(filled, tmp_path):
             "--ttl",
             "3000000d",
         ): "'3000000d' is longer than 1,000 years",
+        (
+            "set",
+            "profile.city.zip",
+            "1",
+            "-k",
+            "ada",
+        ): "which has no fields; remove it first: fornix rm\n",
         ("set", "x", "1e999", "-k", "ada"): "1e999 is beyond what a float holds",
         (
             "set",

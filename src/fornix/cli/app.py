@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Generator, Sequence
@@ -18,7 +19,7 @@ from fornix import __version__
 from fornix.cli import options, output
 from fornix.cli.commands import LazyGroup
 from fornix.cli.session import Session, session_of
-from fornix.errors import DuplicateItem, FornixError
+from fornix.errors import DuplicateItem, FornixError, StoreReadOnly, TreeConflict
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -249,9 +250,19 @@ def _message(error: Exception) -> str:
         if error.filename is not None:
             return f"{click.format_filename(error.filename)}: {said}"
         return f"standard output: {said}; {LOST_OUTPUT}" if _is_of_printing(error) else said
+    return _in_words_of_commands(error)
+
+
+def _in_words_of_commands(error: Exception) -> str:
+    """Return what an error says, with what a command can do in place of what a program can."""
+    said = str(error)
     if isinstance(error, DuplicateItem):
-        return str(error).replace("on_existing='keep' or 'update'", "--on-existing keep or update")
-    return str(error)
+        return said.replace("on_existing='keep' or 'update'", "--on-existing keep or update")
+    if isinstance(error, StoreReadOnly):
+        return said.replace(", or open it with mode='ro'", "")
+    if isinstance(error, TreeConflict):
+        return re.sub(r"it first, or replace it by new_object\(.*\)$", "it first: fornix rm", said)
+    return said
 
 
 def _is_of_printing(error: OSError) -> bool:

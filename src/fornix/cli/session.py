@@ -50,8 +50,10 @@ def default_file() -> Path:
     here = Path(LOCAL_DB)
     if here.exists():
         return here
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "fornix" / LOCAL_DB
+    home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not home.is_absolute():  # XDG: it is to be ignored, or each folder would have its own
+        home = Path.home() / ".local" / "share"
+    return home / "fornix" / LOCAL_DB
 
 
 @dataclass(frozen=True, slots=True)

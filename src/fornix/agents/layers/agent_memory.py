@@ -66,6 +66,8 @@ class AgentMemory(LayerMemory[T]):
             raise InvalidInput(
                 f"an agent memory is made of a layer of fornix.agents.layers, not {memory!r}"
             )
+        if not (gpts_memory is None or isinstance(gpts_memory, GptsMemory)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"the log of an agent memory is a GptsMemory, not {gpts_memory!r}")
         self.memory: LayerMemory[T] = ShortTermMemory[T]() if memory is None else memory
         inner = self.memory
         super().__init__(storage=inner.storage, label=inner.label, profile=inner.profile.name)

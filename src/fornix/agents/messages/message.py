@@ -345,7 +345,7 @@ def _text_of(source: str | Path) -> tuple[str, str]:
         raise InvalidInput(f"the file {str(source)!r} cannot be read: {error}") from error
     except ValueError:
         pass  # a text that can be no path
-    return cast("str", source), "a text"
+    return cast("str", source), "a text, of which there is no file,"
 
 
 def _read(found: object, what: str, place: int) -> dict[str, Any]:
