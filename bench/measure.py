@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 from rich.console import Console
@@ -126,31 +126,54 @@ def timed(
     The first *warm* calls are not counted. The argument never repeats, so each call can have an
     input of its own.
     """
-    number = first
-    for _ in range(warm):
+    for number in range(first, first + warm):
         operation(number)
-        number += 1
-    medians: list[float] = []
-    everything: list[int] = []
-    cpu = 0
+    return timed_in_turns([operation], count, rounds=rounds, first=first + warm)[0]
+
+
+def timed_in_turns(
+    operations: Sequence[Callable[[int], object]],
+    count: int,
+    *,
+    rounds: int = ROUNDS,
+    first: int = 0,
+) -> list[Figure]:
+    """Time each of *operations* as `timed` does, a round of each after the other.
+
+    A machine or a disk that changes its pace meanwhile changes all of the figures alike.
+    """
+    parts: list[list[_Round]] = [[] for _ in operations]
     per_round = max(1, count // rounds)
-    for _ in range(min(rounds, count)):
-        samples: list[int] = []
-        cpu -= time.process_time_ns()
-        for _ in range(per_round):
-            began = time.perf_counter_ns()
-            operation(number)
-            samples.append(time.perf_counter_ns() - began)
-            number += 1
-        cpu += time.process_time_ns()
-        medians.append(statistics.median(samples) / 1e6)
-        everything.extend(samples)
+    for done in range(min(rounds, count)):
+        for operation, part in zip(operations, parts, strict=True):
+            part.append(_round(operation, first + done * per_round, per_round))
+    return [_figure(part) for part in parts]
+
+
+class _Round(NamedTuple):
+    samples: list[int]  # ns
+    cpu: int  # ns, of all calls
+
+
+def _round(operation: Callable[[int], object], first: int, count: int) -> _Round:
+    samples: list[int] = []
+    cpu = time.process_time_ns()
+    for number in range(first, first + count):
+        began = time.perf_counter_ns()
+        operation(number)
+        samples.append(time.perf_counter_ns() - began)
+    return _Round(samples, time.process_time_ns() - cpu)
+
+
+def _figure(rounds: Sequence[_Round]) -> Figure:
+    medians = [statistics.median(each.samples) / 1e6 for each in rounds]
+    everything = [sample for each in rounds for sample in each.samples]
     return Figure(
         p50=statistics.median(medians),
         p99=percentile(everything, 99) / 1e6,
         low=min(medians),
         high=max(medians),
-        cpu=cpu / len(everything) / 1e6,
+        cpu=sum(each.cpu for each in rounds) / len(everything) / 1e6,
         samples=len(everything),
         rounds=len(medians),
     )
