@@ -111,7 +111,6 @@ class CommitQueue(Generic[W]):
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
             raises, drafts: See `CommitTicket`.
         """
-        _reserve_calls()
         caller = None if self.caller is None else self.caller()
         ticket = CommitTicket(work, batches, raises, drafts, caller)
         try:
@@ -200,15 +199,6 @@ class CommitQueue(Generic[W]):
                 self._waiting.remove(ticket)
             if self._leader is not None:
                 self._leader.release()
-
-
-def _reserve_calls(left: int = 16) -> None:
-    """Raise RecursionError now where the stack has no room for as many calls as leading takes.
-
-    Raised in the midst of that, it would leave all others waiting.
-    """
-    if left:
-        _reserve_calls(left - 1)
 
 
 def _settle(group: list[CommitTicket[W]], error: FornixError) -> None:
