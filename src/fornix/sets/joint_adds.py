@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from threading import get_ident
-from typing import Protocol, cast
+from typing import Protocol
 
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit, ItemRecord, Store
@@ -55,7 +55,8 @@ class JointAdds:
             return None
         if FORKS.is_inherited(self._generation):  # whoever led at the fork is not there any more
             return None
-        return cast("Commit | None", self._queue.pass_in(add))
+        commit: Commit | None = self._queue.pass_in(add)
+        return commit
 
     def _commit_group(self, group: list[CommitTicket[JointAdd]]) -> None:
         self._leader = get_ident()
@@ -78,9 +79,13 @@ class JointAdds:
         """Return the batches of a group, but of those that raise alone, too."""
         times = self._clock.times()
         try:
+            if len(group) == 1:
+                work = group[0].work
+                records = self._recorder.records(work.pairs, now=times[0])
+                return [(group[0], work.batch_of(records, time=times[0], corroborated=times[1]))]
             pairs = [pair for ticket in group for pair in ticket.work.pairs]
-            records = iter(self._recorder.records(pairs, now=times[0]))
-            return [(ticket, _batch_of(ticket.work, records, times)) for ticket in group]
+            rest = iter(self._recorder.records(pairs, now=times[0]))
+            return [(ticket, _batch_of(ticket.work, rest, times)) for ticket in group]
         except Exception:  # noqa: BLE001 - each on its own below; who raises again is told then
             return [] if len(group) == 1 else [one for t in group for one in self._planned([t])]
 

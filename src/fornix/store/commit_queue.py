@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fornix.errors import FornixError, Unavailable
 from fornix.store.changes import Batch
@@ -102,7 +102,7 @@ class CommitQueue(Generic[W]):
         *,
         raises: bool = True,
         drafts: bool = False,
-    ) -> object:
+    ) -> Any:  # noqa: ANN401 - what the work answers with, of whatever type
         """Return what *work* was answered once it is durable, or raise what refused it.
 
         Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
@@ -173,6 +173,8 @@ class CommitQueue(Generic[W]):
     def _gathered(self, ticket: CommitTicket[W]) -> list[CommitTicket[W]]:
         """Return its group: all that wait; it leads them, and is the first of them if it waited."""
         group = [ticket] if ticket.ready is None else []
+        if group and self._last_size == 1 and not self._waiting:
+            return group
         if len(group) + len(self._waiting) < self._last_size:
             time.sleep(0)  # who has just been answered may come again: they get Python's lock first
         if self._waiting:

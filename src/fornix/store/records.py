@@ -317,7 +317,7 @@ def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) ->
 def read_at(record: ItemRecord, time: int) -> ItemRecord:
     """Return a record as a commit keeps it whose time is *time*: it may be of another minute."""
     minute = time // MINUTE_US
-    if record.minute in {None, minute} or record.time is not None:
+    if record.minute in (None, minute) or record.time is not None:
         return record
     packed, tokens, temporal = terms_of(record.text, time, record.speaker, record.metadata)
     return replace(record, terms=packed, tokens=tokens, temporal=temporal, minute=minute)

@@ -159,7 +159,7 @@ def check_keywords(
     owner: object,
     method: str,
     passed: Collection[str],
-    accepted: type,
+    accepted: type[Any],
     *,
     excluded: Sequence[str] = (),
 ) -> None:
@@ -169,7 +169,7 @@ def check_keywords(
         method: A method of *owner* that takes *accepted* besides its named arguments.
         excluded: Keywords of *accepted* that it does not take; they are left out of the hint.
     """
-    names: frozenset[str] = cast("Any", accepted).__optional_keys__
+    names: frozenset[str] = accepted.__optional_keys__
     if not names.issuperset(passed):
         from inspect import Parameter, signature  # only where a call fails
 

@@ -317,7 +317,8 @@ class PendingRows:
             (LOG_ADDED, lines),
             (COUNT, [(number, *count) for number, count in counts.items()]),
         ]
-        self._take_what_refers_to_items(writes)
+        if self.heirs or self.links or self.access_times:
+            self._take_what_refers_to_items(writes)
         self._items, self._features, self._columns = [], [], []
         self.item_ids.clear()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit
@@ -36,7 +36,8 @@ class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
             raises, drafts: See `CommitTicket`.
         """
-        return cast("R", self.pass_in(work, batches, raises=raises, drafts=drafts))
+        answer: R = self.pass_in(work, batches, raises=raises, drafts=drafts)
+        return answer
 
 
 def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:

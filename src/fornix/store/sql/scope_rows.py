@@ -27,7 +27,10 @@ MAX_CACHED_TREES = 4096
 """Trees of which nodes are cached at most."""
 
 MAX_CACHED_SCOPES = 16_384
-"""Keys, sets and notes that are cached at most."""
+"""Keys, sets and notes that are cached at most, give or take those of a few transactions."""
+
+USES_PER_LOOK = 32
+"""Transactions from one look at how much is cached to the next."""
 
 
 @dataclass
@@ -54,6 +57,7 @@ class WriterCache:
         default_factory=dict[SetRef, tuple[int, Definition]]
     )
     runs: RunCache = field(default_factory=RunCache)
+    uses: int = 0
 
     def without_versions(self) -> WriterCache:
         """Return a cache with the numbers of keys, sets and agents, and notes, but nothing else."""
@@ -69,6 +73,9 @@ class WriterCache:
 
     def limit_size(self) -> None:
         """Clear what has grown too large; between transactions, when nothing is gathered."""
+        self.uses += 1
+        if self.uses % USES_PER_LOOK:
+            return
         for each in (self.scopes, self.heads, self.sets, self.notes, self.runs.agents):
             if len(each) > MAX_CACHED_SCOPES:
                 each.clear()

@@ -74,7 +74,8 @@ def expect(
     for name, text in expects:
         if name not in cache:
             cache[name] = _note(db, name)
-        check_note(name, expected=text, actual=cache[name])
+        if cache[name] != text:
+            check_note(name, expected=text, actual=cache[name])
 
 
 def _note(db: Connection, name: str) -> str | None:

@@ -425,9 +425,10 @@ class SqliteFile(SqlDatabase):
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:
-        answers = None
-        with suppress(_GroupRefused):  # all was undone
+        try:
             answers = self._answers(group, answers_together)
+        except _GroupRefused:
+            answers = None  # all was undone
         if answers is None:  # this finds out who is refused, and tells nobody of others' errors
             answers = self._answers(group, answers_one_by_one)
         for ticket, answer in zip(group, answers, strict=True):

@@ -113,9 +113,8 @@ class WriteLock:
         Raises:
             StoreBusy: Not obtained within the time given; the message names the holder.
         """
-        deadline = time.monotonic() + self._wait_s
         try:
-            self._take_all(deadline)
+            self._take_all()
         except BaseException:
             # No call of ours: at the end of the stack (RecursionError) it would not be made.
             if is_owned(self._mutex):
@@ -127,7 +126,8 @@ class WriteLock:
             raise
         return self
 
-    def _take_all(self, deadline: float) -> None:
+    def _take_all(self) -> None:
+        began = time.monotonic()
         if not self._mutex.acquire(timeout=self._wait_s):
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         if self._closed:  # while this thread waited; the numbers may be other files by now
@@ -135,6 +135,7 @@ class WriteLock:
         try:
             if take_at_once(self._turn, self._lock, self._name):
                 return
+            deadline = began + self._wait_s
             self._take(self._turn, deadline)
             try:
                 self._take(self._lock, deadline)
