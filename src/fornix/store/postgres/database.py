@@ -368,7 +368,7 @@ class PostgresDatabase(SqlDatabase):
 
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
         owners = self._owners.within(db)
-        return Transaction(db, self._cache if cache is None else cache, owners)
+        return Transaction(db, self._cache if cache is None else cache, owners).begun()
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:

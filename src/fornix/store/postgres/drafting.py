@@ -530,6 +530,7 @@ class MovingTransaction(Transaction):
         earliest: int | None,
         owners: OwnerRegistry,
     ) -> None:
+        known.cache.limit_size()  # most of it is shared
         cache = known.cache.without_versions()
         cache.number = DraftNumber(known.cache.number or 0)
         cache.time = -FOREVER_US if earliest is None else earliest
@@ -632,7 +633,7 @@ def _transaction(
     owners: OwnerRegistry,
 ) -> Transaction:
     if known.version is not None:
-        return Transaction(connection, known.cache, owners)
+        return Transaction(connection, known.cache, owners).begun()
     readings = [batch.time for ticket in group for batch in ticket.batches]
     return MovingTransaction(connection, known, min(readings, default=None), owners)
 

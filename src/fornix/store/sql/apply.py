@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Self
 
 from fornix.errors import (
     DuplicateItem,
@@ -46,28 +47,38 @@ class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
     `cache` is updated as it goes; whoever rolls back must drop it, or `reset`. Nothing is certain
-    to have been refused or written before `flush`.
+    to have been refused or written before `flush`. After a commit it may be `begun` once more: to
+    make another takes longer than a short write.
     """
 
     def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
         self.connection = self._db = connection
         self.cache, self.owners = cache, owners
-        cache.limit_size()
-        self._begin()
+        self._gather()
 
-    def _begin(self) -> None:
+    def begun(self) -> Self:
+        """Return it at the beginning of a transaction, where nothing is gathered."""
+        self.cache.limit_size()
+        self.rows.begin()
+        self._look_up_last()
+        return self
+
+    def _gather(self) -> None:
         cache = self.cache
         self.pending_rows = PendingRows(self._db, cache.runs.runs)
         self.rows = ScopeRows(self._db, cache)
         self.runs = RunWriter(self._db, cache.runs, self.pending_rows, self.owners)
-        if cache.number is None:
+
+    def _look_up_last(self) -> None:
+        if self.cache.number is None:
             row = self._db.execute(_LAST_COMMIT).get
-            cache.number, cache.time = row or (0, 0)
+            self.cache.number, self.cache.time = row or (0, 0)
 
     def reset(self) -> None:
         """Drop what is cached and gathered: a part was rolled back."""
         self.cache.__init__(version=self.cache.version)
-        self._begin()
+        self._gather()
+        self._look_up_last()
 
     def apply(self, batch: Batch) -> Commit:
         """Apply one batch, whole, or adopt the commit that its op names."""

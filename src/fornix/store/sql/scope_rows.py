@@ -115,6 +115,10 @@ class ScopeRows:
         self._cache.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
         return self._cache.sets[ref]
 
+    def begin(self) -> None:
+        """Take note that a transaction begins: what was new in the last one is no longer."""
+        self._new_sets.clear()
+
     def is_first_used(self, number: int) -> bool:
         """Return, once, whether a set was made in this transaction, so that it is empty."""
         is_new = number in self._new_sets

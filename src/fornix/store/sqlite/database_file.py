@@ -38,6 +38,7 @@ from fornix.store.sql.group_commit import (
 )
 from fornix.store.sql.scope_rows import WriterCache
 from fornix.store.sqlite import checking, checksums, connection, free_pages, guards, log_owner
+from fornix.store.sqlite.at_rest import contents, contents_at_rest
 from fornix.store.sqlite.borrowing import Borrowed
 from fornix.store.sqlite.connection import (
     BUSY_MS,
@@ -147,6 +148,7 @@ class SqliteFile(SqlDatabase):
         self._log_mover: LogMover | None = None
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
+        self._last_transaction: Transaction | None = None
         # A memory that is collected without close() leaves nothing open.
         self._collected = weakref.finalize(self, _collect, self._connections)
         self._collected.atexit = False
@@ -208,7 +210,7 @@ class SqliteFile(SqlDatabase):
                 raise NotFound(f"{path}: there is no store here; open it writable once to make it")
             # A log that it made beside a file that only others may write would be in their way.
             may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
-            immutable = _at_rest(path) is not None and (still or not may_write)
+            immutable = contents_at_rest(path) is not None and (still or not may_write)
         elif not path.parent.is_dir():
             raise NotFound(f"{path.parent}: there is no such folder; make it first")
         elif path.exists() and path.stat().st_size:
@@ -327,7 +329,7 @@ class SqliteFile(SqlDatabase):
         A lock on that would keep whoever opens it to write from making the log.
         """
         if db.pragma("journal_mode") != "wal":
-            self._immutable, db.at_rest = True, _contents(self._path)
+            self._immutable, db.at_rest = True, contents(self._path)
             return
         with suppress(StoreBusy):  # it is being restored: that is not in the way
             self._guard.lock()
@@ -349,7 +351,7 @@ class SqliteFile(SqlDatabase):
 
     def _lend_at_rest(self) -> SqliteConnection:
         """Return a connection to the file as it is now, which others may have written to since."""
-        found = _at_rest(self._path)
+        found = contents_at_rest(self._path)
         while self._readers:
             db = self._readers.pop()
             if db.at_rest == found:
@@ -375,7 +377,7 @@ class SqliteFile(SqlDatabase):
             self._readers.append(db)
         elif state != "forked":
             db.close()
-        if db.at_rest is not None and db.at_rest != _contents(self._path):
+        if db.at_rest is not None and db.at_rest != contents(self._path):
             raise StoreBusy(f"{self._path} was written to while it was read; try again")
 
     @property
@@ -421,7 +423,12 @@ class SqliteFile(SqlDatabase):
 
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
         assert self._owners is not None  # noqa: S101 - a writable store has them
-        return Transaction(db, self._cache if cache is None else cache, self._owners)
+        if cache is not None:
+            return Transaction(db, cache, self._owners).begun()
+        tx = self._last_transaction
+        if tx is None or tx.cache is not self._cache:  # which whatever fails puts another one for
+            tx = self._last_transaction = Transaction(db, self._cache, self._owners)
+        return tx.begun()
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:
@@ -763,18 +770,6 @@ def _empty_log(writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT00
 def folder_of(path: Path) -> Path:
     """Return the folder beside a database."""
     return Path(f"{path}.fornix")
-
-
-def _at_rest(path: Path) -> object:
-    """Return what tells the contents of a file that holds all; None: a log may hold more."""
-    logs = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
-    return None if any(log.exists() and log.stat().st_size for log in logs) else _contents(path)
-
-
-def _contents(path: Path) -> object:
-    """Return what changes when a file is written to, or replaced."""
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _GroupRefused(Exception):
