@@ -61,7 +61,8 @@ class Interrupter:
 
     def call(self, work: Callable[[], object]) -> None:
         """Call *work*, and interrupt it."""
-        sys.setprofile(self.profile)
+        profile = self.profile  # kept: where it raises as garbage is collected, CPython 3.11 calls
+        sys.setprofile(profile)  # it once more, and else let go of it before
         try:
             work()
         except Interrupt:
@@ -187,7 +188,8 @@ class Kept(Interrupter):
 
     def call(self, work: Callable[[], object]) -> None:
         """See `Interrupter.call`."""
-        sys.setprofile(self.profile)
+        profile = self.profile  # kept, as there
+        sys.setprofile(profile)
         try:
             work()
         except Interrupt as error:

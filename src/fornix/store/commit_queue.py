@@ -192,7 +192,8 @@ class CommitQueue(Generic[W]):
                     lost = f"{lost}; look whether it is there, or use a key"
                     _settle(ticket.group, Unavailable(lost))
                 for one in ticket.group:
-                    one.release()
+                    if one.ready is not None:
+                        one.release()
                 while self._waiting and (self._waiting[0].is_over or self._waiting[0] is ticket):
                     self._waiting.popleft()
                 self._leader = self._waiting[0] if self._waiting else None

@@ -563,7 +563,7 @@ class MovingTransaction(Transaction):
             raise NotADraft
         return DraftTime(time, self._use)
 
-    def _ended(self, found: dict[str, list[int]]) -> str | None:
+    def _ended(self, found: dict[str, list[int]]) -> str:
         if any(is_moving(row) for rows in found.values() for row in rows):
             raise NotADraft
         return super()._ended(found)

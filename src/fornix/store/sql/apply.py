@@ -133,7 +133,7 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else packed(wire.encode(batch.result)),
-                self._ended(ended_rows) if ended_rows else None,
+                self._ended(ended_rows) if any(ended_rows.values()) else None,
             ),
         )
         self.cache.number, self.cache.time = number, time
@@ -176,10 +176,9 @@ class Transaction:
             return self.runs.repeated_commit(batch.run, number)
         return None
 
-    def _ended(self, found: dict[str, list[int]]) -> str | None:
-        """Return, as JSON, the rows that a commit ended."""
-        rows = {what: numbers for what, numbers in found.items() if numbers}
-        return json.dumps(rows) if rows else None
+    def _ended(self, found: dict[str, list[int]]) -> str:
+        """Return, as JSON, the rows that a commit ended: one at least."""
+        return json.dumps({what: numbers for what, numbers in found.items() if numbers})
 
     def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
