@@ -61,9 +61,8 @@ class LogMover:
                 yield self._is_free()
             finally:
                 try:
-                    fcntl.flock(
-                        self._lock, fcntl.LOCK_UN
-                    )  # a child of this process may have it too
+                    # By name: a child of this process may have it too.
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)
                 except BaseException:  # an interrupt
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
                     raise
@@ -133,9 +132,8 @@ class LogMover:
         """Move what the log holds now, as far as readers allow, unless somebody else does so."""
         user = threading.current_thread()
         with (
-            suppress(
-                apsw.Error, OSError, FornixError
-            ),  # whoever moves the rest meets it, and tells
+            # Whoever moves the rest meets it, and tells.
+            suppress(apsw.Error, OSError, FornixError),
             FORKS.inside(),
             self.moving() as is_alone,
         ):
