@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tracemalloc
 from datetime import timedelta
@@ -9,6 +10,20 @@ from datetime import timedelta
 import pytest
 
 from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, Ttl, action
+from fornix.agents import storage
+from fornix.agents.layers import (
+    AgentMemoryFragment,
+    EnhancedShortTermMemory,
+    GptsMemory,
+    GptsMessage,
+    GptsPlan,
+    GptsPlansMemory,
+    SensoryMemory,
+    ShortTermMemory,
+    Status,
+    gpts_memory,
+    layer_plans,
+)
 from fornix.compaction import executor
 from fornix.errors import InvalidInput, RunParked, StoreClosed, StrategyFailed
 from fornix.errors.root import raisable, without_frames
@@ -18,9 +33,13 @@ from fornix.search.index import column_filters
 from fornix.search.index.column_filters import Field
 from fornix.store import Scope
 from fornix.store.items import Hit, Hits
+from fornix.store.ram import RamStore
 from fornix.store.sql import database
 from fornix.store.sqlite import SqliteStore
 from waiting import LIMIT_S
+
+EVERY = 16
+"""Changes after which RAM is swept here, to have less to do."""
 
 TEXT = "a ferry to Corfu leaves at nine"
 
@@ -218,6 +237,63 @@ def test_a_compactor_forgets_a_set_that_needs_it_no_more():
         notes.delete([item.id for item in notes.list()])
         compactor._look(lambda _: None)
         assert not compactor._failed
+
+
+# --- layers and logs in RAM ---------------------------------------------------------------------
+
+
+def versions(memory):
+    """Return how many versions of items a memory in RAM holds."""
+    assert isinstance(memory.store, RamStore)
+    return sum(len(one.rows) for one in memory.store._sets.all_sets())
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: ShortTermMemory(buffer_size=3),
+        lambda: SensoryMemory(3),
+        lambda: EnhancedShortTermMemory(buffer_size=3),
+    ],
+)
+def test_a_layer_in_ram_frees_what_left_it(monkeypatch, layer):
+    """What it was told of itself at once; fragments after a day, in which they count as seen."""
+    monkeypatch.setattr(storage, "SWEEP_EVERY", EVERY)
+    kept = layer()
+
+    async def write(number):
+        for each in range(number):
+            await kept.write(AgentMemoryFragment(f"fact {each}", importance=0.9))
+
+    asyncio.run(write(2 * EVERY))
+    sets = kept.storage._opened.store._sets.all_sets()
+    assert {one.definition.retention for one in sets} == {"purge", storage.RAM_PAST_US}
+    assert versions(kept.storage._opened) <= 2 * EVERY + 10
+    monkeypatch.setattr(layer_plans, "RAM_PAST_US", 0)
+    kept = layer()
+    asyncio.run(write(4 * EVERY))
+    assert versions(kept.storage._opened) <= 10
+
+
+def test_a_log_in_ram_holds_the_conversations_that_it_says(monkeypatch):
+    """The others are gone, with their past: messages, and plans as they were before."""
+    monkeypatch.setattr(gpts_memory, "SWEEP_EVERY", EVERY)
+    log = GptsMemory(conversations=5)
+
+    async def talk():
+        for number in range(3 * EVERY):
+            name = f"c{number}"
+            message = GptsMessage(name, "a", "b", "user", "x")
+            await log.append_message(name, message)
+
+    asyncio.run(talk())
+    assert versions(log.message_memory.memory) <= 5 + EVERY
+    plans = GptsPlansMemory()
+    plans.batch_save([GptsPlan("c", 1)])
+    for number in range(EVERY):
+        plans.update_task("c", 1, Status.RUNNING.value, number)
+    assert versions(plans.memory) == 1
+    assert plans.get_by_conv_id("c")[0].retry_times == EVERY - 1
 
 
 # --- errors that are kept -----------------------------------------------------------------------

@@ -32,6 +32,10 @@ _LOG = logging.getLogger(__name__)
 SWEEP_EVERY = 256
 """Changes after which RAM is swept of what its sets keep no longer."""
 
+RAM_PAST_US = 24 * 3600 * 1_000_000
+"""How long RAM keeps what left it, where that is of use: it was seen before, it may be recovered, a
+reflection draws on it."""
+
 RAM_KEY = "layers"
 """The key of what is kept in RAM, where it has the store to itself."""
 

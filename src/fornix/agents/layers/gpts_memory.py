@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar, cast
 
-from fornix.agents.storage import LayerStorage, aware
+from fornix.agents.storage import SWEEP_EVERY, LayerStorage, aware
 from fornix.errors import InvalidInput, NotFound, StaleItem
 from fornix.errors.short_repr import short_repr
 from fornix.memory.memory import Memory
@@ -127,6 +127,9 @@ MESSAGES, PLANS = "gpts_messages", "gpts_plans"
 
 _TIMES = ("created_at", "updated_at")
 
+_PURGED = {"retention": "purge"}
+"""How a set is in RAM: nobody asks for its past."""
+
 
 class _Log:
     """What both have: a store, in which each conversation is a key.
@@ -138,6 +141,7 @@ class _Log:
     def __init__(self, memory: Memory | None = None) -> None:
         self._given = memory is not None
         self._memory = memory
+        self._changes = 0
 
     def __repr__(self) -> str:
         kept = repr(self._memory) if self._given else "RAM, until this process ends"
@@ -157,7 +161,18 @@ class _Log:
 
     def _set(self, conv_id: str, name: str) -> MemorySet:
         editor = LayerStorage(self.memory.key(conv_id)).editor(name)
-        return MemorySet(editor.writer, editor.ref, {})
+        return MemorySet(editor.writer, editor.ref, {} if self._given else _PURGED)
+
+    def _changed(self) -> None:
+        """Free RAM now and then of what was deleted, or is otherwise by now."""
+        self._changes += 1
+        if not self._given and not self._changes % SWEEP_EVERY:
+            self.memory.sweep()
+
+    def _emptied(self, conv_id: str, name: str) -> int:
+        done = self._set(conv_id, name).clear()
+        self._changed()
+        return done
 
 
 class GptsMessageMemory(_Log):
@@ -196,7 +211,7 @@ class GptsMessageMemory(_Log):
 
     def delete_by_conv_id(self, conv_id: str) -> int:
         """Delete the messages of a conversation, and of no other; return how many there were."""
-        return self._set(conv_id, MESSAGES).clear()
+        return self._emptied(conv_id, MESSAGES)
 
 
 def _item(message: GptsMessage) -> Item:
@@ -284,11 +299,12 @@ class GptsPlansMemory(_Log):
                 )
             except StaleItem:
                 continue
+            self._changed()
             return
 
     def remove_by_conv_id(self, conv_id: str) -> int:
         """Delete the tasks of a conversation, and of no other; return how many there were."""
-        return self._set(conv_id, PLANS).clear()
+        return self._emptied(conv_id, PLANS)
 
 
 class Channel:

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, Note, added, replaced
@@ -22,7 +23,7 @@ from fornix.agents.layers.layer_results import (
     Failure,
     InsightMemoryFragment,
 )
-from fornix.agents.storage import FairLock, LayerStorage
+from fornix.agents.storage import RAM_PAST_US, FairLock, LayerStorage
 from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel
 from fornix.sets.admission.barrier import Barrier
@@ -30,7 +31,7 @@ from fornix.sets.admission.quarantine import QuarantineDraft
 from fornix.sets.admission.verdicts import Outcome
 from fornix.sets.set_editor import NewId, SetEditor
 from fornix.sets.writer import PlannedWrite, PlannerCall, Writer
-from fornix.store import Add, Define, ItemChange, Replace, SetRef
+from fornix.store import Add, Define, Definition, ItemChange, Replace, SetRef
 from fornix.store.changes import Link
 from fornix.store.items import Item
 from fornix.values.ids import new_id
@@ -354,7 +355,20 @@ class Move:
             made += replaced(SetEditor(self.writer, ref), list(changed.values()))
         made += self._more
         made += [note.change(self.writer) for note in self._written.values()]
-        return self._gate.plan(made)
+        planned = self._gate.plan(made)
+        return replace(planned, define=[*planned.define, *self._begun_in_ram(planned.items)])
+
+    def _begun_in_ram(self, changes: Sequence[ItemChange]) -> list[Define]:
+        """Define sets of RAM that begin: what left them is kept for a day, of notes nothing."""
+        if not self.storage.is_ram:
+            return []
+        notes = {ref for ref, _ in self._notes}
+        begun = dict.fromkeys(change.set for change in changes if isinstance(change, Add))
+        return [
+            Define(ref, Definition(retention="purge" if ref in notes else RAM_PAST_US))
+            for ref in begun
+            if self.writer.info(ref) is None
+        ]
 
 
 async def moved(
@@ -386,6 +400,9 @@ async def moved(
     async with lock:
         while True:
             try:
-                return await storage.call(commit)
+                found = await storage.call(commit)
             except Unanswered:
                 await answers.ask()
+            else:
+                storage.changed()
+                return found

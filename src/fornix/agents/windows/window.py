@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias, TypedDict, TypeVar, get_args, o
 
 import numpy as np
 
-from fornix.agents.storage import LayerStorage, Now
+from fornix.agents.storage import RAM_PAST_US, LayerStorage, Now
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.observation_cache import Mirror
 from fornix.agents.windows.observation_items import (
@@ -64,9 +64,6 @@ from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 R = TypeVar("R")
-
-RAM_PAST_US = 24 * 3600 * 1_000_000
-"""How long a window in RAM that reflects keeps what it let go of: reflections draw on that."""
 
 CACHED, LONGEST = 1_024, 16_384
 """Observations whose messages a window caches, and the most characters of one of them."""
