@@ -211,6 +211,32 @@ def test_an_item_that_was_changed_often_is_read_and_changed_as_fast_as_another(t
         assert often <= new + 60
 
 
+class NeverWalked(dict):
+    """A dict of which only single keys are looked at."""
+
+    def __iter__(self):
+        raise AssertionError("all keys were looked at")
+
+
+def test_an_object_is_deleted_as_fast_beside_many_others(tmp_path):
+    """What lies below it is found by its path, in the file and among what is known of the tree."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        tree, store = memory.key("ada").short_term, memory.store
+        assert isinstance(store, SqliteStore)
+        steps = []
+        for others in (5, 200):
+            with memory.key("ada").batch() as batch:
+                for number in range(others):
+                    batch.short_term.set(f"other{number}.name", number)
+            tree.set("one.name.first", 1)
+            store._cache.nodes = {n: NeverWalked(known) for n, known in store._cache.nodes.items()}
+            steps.append(steps_on(store._writer, lambda: tree.delete("one")))
+            assert not tree.is_exist("one.name")
+        assert steps[1] <= steps[0] + 50
+        tree.set("one.name.first", 2)
+        assert tree.to_dict()["one"] == {"name": {"first": 2}}
+
+
 def test_a_pop_reads_no_more_than_it_takes(memory, monkeypatch):
     """And all of many."""
     ada = memory.key("ada")

@@ -49,12 +49,13 @@ _BELOW = """
         FROM node WHERE scope = ?1 AND parent IS ?2 AND ended IS NULL
         UNION ALL
         SELECT node.id, node.begun, node.place, below.path || '.' || node.name, node.value
-        FROM below JOIN node
+        FROM below CROSS JOIN node
         ON node.scope = ?1 AND node.parent IS below.path AND node.ended IS NULL
         WHERE below.value IS NULL
     )
-    SELECT id, begun, place FROM below
+    SELECT id, begun, place, path FROM below
 """
+"""What lies below an object; the order of the join keeps it from looking at the whole tree."""
 
 
 def unescaped(name: str) -> str:
@@ -259,10 +260,10 @@ class TreeWriter:
     def _clear(self, path: Path) -> None:
         self._flush()
         below = query(self._db, _BELOW, self._scope, joined(path))
-        self._objects = {p for p in self._objects if p[: len(path)] != path or p == path}
-        for node_path in [p for p in self._live_nodes if p[: len(path)] == path and p != path]:
-            del self._live_nodes[node_path]
-        for row, begin_commit, position in below:
+        for row, begin_commit, position, text in below:
+            node_path = split(text)
+            self._objects.discard(node_path)
+            self._live_nodes.pop(node_path, None)
             self._remove(row, begin_commit, position)
         self._flush()
 
