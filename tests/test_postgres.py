@@ -47,6 +47,7 @@ from fornix.store.postgres.dialect import TABLES, original, storable, translated
 from fornix.store.postgres.drafting import REFUSED
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
+from fornix.store.sql import row_values
 from fornix.testing import ADA, NOTES, NOW, add, write
 from fornix.testing.store_machine import play_beside
 from pages import ROOT, blocks
@@ -338,6 +339,31 @@ def test_a_search_within_a_key_takes_two_round_trips_at_most(url, trips):
             assert len(trips) <= 2
             here.key("ada").add("One more note, about chess.")
             there.key("bob").add("Bob plays chess too.")
+
+
+def test_a_page_of_the_past_reads_no_more_than_it_is_asked_for(url, raw):
+    """Rows for three items, not the whole set, which would be sorted."""
+    with Memory.open(url, embedder="words") as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add_many([f"note {number}" for number in range(2_000)])
+        past = memory.store.commit_at(1 << 62)
+        notes.update(notes.list(limit=1)[0].id or "", "changed")
+        read = [item.text for item in notes.list(limit=3, as_of=past)]
+        assert read == ["note 0", "note 1", "note 2"]
+        info = memory.store.set_info(notes.inside.ref)
+    assert info is not None
+    raw.execute(f"VACUUM ANALYZE {schema_of(url)}.item".encode())
+    for newest_first in (False, True):
+        page = row_values.page_sql(newest_first=newest_first, at=True, after=False)
+        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {translated(page, schema_of(url))}".encode()
+        rows = psycopg.RawCursor(raw).execute(explained, (info.number, 3, past)).fetchall()
+        assert max(_rows_read(rows[0][0][0]["Plan"])) <= 10
+
+
+def _rows_read(plan: dict[str, Any]) -> list[float]:
+    """Return how many rows each part of a plan gave, and looked at in vain."""
+    below = [rows for part in plan.get("Plans", ()) for rows in _rows_read(part)]
+    return [plan["Actual Rows"], plan.get("Rows Removed by Filter", 0), *below]
 
 
 def test_an_add_takes_one_round_trip_beside_the_commits_of_others(url, trips):

@@ -122,7 +122,10 @@ FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
 
 
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
-    """Return the query for a page of a set: live rows, and for the past those that ended since."""
+    """Return the query for a page of a set: live rows, and for the past those that ended since.
+
+    Of the past, each part is limited by itself: PostgreSQL would sort the whole set.
+    """
     order = "DESC" if newest_first else "ASC"
     first, second = ("?4", "?5") if at else ("?3", "?4")
     side = "<" if newest_first else ">"
@@ -132,7 +135,9 @@ def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
     if not at:
         return f"{live} {tail}"
     since = f"{ITEM} WHERE item.set_id = ?1 AND item.ended > ?3 AND item.begun <= ?3 {past}"
-    return f"{live} AND item.begun <= ?3 UNION ALL {since} {tail}"
+    live = f"{live} AND item.begun <= ?3"
+    both = [f"SELECT * FROM ({part} {tail}) AS part" for part in (live, since)]  # noqa: S608 - ours
+    return f"{' UNION ALL '.join(both)} {tail}"
 
 
 def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
