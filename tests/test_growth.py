@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import apsw
 import pytest
+from click.testing import CliRunner
 
 import warm
 from fornix import Item, Memory
+from fornix.cli import fornix
 from fornix.memory.prompt import prompt_sources
 from fornix.search.index import catalog, set_loader
 from fornix.store import QueuedInput, Scope
@@ -211,6 +214,22 @@ def test_an_item_that_was_changed_often_is_read_and_changed_as_fast_as_another(t
         assert often <= new + 60
 
 
+def test_what_has_expired_is_found_without_a_look_at_what_has_not(tmp_path):
+    """Nor is it looked at again for each step of a sweep."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        store, now, steps = memory.store, datetime.now(UTC), []
+        for items in (5, 200):
+            for name in ("one", "two"):
+                later = [Item("later", ttl=timedelta(days=9)) for _ in range(items)]
+                memory.key("ada").set(name).add_many(later)
+            us = int((now + timedelta(days=1)).timestamp() * 1e6)
+            steps.append(steps_of(store, lambda us=us: store.expired_items(now=us)))
+        assert steps[1] <= steps[0] + 20
+        us = int((now + timedelta(days=10)).timestamp() * 1e6)
+        assert len(store.expired_items(now=us)) == 410
+        assert len(store.expired_items(now=us, limit=7)) == 7
+
+
 class NeverWalked(dict):
     """A dict of which only single keys are looked at."""
 
@@ -272,6 +291,24 @@ def test_a_context_reads_no_more_of_exact_memory_than_it_counts(memory, monkeypa
     assert next(piece.source for piece in shown if piece.part == "exact") == '["below","n.499"]'
     assert sum(piece.part == "exact" for piece in shown) == 500
     assert read == []
+
+
+def test_a_command_that_adds_asks_or_forgets_counts_nothing(tmp_path, monkeypatch):
+    """Neither keys, items nor runs: figures of the store cost as much as it holds."""
+
+    def counted(_store):
+        raise AssertionError("all was counted")
+
+    monkeypatch.setattr(SqliteStore, "stats", counted)
+    for words in (
+        ("add", "a window seat", "--key", "ada", "--set", "notes"),
+        ("search", "seat", "--key", "ada"),
+        ("context", "seat", "--key", "ada"),
+        ("forget", "--key", "ada", "--yes"),
+    ):
+        command = ["--db", str(tmp_path / "app.db"), "--embedder", "static", *words]
+        done = CliRunner().invoke(fornix, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
 
 
 # --- what the disk holds ------------------------------------------------------------------------

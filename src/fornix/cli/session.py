@@ -164,9 +164,11 @@ class Session:
         next command is faster. Where it cannot write now, as on a full disk, the first answer
         stands.
         """
+        from fornix.memory.memory import unsealed_sets
+
         with self.open(knowledge=knowledge, mode="ro") as memory:
             found = question(memory)
-            missing, unsealed = waits(found), memory.stats().unsealed_sets
+            missing, unsealed = waits(found), unsealed_sets(memory)
         if (missing or unsealed) and self._may_write():
             try:
                 with self.open(knowledge=knowledge) as memory:
@@ -211,7 +213,7 @@ class Session:
 
         It is no error of the command: what it stored is durable, and words find it.
         """
-        pending = memory.stats().pending
+        pending = memory.store.count_pending()
         if pending:
             try:
                 with self.progress("embedding", total=pending) as advance:

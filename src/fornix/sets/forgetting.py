@@ -452,8 +452,7 @@ def _erased(engine: Engine, erasure: Erasure) -> Erased:
 
 
 def _is_small(store: Store) -> bool:
-    found = store.stats()
-    return found.file_bytes + found.wal_bytes < SMALL
+    return store.size_bytes() < SMALL
 
 
 # --- receipts ---------------------------------------------------------------------------------

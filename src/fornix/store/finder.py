@@ -255,6 +255,10 @@ class Finder(Protocol):
         """Return versions that wait for their vectors, live ones and earlier ones first."""
         ...
 
+    def count_pending(self) -> int:
+        """Return how many versions wait for their vectors."""
+        ...
+
     def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:

@@ -54,7 +54,7 @@ MAX_SHRUNK_BYTES = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """A few figures of a store, cheap to read.
+    """A few figures of a store.
 
     Attributes:
         pending: Items that wait for their vectors.
@@ -408,7 +408,14 @@ class Ledger(Protocol):
         ...
 
     def stats(self) -> StoreStats:
-        """Return figures of the store."""
+        """Return figures of the store.
+
+        Most are counted for that, so that it costs time in proportion to what there is.
+        """
+        ...
+
+    def size_bytes(self) -> int:
+        """Return what the store takes on the disk, counting nothing in it; 0 in RAM."""
         ...
 
     def salt(self) -> bytes:

@@ -308,7 +308,7 @@ def reads(
     told["unstaged"] = [names.row(p.row) for p in store.versions_to_stage(numbers, limit=FAR)]
     stats = store.stats()
     told["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
-    told["oldest pending"] = stats.oldest_pending
+    told["oldest pending"] = (store.count_pending(), stats.oldest_pending)
     return told | lane_reads(store, store.spaces(), names.commits)
 
 

@@ -87,6 +87,8 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "sweep": lambda s: s.sweep(now=NOW),
     "shrink": lambda s: s.shrink(),
     "stats": lambda s: s.stats(),
+    "size": lambda s: s.size_bytes(),
+    "how many are pending": lambda s: s.count_pending(),
     "salt": lambda s: s.salt(),
     "seq": lambda s: s.seq(),
     "sync": lambda s: s.sync(),

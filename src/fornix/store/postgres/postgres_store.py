@@ -348,6 +348,10 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         return list(health.health(db, schema, is_owner=self._is_owner, pool=POOL))
 
     @reads
+    def size_bytes(self, db: Connection) -> int:
+        return first(db, _SIZE, self._server.schema) or 0
+
+    @reads
     def stats(self, db: Connection) -> StoreStats:
         return replace(
             figures.stats(db),

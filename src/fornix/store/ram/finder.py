@@ -101,6 +101,10 @@ class RamFinder(WholeSets, RamTables):
         return [(row, time) for row, time in found if time is not None]
 
     @locked
+    def count_pending(self) -> int:
+        return len(self._vectors.begin_commits())
+
+    @locked
     def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:

@@ -478,6 +478,10 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return len(purged)
 
     @locked
+    def size_bytes(self) -> int:
+        return 0
+
+    @locked
     def stats(self) -> StoreStats:
         sets = self._sets.all_sets()
         since = [self._journal[begun - 1].commit.time for begun in self._vectors.begin_commits()]

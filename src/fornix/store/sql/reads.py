@@ -50,6 +50,20 @@ _SETS = """
     ORDER BY name
 """
 
+_EXPIRED = """
+    WITH RECURSIVE expiring (number) AS (
+        SELECT min(set_id) FROM item INDEXED BY item_expires
+            WHERE ended IS NULL AND expires IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(set_id) FROM item INDEXED BY item_expires
+            WHERE ended IS NULL AND expires IS NOT NULL AND set_id > number)
+        FROM expiring WHERE number IS NOT NULL
+    )
+    SELECT row FROM expiring CROSS JOIN item INDEXED BY item_expires ON set_id = number
+    WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?
+"""
+"""From set to set: what is still to live is not looked at."""
+
 SNAPSHOTS = 10_000
 """Answers of `seq_and_sets` that a connection remembers."""
 
@@ -394,11 +408,7 @@ class SqlReads(WholeSets, SqlDatabase):
 
     @reads
     def expired_items(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        sql = (
-            "SELECT row FROM item INDEXED BY item_expires "
-            "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
-        )
-        return self._versions(db, [row for (row,) in query(db, sql, now, limit)])
+        return self._versions(db, [row for (row,) in query(db, _EXPIRED, now, limit)])
 
     @reads
     def compactions(
@@ -522,6 +532,10 @@ class SqlReads(WholeSets, SqlDatabase):
             for row, item, time in query(db, row_values.ACCESSED, set_number)
         ]
         return [(row, time) for row, time in rows if time]
+
+    @reads
+    def count_pending(self, db: Connection) -> int:
+        return first(db, "SELECT count(*) FROM feature WHERE vectors IS NULL") or 0
 
     @reads
     def pending_vectors(

@@ -52,6 +52,11 @@ def stats(db: SqliteConnection, path: Path) -> StoreStats:
     )
 
 
+def size_bytes(path: Path) -> int:
+    """Return what a store and its log take on the disk."""
+    return _size(path) + _size(Path(f"{path}-wal"))
+
+
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 

@@ -79,6 +79,11 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
         with self.reader() as db:
             return maintenance.stats(db, self._path)
 
+    def size_bytes(self) -> int:
+        """See `Ledger.size_bytes`."""
+        self.check_open()
+        return maintenance.size_bytes(self._path)
+
     # --- the file -----------------------------------------------------------------------------
 
     @property
