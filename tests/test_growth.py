@@ -145,6 +145,16 @@ def test_the_length_of_a_set_is_read_as_fast_beside_many_others(tmp_path):
         assert [len(ada.set(name)) for name in ada.sets()] == [1] * 61
 
 
+def test_the_names_of_sets_are_read_without_what_is_in_them(tmp_path):
+    """Not when the next item expires, nor how many there are."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        ada = memory.key("ada")
+        for number in range(60):
+            ada.set(f"s{number:02}").add("y")
+        assert ada.sets() == [f"s{number:02}" for number in range(60)]
+        assert steps_of(memory.store, ada.sets) <= 60 * 8
+
+
 @pytest.mark.parametrize("where", [None, {"n": {"gte": 590}}])
 def test_a_list_reads_no_more_than_it_is_asked_for(tmp_path, monkeypatch, where):
     """Ten rows for ten items; where a filter passes few, pages grow, and all are found."""

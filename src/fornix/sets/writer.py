@@ -319,7 +319,7 @@ class SetReader:
 
     def sets(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope*, sorted."""
-        return [i.ref.name for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
+        return [ref.name for ref in self._engine.store.all_sets(scope) if not is_hidden(ref)]
 
     def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many items the sets of *scope* have, by their names, sorted."""
@@ -328,7 +328,7 @@ class SetReader:
 
     def hidden(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope* that fornix keeps for itself."""
-        return [i.ref.name for i in self._engine.store.set_infos(scope) if is_hidden(i.ref)]
+        return [ref.name for ref in self._engine.store.all_sets(scope) if is_hidden(ref)]
 
     def origins(self, ref: SetRef) -> list[Scope]:
         """Return whose sets may have what an item of a set is made of."""
