@@ -284,6 +284,33 @@ def test_a_pop_reads_no_more_than_it_takes(memory, monkeypatch):
     assert len(ada.pop(500)) == 97
 
 
+def test_a_batch_reads_no_more_of_a_set_than_it_changed_there(memory, monkeypatch):
+    """Not as many items as it changed in other sets, or made itself."""
+    ada = memory.key("ada")
+    ada.set("large").add_many([Item(f"item {n}", id=str(n)) for n in range(50)])
+    ada.set("small").add_many([f"note {n}" for n in range(9)])
+    asked, page = [], memory.store.page
+
+    def counted(*args, **options):
+        asked.append(options["limit"])
+        return page(*args, **options)
+
+    monkeypatch.setattr(memory.store, "page", counted)
+    with ada.batch() as batch:
+        for number in range(50):
+            batch.set("large").update(str(number), "changed")
+        small = batch.set("small")
+        small.add(Item("new", id="new"))
+        for number in range(20):
+            small.update("new", f"new {number}")
+        assert [item.text for item in small.recent(2)] == ["note 8", "new 19"]
+        assert small.pop()[0].id == "new"
+        small.pop()
+        assert [item.text for item in small.recent(2)] == ["note 6", "note 7"]
+    assert max(asked) <= 3
+    assert len(ada.set("small")) == 8
+
+
 def test_a_context_reads_no_more_of_exact_memory_than_it_counts(memory, monkeypatch):
     """Not all fields of a wide object, to say how many are left out, nor to show the first."""
     monkeypatch.setattr(prompt_sources, "WIDE", 600)

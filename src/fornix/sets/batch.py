@@ -75,7 +75,7 @@ class Draft(Writer):
         self.define: list[Define] = []
         self.items: list[ItemChange] = []
         self._live: dict[tuple[SetRef, str], StoredItem | None] = {}
-        self._hidden: set[int] = set()
+        self._hidden: dict[int, SetRef] = {}
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
@@ -165,7 +165,7 @@ class Draft(Writer):
 
     def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
         self.items, self.define = [], list(define)
-        self._live, self._hidden, self._versions, self._drafted_terms = {}, set(), {}, {}
+        self._live, self._hidden, self._versions, self._drafted_terms = {}, {}, {}, {}
         self._capacity.forget()
         for item in items:
             self._capacity.follow(item.set, self.define)
@@ -226,7 +226,7 @@ class Draft(Writer):
         item_key = (change.set, id_of(change))
         before = None if isinstance(change, Add) else self._current_item(change)
         if before is not None:
-            self._hidden.add(before.row)
+            self._hidden[before.row] = change.set
         self._capacity.count(change, before)
         if isinstance(change, Retire):
             self._live[item_key] = None
@@ -302,7 +302,8 @@ class Draft(Writer):
             for (home, _), stored in self._live.items()
             if home == ref and stored is not None and not self._is_expired(stored, None)
         ]
-        hidden = self._hidden if at is None else set[int]()
+        changed = self._hidden.items() if at is None else ()
+        hidden = {row for row, of in changed if of == ref and row < AFTER_ALL}
         read = partial(
             super().page, ref, after=after, limit=limit + len(hidden), newest_first=newest_first
         )
