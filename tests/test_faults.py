@@ -21,7 +21,7 @@ import apsw
 import pytest
 
 from doors import Letters
-from fornix import Memory
+from fornix import KeyMemory, Memory
 from fornix.errors import (
     EmbedderFailed,
     ForkedStore,
@@ -39,6 +39,7 @@ from fornix.errors import (
 )
 from fornix.search.index import set_loader
 from fornix.store import Scope
+from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.connection import CallSubject, as_fornix_error
 from fornix.store.sqlite.lock_files import file_system, refuse_unsupported
@@ -1106,3 +1107,35 @@ def test_the_end_of_one_stack_keeps_no_other_thread_waiting(path: Path) -> None:
         for each in others:
             each.join(LIMIT_S)
         assert not any(each.is_alive() for each in others)
+
+
+@pytest.mark.parametrize("fails_in", ["add_commit", "flush"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), StoreBusy("test")], ids=repr)
+def test_the_next_commit_has_nothing_of_one_that_failed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, fails_in: str, error: BaseException
+) -> None:
+    """What gathers rows serves many commits, and is dropped where one fails."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    def lose(ada: KeyMemory) -> None:
+        with ada.batch() as batch:
+            batch.short_term.set("lost", 1)
+            batch.set("lost").add("lost")
+
+    with Memory.open(path, embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.set("notes").add("before")
+        with monkeypatch.context() as patched:
+            patched.setattr(PendingRows, fails_in, fail)
+            with pytest.raises(type(error)):
+                ada.set("notes").add("lost")
+            with pytest.raises(type(error)):
+                lose(ada)
+        ada.set("notes").add("after")
+        assert [item.text for item in ada.set("notes").list()] == ["before", "after"]
+        assert ada.short_term.get("lost") is None
+        assert ada.sets() == ["notes"]
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
