@@ -15,6 +15,7 @@ import warm
 from fornix import Item, Memory
 from fornix.cli import fornix
 from fornix.memory.prompt import prompt_sources
+from fornix.runs.runner.run_records import overtaken
 from fornix.search.index import catalog, set_loader
 from fornix.store import QueuedInput, Scope
 from fornix.store.sql import scope_rows, tree
@@ -238,6 +239,21 @@ def test_what_has_expired_is_found_without_a_look_at_what_has_not(tmp_path):
         us = int((now + timedelta(days=10)).timestamp() * 1e6)
         assert len(store.expired_items(now=us)) == 410
         assert len(store.expired_items(now=us, limit=7)) == 7
+
+
+def test_a_run_is_retried_as_fast_behind_many_that_were_before_it(tmp_path):
+    """Whether it was overtaken is asked of later runs alone."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        store, steps = memory.store, list[int]()
+        for earlier in (5, 300):
+            inputs = [QueuedInput(Scope("default", f"k{n}"), "1", 1) for n in range(earlier)]
+            store.accept("helper", inputs)
+            (last,) = store.accept("helper", [QueuedInput(Scope("default", "ada"), "1", 1)])
+            assert last.run is not None
+            run = store.run(last.run)
+            assert run is not None
+            steps.append(steps_of(store, lambda run=run: overtaken(store, run)))
+        assert steps[1] <= steps[0] + 20
 
 
 class NeverWalked(dict):

@@ -46,7 +46,7 @@ class Lanes(Protocol):
         """Return a run, or None if there is none (any more)."""
         ...
 
-    def runs(
+    def runs(  # noqa: PLR0913 - which of them, by name
         self,
         space: str,
         *,
@@ -54,9 +54,10 @@ class Lanes(Protocol):
         key: str | None = None,
         status: RunStatus | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        """Return runs, the latest first, with ids below *before*."""
+        """Return runs, the latest first, with ids below *before* and above *after*."""
         ...
 
     def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:

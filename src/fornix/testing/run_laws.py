@@ -275,8 +275,10 @@ class LaneLaws(Laws):
         assert store.waiting_lanes("nobody", "app", past_parked=True) == []
 
     def test_runs_are_listed_latest_first(self, store: Store) -> None:
-        """By agent, key and status; pages go on below an id."""
+        """By agent, key and status; pages go on below an id, and may end above one."""
         ids = [accept(store, scope) for scope in (ADA, BOB, ADA)] + [accept(store, agent="other")]
+        later = [run.id for run in store.runs("app", before=ids[3], after=ids[0])]
+        assert later == [ids[2], ids[1]]
         accept(store, Scope("other app", "ada"))
         turn(store, ids[0], "parked")
         asked: list[tuple[list[Run], list[int]]] = [

@@ -120,14 +120,9 @@ def overtaken(store: Store, row: Run) -> bool:
 
 def _later_than(store: Store, row: Run) -> Iterator[Run]:
     before: int | None = None
-    while True:
-        rows = store.runs(row.scope.space, agent=row.agent, key=row.scope.key, before=before)
-        for other in rows:
-            if other.id <= row.id:
-                return
-            yield other
-        if not rows:
-            return
+    where, key, after = row.scope.space, row.scope.key, row.id
+    while rows := store.runs(where, agent=row.agent, key=key, before=before, after=after):
+        yield from rows
         before = rows[-1].id
 
 

@@ -103,7 +103,7 @@ class RamLanes(RamTables):
         return replace(run, scope=Scope(run.scope.space, hidden.key))
 
     @locked
-    def runs(
+    def runs(  # noqa: PLR0913 - as promised
         self,
         space: str,
         *,
@@ -111,6 +111,7 @@ class RamLanes(RamTables):
         key: str | None = None,
         status: RunStatus | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 100,
     ) -> list[Run]:
         found = [
@@ -121,6 +122,7 @@ class RamLanes(RamTables):
             and key in (None, run.scope.key)
             and status in (None, run.status)
             and (before is None or run.id < before)
+            and (after is None or run.id > after)
         ]
         return found[:limit]
 

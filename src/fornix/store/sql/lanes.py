@@ -142,6 +142,7 @@ class SqlLanes(SqlDatabase):
         key: str | None = None,
         status: RunStatus | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 100,
     ) -> list[Run]:
         conditions: list[tuple[str, object]] = [
@@ -150,6 +151,7 @@ class SqlLanes(SqlDatabase):
             ("scope.key IS ?", key),
             ("run.status = ?", None if status is None else STATUSES.index(status)),
             ("run.id < ?", before),
+            ("run.id > ?", after),
         ]
         bound = [(sql, value) for sql, value in conditions if value is not None]
         where = " AND ".join(sql for sql, _ in bound)
