@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import tracemalloc
 from datetime import timedelta
 
@@ -35,8 +36,8 @@ from fornix.store import Scope
 from fornix.store.items import Hit, Hits
 from fornix.store.ram import RamStore
 from fornix.store.sql import database
-from fornix.store.sqlite import SqliteStore
-from waiting import LIMIT_S
+from fornix.store.sqlite import SharedStore, SqliteStore
+from waiting import LIMIT_S, wait_until
 
 EVERY = 16
 """Changes after which RAM is swept here, to have less to do."""
@@ -294,6 +295,36 @@ def test_a_log_in_ram_holds_the_conversations_that_it_says(monkeypatch):
         plans.update_task("c", 1, Status.RUNNING.value, number)
     assert versions(plans.memory) == 1
     assert plans.get_by_conv_id("c")[0].retry_times == EVERY - 1
+
+
+# --- memories that are dropped ------------------------------------------------------------------
+
+
+def embedding(place):
+    """Open a memory whose thread embeds, and let it go."""
+    Memory.open(place, embedder="minilm").key("ada").add(TEXT)
+
+
+def compacting(place):
+    """Open a memory whose thread compacts, and let it go."""
+    notes = Memory.open(place, embedder="words").key("ada").set("n", capacity=3)
+    notes.redefine(compaction=Trim(n=2), execution="background")
+    notes.add_many([f"{TEXT} {n}" for n in range(5)])
+
+
+@pytest.mark.parametrize("dropped", [embedding, compacting])
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_a_memory_that_is_dropped_ends_its_threads(tmp_path, dropped, in_a_file):
+    """And is collected whole: a program that opens one for each request does not grow."""
+    before, stores = set(threading.enumerate()), of_kind(SharedStore) + of_kind(RamStore)
+    for number in range(3):
+        dropped(tmp_path / f"{number}.db" if in_a_file else ":memory:")
+
+    def is_gone():
+        there = of_kind(SharedStore) + of_kind(RamStore)  # which collects first
+        return there <= stores and not set(threading.enumerate()) - before
+
+    wait_until(is_gone, "its threads go on, or its store is there")
 
 
 # --- errors that are kept -----------------------------------------------------------------------

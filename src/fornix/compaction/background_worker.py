@@ -120,6 +120,11 @@ class CompactionWorker:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
+    def leave(self) -> None:
+        """Stop after the step it is at; called anywhere, with any lock held, by a finalizer."""
+        self._closed = True
+        self._changed.set()
+
     def _ask_to_stop(self) -> None:
         with self._mutex:
             self._closed = True
@@ -154,7 +159,8 @@ class CompactionWorker:
                     self._current_set = ready
                     return ready
                 change = self._next_change()
-            change.wait(left)
+            if not self._closed:  # `leave` takes no lock, and may have set the flag before this one
+                change.wait(left)
 
     def _tried(self, ref: SetRef) -> float | None:
         """Do a step; return when to come again, None: there is no need."""

@@ -32,6 +32,7 @@ from fornix.memory.opening import (
     check_settings,
     clock_for,
     embedder_for,
+    end_threads_with,
     extractive_summariser,
     file_path,
     index_for,
@@ -237,7 +238,12 @@ class Memory(Maintenance):
                 admission=rules,
                 knowledge=knowledge,
             )
-            memory = cls(observed(engine, telemetry), index, space=space, knowledge=knowledge)
+            memory = cls(
+                end_threads_with(observed(engine, telemetry)),
+                index,
+                space=space,
+                knowledge=knowledge,
+            )
             memory._ttl = short_term_ttl
             if worker.needed and store.pending_vectors(limit=1):
                 worker.notify()

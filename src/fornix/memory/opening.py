@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -33,6 +34,8 @@ from fornix.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
 if TYPE_CHECKING:
     from fornix.client.connection import ServerConnection
+    from fornix.compaction.background_worker import CompactionWorker
+    from fornix.search.embedding_worker import EmbeddingWorker
     from fornix.store.postgres import PostgresStore
     from fornix.store.sqlite import SharedStore, SqliteStore
     from fornix.telemetry import OpenTelemetry
@@ -132,6 +135,21 @@ def observed(engine: Engine, telemetry: OpenTelemetry | None) -> Engine:
     memory = MemoryTelemetry(telemetry, engine.store, engine.clock)
     memory.watch(engine.recall, engine.compactions)
     return replace(engine, telemetry=memory)
+
+
+def end_threads_with(engine: Engine) -> Engine:
+    """Return *engine*; its threads end when nobody has it any more, closed or not.
+
+    They hold on to the store, which then is collected too.
+    """
+    threads = engine.worker, engine.compactions.worker
+    weakref.finalize(engine, _leave, *threads).atexit = False  # all end as Python does
+    return engine
+
+
+def _leave(worker: EmbeddingWorker, compacting: CompactionWorker) -> None:
+    worker.leave()
+    compacting.leave()
 
 
 def open_store(

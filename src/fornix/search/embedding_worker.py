@@ -69,7 +69,7 @@ class EmbeddingWorker:
         self._wake.set()
         with self._mutex:
             if self._thread is None:
-                thread = BackgroundThread(self._run, "fornix-embedding", self._ask_to_stop)
+                thread = BackgroundThread(self._run, "fornix-embedding", self.leave)
                 if began(thread):
                     self._thread = thread
                 else:
@@ -144,11 +144,12 @@ class EmbeddingWorker:
 
     def close(self) -> None:
         """Stop the background thread after the batch it is at; what is pending stays so."""
-        self._ask_to_stop()
+        self.leave()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _ask_to_stop(self) -> None:
+    def leave(self) -> None:
+        """Stop after the batch it is at; called anywhere, with any lock held, by a finalizer."""
         self._stop.set()
         self._wake.set()
 
