@@ -1596,6 +1596,7 @@ def test_the_table_of_commands_says_what_each_command_says(listed):
         ("localhost:8080", "is a host and a port; a server is named http://localhost:8080"),
         ("postgresql:/app", "has no //; a server is named postgresql://"),
         ("redis://host/0", "redis:// stores are not supported"),
+        ("x" * 248, "the name of a store's file has at most 247 bytes"),
     ],
 )
 def test_what_names_no_file_makes_none(tmp_path, monkeypatch, place, said):

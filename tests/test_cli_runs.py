@@ -68,7 +68,7 @@ def test_inputs_are_run_and_run_once(shell, tmp_path):
         (2, "bob", True, [{"count": 2}]),
         (3, "ada", True, [{"count": 4}]),
     ]
-    assert "3 accepted before are done" in shell(*words).stdout
+    assert "3 accepted before and done" in shell(*words).stdout
     assert (count(shell, "ada"), count(shell, "bob")) == (2, 1)
 
 
@@ -116,7 +116,7 @@ def test_inputs_come_through_a_pipe(tmp_path):
         child.stdin.close()
         assert child.wait(timeout=LIMIT_S) == 0
     code, out, _ = run("run", f"{AGENT}Counter", "-i", "-", db=db, stdin="".join(lines).encode())
-    assert (code, b"2 accepted before are done" in out) == (0, True)
+    assert (code, b"2 accepted before and done" in out) == (0, True)
 
 
 def test_outputs_go_to_a_file(shell, tmp_path):
@@ -226,7 +226,7 @@ def test_outputs_that_were_pruned_are_no_error(shell, tmp_path):
         runner = LocalRunner(Counter, memory, retain=Retain(count=0))
         assert runner.prune() == 2
         runner.close()
-    assert "2 accepted before are done" in shell(*words).stdout
+    assert "2 accepted before and done" in shell(*words).stdout
     assert count(shell, "ada") == 2
 
 

@@ -221,6 +221,12 @@ def test_exact_memory_is_read_and_written(served):
     assert client.ask("GET", "/v1/exact", **place)[0] == 404
 
 
+def test_who_opens_the_server_in_a_browser_is_told_where_to_look(served):
+    """The first page that a browser asks for is not there."""
+    status, told = served.client().ask("GET", "/")
+    assert (status, told["error"]["message"].endswith(", and /ui/ shows the memory")) == (404, True)
+
+
 def test_items_are_added_changed_found_and_forgotten(served):
     """The way of an item, and its versions."""
     client = served.client()

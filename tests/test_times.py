@@ -358,6 +358,21 @@ def test_an_expired_item_is_in_no_read_of_the_present(
     assert ada.delete("i") == 0
 
 
+@pytest.mark.parametrize(
+    ("ttl", "says"),
+    [
+        (60, "ttl: 60 is no span of time with a unit"),
+        ("60", "ttl: '60' is no span of time with a unit"),
+        ("0s", "ttl: '0s' is no span of time above zero"),
+        (timedelta(minutes=-1), "ttl: -1 day, 23:59:00 is no span of time above zero"),
+    ],
+)
+def test_a_ttl_that_is_no_span_is_told_why(ada: KeyMemory, ttl, says) -> None:
+    """A number is above zero, and lacks its unit."""
+    with pytest.raises(InvalidInput, match=says):
+        ada.add("a", ttl=ttl)
+
+
 @pytest.mark.parametrize("ttl", ["2h", "120m", timedelta(hours=2)])
 def test_a_ttl_counts_from_the_commit(ada: KeyMemory, clock, ttl) -> None:
     """Wherever an item is written; its `expire_at` says when that is."""

@@ -185,14 +185,12 @@ class InputTally:
 
     def summary(self) -> str:
         """Return it in words."""
-        counts = {
-            "runs done": self.done,
-            "accepted before are done": self.repeated,
-            "outputs": self.outputs,
-        }
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or (
-            "nothing was done"
+        counts = (
+            (self.done, f"{show.plural(self.done, 'run')} done"),
+            (self.repeated, f"{self.repeated:,} accepted before and done"),
+            (self.outputs, show.plural(self.outputs, "output")),
         )
+        return ", ".join(said for count, said in counts if count) or "nothing was done"
 
 
 def _run(

@@ -121,6 +121,8 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def unknown(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists all"
+        if request.url.path == "/":  # what a browser asks for first
+            message += ", and /ui/ shows the memory"
         if error.status_code == 400:  # noqa: PLR2004 - of HTTP; FastAPI raises it for this alone
             message = f"body: {_no_body(error.__cause__)}"
         headers = dict(error.headers or {})

@@ -68,6 +68,8 @@ def read_span(value: object, name: str = "") -> timedelta:
             span = timedelta(**{_UNITS[match[2]]: float(match[1])})
         except OverflowError:
             span = timedelta.max
+    if match is None and not isinstance(value, timedelta):
+        raise InvalidInput(f"{what} is no span of time with a unit; write it like 90s 10m 12h 7d")
     if span <= timedelta(0):
         raise InvalidInput(f"{what} is no span of time above zero; write it like 90s 10m 12h 7d")
     if span > LONGEST_TTL:

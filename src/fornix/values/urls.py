@@ -29,6 +29,9 @@ _UNQUOTED = re.compile(r"[@/?#]|%(?![0-9A-Fa-f]{2})")
 
 _HOST_AND_PORT = re.compile("[A-Za-z0-9.-]+:[0-9]{1,5}")
 
+LONGEST_NAME = 255 - len("-journal")
+"""Bytes in the name of a store's file: SQLite puts files beside it, whose names are longer."""
+
 _DATA = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
 
@@ -49,8 +52,8 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
         is_typed: It is a text that somebody wrote, and no path that a program made.
 
     Raises:
-        InvalidInput: It would be the address of a server, but for what is missing, or begins with
-            a ``~`` that no shell has replaced.
+        InvalidInput: It would be the address of a server, but for what is missing, begins with a
+            ``~`` that no shell has replaced, or is too long.
         Unsupported: It is the URL of something else.
     """
     if location.startswith(("postgresql:", "postgres:")):
@@ -75,6 +78,11 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
         raise InvalidInput(
             f"{short_repr(path)} begins with ~, which a shell replaces, and fornix does not; write "
             f"{short_repr(home)}"
+        )
+    if len(os.path.basename(path).encode(errors="surrogateescape")) > LONGEST_NAME:  # noqa: PTH119 - a text, not yet a path
+        raise InvalidInput(
+            f"{short_repr(path)} is longer than a path may be: the name of a store's file has at "
+            f"most {LONGEST_NAME} bytes, as those beside it have longer ones; choose a shorter one"
         )
     return path
 
