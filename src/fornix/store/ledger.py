@@ -233,7 +233,10 @@ class Ledger(Protocol):
         ...
 
     def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        """Return live items of any set that have expired by *now*."""
+        """Return live items of any set that have expired by *now*, in the order of their commits.
+
+        Where there are more than *limit*, it is some of them.
+        """
         ...
 
     def set_info(self, ref: SetRef) -> SetInfo | None:

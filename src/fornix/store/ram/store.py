@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from operator import attrgetter
 from typing import cast
 
 from fornix.errors import (
@@ -322,7 +323,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             for set_rows in self._sets.all_sets()
             for row in set_rows.rows_with_validity.values()
         ]
-        return [self._stored(row) for row in rows if row.expired(now)][:limit]
+        expired = [row for row in rows if row.expired(now)][:limit]
+        return [self._stored(row) for row in sorted(expired, key=attrgetter("row"))]
 
     @locked
     def keys(

@@ -408,7 +408,7 @@ class SqlReads(WholeSets, SqlDatabase):
 
     @reads
     def expired_items(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        return self._versions(db, [row for (row,) in query(db, _EXPIRED, now, limit)])
+        return self._versions(db, sorted(row for (row,) in query(db, _EXPIRED, now, limit)))
 
     @reads
     def compactions(
