@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 
 import anthropic
 import pytest
@@ -12,6 +14,7 @@ from anthropic import Anthropic
 from fornix import Memory
 from fornix.server.tokens import TokenFile
 from test_server import ServedHere
+from waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -222,3 +225,61 @@ def test_its_key_is_a_token_with_its_scope(tmp_path):
             unknown.beta.memory_stores.list()
     finally:
         here.stop()
+
+
+def test_what_a_page_shows_is_deleted_before_the_next(stores):
+    """The list goes on after it, whether it holds stores or memories."""
+    store = stores.create(name="Kept").id
+    for number in range(5):
+        stores.create(name=f"Store {number}.")
+        stores.memories.create(store, path=f"/{number}", content="Tea.")
+    for memory in stores.memories.list(store, limit=2):
+        stores.memories.delete(memory.id, memory_store_id=store)
+    for each in stores.list(limit=2):
+        if each.name != "Kept":
+            stores.delete(each.id)
+    assert [each.id for each in stores.list()] == [store]
+    assert not list(stores.memories.list(store))
+    versions = [each.id for each in stores.memory_versions.list(store, limit=3)]
+    assert len(versions) == len(set(versions)) == 10
+
+
+def at_once(*calls):
+    """Make calls at the same time; return the errors of those that were refused."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        failed = [done.exception(LIMIT_S) for done in [pool.submit(call) for call in calls]]
+    return [each for each in failed if each is not None]
+
+
+def test_changes_of_a_store_at_the_same_time(stores):
+    """None is lost, and none opens a store that another one archives."""
+    store = stores.create(name="One").id
+    named = [partial(stores.update, store, metadata={f"k{n}": "v"}) for n in range(8)]
+    assert not at_once(*named)
+    assert stores.retrieve(store).metadata == {f"k{n}": "v" for n in range(8)}
+    for _ in range(10):
+        store = stores.create(name="Two").id
+        refused = at_once(
+            partial(stores.update, store, name="x"),
+            partial(stores.archive, store),
+            partial(stores.update, store, name="y"),
+        )
+        assert all(isinstance(each, anthropic.BadRequestError) for each in refused)
+        assert stores.retrieve(store).archived_at is not None
+
+
+def test_a_store_is_deleted_while_it_is_changed(stores, tmp_path):
+    """Nothing of it comes back."""
+    for _ in range(10):
+        store = stores.create(name="One").id
+        refused = at_once(
+            partial(stores.update, store, name="x"),
+            partial(stores.memories.create, store, path="/a", content="Tea."),
+            partial(stores.delete, store),
+            partial(stores.archive, store),
+            partial(stores.update, store, description="y"),
+        )
+        kinds = anthropic.NotFoundError, anthropic.BadRequestError
+        assert all(isinstance(each, kinds) for each in refused)
+    with Memory.open(tmp_path / "memory.db", embedder="words") as opened:
+        assert not list(opened.keys())

@@ -10,6 +10,7 @@ a search of "memories" finds what holds now. Exact memory says which version is 
 from __future__ import annotations
 
 import hashlib
+import json
 import unicodedata
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -126,8 +127,7 @@ class _Store(NamedTuple):
     @property
     def told(self) -> Mapping[str, Any] | None:
         """What it is; None: the key is no store."""
-        found = self.key.short_term.get((STORE, "about"), None)
-        return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None
+        return _about(self.key)
 
     def now(self) -> str:
         """Return the time, by the clock of the memory."""
@@ -141,19 +141,35 @@ class _Store(NamedTuple):
         """
         return _current(self.key, memory_id)
 
-    def write(self, change: Callable[[KeyBatch], None]) -> None:
-        """Commit a change that sees no other one of this store."""
+    def write(self, change: Callable[[KeyBatch, Mapping[str, Any]], object]) -> None:
+        """Commit a change that sees no other one of this store; it is given what the store is.
+
+        Raises:
+            NotFound: The store was deleted meanwhile.
+        """
 
         def alone(batch: KeyBatch) -> None:
+            about = _about(batch)
+            if about is None:
+                raise self.missing()
             batch.short_term.increment((STORE, "writes"))
-            change(batch)
+            change(batch, about)
 
         self.key.commit(alone)
 
-    def check_open(self) -> None:
+    def missing(self) -> NotFound:
+        """Return the error that says that there is no such store."""
+        return NotFound(f"there is no store {self.key.key!r}")
+
+    def check_open(self, about: Mapping[str, Any]) -> None:
         """Refuse a store that is archived."""
-        if (self.told or {}).get("archived_at"):
+        if about.get("archived_at"):
             raise InvalidInput(f"store {self.key.key!r} is archived; it is read and deleted only")
+
+
+def _about(key: KeyMemory | KeyBatch) -> Mapping[str, Any] | None:
+    found = key.short_term.get((STORE, "about"), None)
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None
 
 
 def _current(key: KeyMemory | KeyBatch, memory_id: str) -> Item:
@@ -184,7 +200,7 @@ class _StorePlace(NamedTuple):
         key = self.caller.key(token.space or asked.DEFAULT, self.store_id, access)
         store = _Store(key, token.name)
         if store.told is None:
-            raise NotFound(f"there is no store {self.store_id!r}")
+            raise store.missing()
         return store
 
 
@@ -213,7 +229,8 @@ def create_store(caller: Asking, body: _StoreBody) -> Document:
         "created_at": now,
         "archived_at": None,
     }
-    return _save(store, told, body, now)
+    store.key.short_term.set((STORE, "about"), _changed(told, body, now))
+    return _shown_store(store)
 
 
 @router.get("")
@@ -236,8 +253,7 @@ def list_stores(
         if (include_archived or each["archived_at"] is None)
         and _is_between(each["created_at"], created_at_gte, created_at_lte)
     ]
-    shown.sort(key=lambda each: (each["created_at"], each["id"]), reverse=True)
-    return _paged(shown, page, limit, name=lambda each: each["id"])
+    return _paged(shown, page, limit, order="latest")
 
 
 @router.get("/{store_id}")
@@ -250,8 +266,13 @@ def read_store(at: AtStore) -> Document:
 def change_store(at: AtStore, body: _StoreBody) -> Document:
     """Change what a store is; what is left out stays."""
     store = at.open("write")
-    store.check_open()
-    return _save(store, store.told or {}, body, store.now())
+
+    def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
+        store.check_open(about)
+        batch.short_term.set((STORE, "about"), _changed(about, body, store.now()))
+
+    store.write(change)
+    return _shown_store(store)
 
 
 @router.delete("/{store_id}")
@@ -265,14 +286,18 @@ def delete_store(at: AtStore) -> Document:
 def archive_store(at: AtStore) -> Document:
     """Let a store be read and deleted only, from now on."""
     store = at.open("write")
-    told = store.told or {}
-    if told.get("archived_at") is None:
-        now = store.now()
-        store.key.short_term.set((STORE, "about"), {**told, "archived_at": now, "updated_at": now})
+
+    def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
+        if about.get("archived_at") is None:
+            now = store.now()
+            batch.short_term.set((STORE, "about"), {**about, "archived_at": now, "updated_at": now})
+
+    store.write(change)
     return _shown_store(store)
 
 
-def _save(store: _Store, told: Mapping[str, Any], body: _StoreBody, now: str) -> Document:
+def _changed(told: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, Any]:
+    """Return what a store is once it is changed."""
     metadata = {**told["metadata"], **(body.metadata or {})}
     metadata = {name: value for name, value in metadata.items() if value is not None}
     if len(metadata) > MOST_PAIRS:
@@ -281,8 +306,7 @@ def _save(store: _Store, told: Mapping[str, Any], body: _StoreBody, now: str) ->
     for name in ("name", "description"):
         if (value := getattr(body, name)) is not None:
             changed[name] = value
-    store.key.short_term.set((STORE, "about"), changed)
-    return _shown_store(store)
+    return changed
 
 
 def _shown_store(store: _Store) -> Document:
@@ -298,14 +322,14 @@ def create_memory(at: AtStore, body: _NewMemory, view: View = "basic") -> Docume
     store, memory_id = at.open("write"), f"mem_{uuid4().hex}"
     path, content = _checked_path(body.path), _checked_content(body.content)
 
-    def change(batch: KeyBatch) -> None:
+    def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
+        store.check_open(about_store)
         _check_free(batch, path)
         version = _add_version(batch, store, "created", memory_id, path, content)
         about = {"path": path, "memory": memory_id, "created_at": store.now()}
         batch.set(MEMORIES).add(Item(content, id=version, metadata=about))
         batch.short_term.set((STORE, "current", memory_id), version)
 
-    store.check_open()
     store.write(change)
     return _shown_memory(at.store_id, store.item(memory_id), view)
 
@@ -332,8 +356,7 @@ def list_memories(
                 shown[folder] = {"type": "memory_prefix", "path": folder}
             else:
                 shown[path] = _shown_memory(at.store_id, item, view)
-    rows = [shown[path] for path in sorted(shown)]
-    return _paged(rows, page, _most(limit, view), name=lambda each: each["path"])
+    return _paged([*shown.values()], page, _most(limit, view), order="path")
 
 
 @router.get("/{store_id}/memories/{memory_id}")
@@ -352,7 +375,8 @@ def change_memory(
     new_content = None if body.content is None else _checked_content(body.content)
     expected = None if body.precondition is None else body.precondition.content_sha256
 
-    def change(batch: KeyBatch) -> None:
+    def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
+        store.check_open(about_store)
         item = _current(batch, memory_id)
         _check_digest(item, expected)
         old_path = str(item.metadata["path"])
@@ -368,7 +392,6 @@ def change_memory(
         inside.add(Item(content, id=version, metadata=about))
         batch.short_term.set((STORE, "current", memory_id), version)
 
-    store.check_open()
     store.write(change)
     return _shown_memory(at.store_id, store.item(memory_id), view)
 
@@ -380,7 +403,7 @@ def delete_memory(
     """Delete a memory; its versions stay, and one more says that it was deleted."""
     store = at.open("write")
 
-    def change(batch: KeyBatch) -> None:
+    def change(batch: KeyBatch, _: Mapping[str, Any]) -> None:
         item = _current(batch, memory_id)
         _check_digest(item, expected_content_sha256)
         _add_version(batch, store, "deleted", memory_id, str(item.metadata["path"]), None)
@@ -501,8 +524,7 @@ def list_versions(  # noqa: PLR0913, PLR0917 - as the protocol has it
     shown = [
         each for each in shown if _is_between(each["created_at"], created_at_gte, created_at_lte)
     ]
-    shown.sort(key=lambda each: each["created_at"], reverse=True)
-    return _paged(shown, page, _most(limit, view), name=lambda each: each["id"])
+    return _paged(shown, page, _most(limit, view), order="latest")
 
 
 @router.get("/{store_id}/memory_versions/{version_id}")
@@ -526,7 +548,7 @@ def redact_version(at: AtStore, version_id: str) -> Document:
             created = format_time(cast("datetime", item.created))
             about = {**item.metadata, "created_at": created, "redacted_by": store.actor}
             mark = Item(None, id=version_id, text="redacted", metadata=about)
-            store.key.set(REDACTIONS).add(mark, on_existing="keep")
+            store.write(lambda batch, _: batch.set(REDACTIONS).add(mark, on_existing="keep"))
         for name in (MEMORIES, VERSIONS):
             store.key.set(name).forget(version_id)
     return _read_version(store, at.store_id, version_id, "full")
@@ -577,18 +599,48 @@ def _is_between(time: str, first: datetime | None, last: datetime | None) -> boo
     return (first is None or moment >= first) and (last is None or moment <= last)
 
 
+_PLACES: Mapping[str, tuple[str, ...]] = {"path": ("path",), "latest": ("created_at", "id")}
+"""By which fields rows are ordered."""
+
+
 def _paged(
-    rows: Sequence[Document], page: str | None, limit: int, *, name: Callable[[Document], str]
+    rows: Sequence[Document], page: str | None, limit: int, *, order: Literal["path", "latest"]
 ) -> Document:
-    """Return the rows after the one that *page* names, and the page that follows."""
-    start = 0
+    """Return the rows past the place that *page* names, and the page that follows.
+
+    The row that was there may be gone by now: who deletes what a page shows goes on after it.
+    """
+
+    def place(row: Document) -> list[str]:
+        return [row[name] for name in _PLACES[order]]
+
+    rest = sorted(rows, key=place, reverse=order == "latest")
     if page is not None:
-        try:
-            last = urlsafe_b64decode(page.encode()).decode()
-            start = 1 + [name(row) for row in rows].index(last)
-        except ValueError:
-            raise InvalidInput("page must be the next_page of an answer; begin again") from None
-    shown = [*rows[start : start + limit]]
-    more = start + limit < len(rows)
-    mark = urlsafe_b64encode(name(shown[-1]).encode()).decode() if more else None
+        last = _place_named(page, len(_PLACES[order]))
+        rest = [
+            row for row in rest if (place(row) < last if order == "latest" else place(row) > last)
+        ]
+    shown = rest[:limit]
+    mark = None
+    if len(rest) > limit:
+        mark = urlsafe_b64encode(json.dumps(place(shown[-1])).encode()).decode()
     return {"data": shown, "next_page": mark}
+
+
+def _place_named(page: str, names: int) -> list[str]:
+    """Return the place of the last row before a page.
+
+    Raises:
+        InvalidInput: It is no page of such an answer.
+    """
+    try:
+        found: Any = json.loads(urlsafe_b64decode(page.encode()))
+    except (ValueError, RecursionError):
+        found = None
+    if not (
+        isinstance(found, list)
+        and len(cast("list[object]", found)) == names
+        and all(isinstance(name, str) for name in cast("list[object]", found))
+    ):
+        raise InvalidInput("page must be the next_page of an answer; begin again")
+    return cast("list[str]", found)
