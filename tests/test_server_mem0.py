@@ -247,6 +247,13 @@ def test_what_is_not_served_is_refused_by_name(served):
     assert refused("DELETE", f"{ONE}/", filters="[1")
     for literal in ("[" * 5_000, "{'user_id': {'ada'}}", "{'user_id': b'ada'}", "{(1,): 'ada'}"):
         assert refused("DELETE", f"{ONE}/", filters=literal)
+    for narrower in (
+        {"metadata": "{'topic': 'food'}"},
+        {"categories": "x"},
+        {"user_id": ["b", "c"]},
+    ):
+        assert refused("DELETE", f"{ONE}/", **{"user_id": "ada", **narrower})
+    assert listed(served, ada) == ["One."]
     for wrong in ("nothing", "m%2F1", "WzFd", "WyIiLCIiLCIiXQ", "%C3%A4"):
         assert served.ask("GET", f"{ONE}/{wrong}/")[0] == 404
         assert served.ask("GET", f"{ONE}/{wrong}/history/")[0] == 404

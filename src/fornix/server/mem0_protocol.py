@@ -26,7 +26,7 @@ from fornix.facts.learning import LEARNED
 from fornix.memory.keys import KeyMemory
 from fornix.server import json_forms as forms
 from fornix.server import requests as asked
-from fornix.server.answers import PlainRoute, error_answer
+from fornix.server.answers import StrictRoute, error_answer
 from fornix.server.callers import Caller
 from fornix.server.routes import Asking, Document
 from fornix.server.tokens import Access
@@ -51,7 +51,7 @@ SHOWN = ("default", FACTS)
 Where = dict[str, Any]
 
 
-class _Mem0Route(PlainRoute):
+class _Mem0Route(StrictRoute):
     """Answers errors in the form of which the client makes its own."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -654,12 +654,15 @@ def _retire(caller: Caller, places: Iterable[_Place]) -> None:
 @router.delete("/v1/memories/")
 def delete_all(
     caller: Asking,
-    request: Request,
+    user_id: str | None = None,
+    agent_id: str | None = None,
+    app_id: str | None = None,
+    run_id: str | None = None,
     filters: str | None = None,
 ) -> Document:
     """Retire all memories that are chosen; their history stays."""
-    given: Where = {name: request.query_params[name] for name in ENTITIES
-                    if request.query_params.get(name)}  # fmt: skip
+    named = zip(ENTITIES, (user_id, agent_id, app_id, run_id), strict=True)
+    given: Where = {entity: name for entity, name in named if name}
     chosen = given if filters is None else {"AND": [_read_filters(filters), given]}
     found = _listed(caller, chosen, "write", ended=True)
     _retire(caller, [_Place(key, item.set_name or "", item.id or "") for key, item in found])
