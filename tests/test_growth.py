@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import tracemalloc
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -12,12 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 import warm
+from doors import Clock
 from fornix import Item, Memory
 from fornix.cli import fornix
 from fornix.memory.prompt import prompt_sources
 from fornix.runs.runner.run_records import overtaken
 from fornix.search.index import catalog, set_loader
 from fornix.store import QueuedInput, Scope
+from fornix.store.ram import RamStore
 from fornix.store.sql import scope_rows, tree
 from fornix.store.sqlite import SqliteStore, database_file, free_pages
 from fornix.store.sqlite.connection import connect
@@ -107,6 +110,54 @@ def test_a_writer_knows_a_bounded_number_of_keys(monkeypatch, tmp_path):
         assert len(memory.engine.lanes) <= 1
         assert all(memory.key(f"k{n}").short_term.get("turn") == 1 for n in range(50))
         assert all(len(memory.key(f"k{n}").set("default")) == 2 for n in range(50))
+
+
+def changed_for_days(memory, clock, *, value):
+    """Set, replace, expire and delete exact values, and remove their past."""
+    tree = memory.key("ada").short_term
+    for turn in range(20):
+        tree.set("replaced", f"{value} {turn}")
+        tree.set("expiring", f"{value} {turn}", ttl=timedelta(hours=1))
+        tree.set("deleted.name", f"{value} {turn}")
+        tree.delete("deleted")
+        clock.elapse(days=1)
+        memory.sweep()
+    clock.elapse(days=2)
+    tree.set("replaced", "last")
+    memory.sweep()
+    memory.prune_history(before=clock.now - timedelta(days=1))
+
+
+def test_a_memory_in_ram_gives_back_what_is_removed_of_exact_memory():
+    """Values that were pruned or swept are nowhere, not even in the journal."""
+    clock, mb = Clock(), 1_000_000
+    with Memory.open(":memory:", embedder="words", clock=clock) as memory:
+        tracemalloc.start()
+        try:
+            changed_for_days(memory, clock, value="x" * (mb // 10))
+            assert tracemalloc.get_traced_memory()[0] < mb
+        finally:
+            tracemalloc.stop()
+        store = memory.store
+        assert isinstance(store, RamStore)
+        told = [store.effects(n + 1) for n in range(store.stats().commits)]
+        assert [len(each.put_nodes) for each in told if each and each.put_nodes] == [1, 1]
+        assert not any(each and each.removed_paths for each in told)
+
+
+def test_a_commit_that_says_nothing_any_more_takes_no_room_of_its_own_in_ram():
+    """However many there were: runs that were pruned, items that were purged."""
+    clock = Clock()
+    with Memory.open(":memory:", embedder="words", clock=clock) as memory:
+        notes = memory.key("ada").set("notes", retention="purge")
+        for turn in range(20):
+            notes.delete(notes.add(f"note {turn}"))
+            clock.elapse(days=1)
+        memory.sweep()
+        store = memory.store
+        assert isinstance(store, RamStore)
+        assert len(store._journal) == 40
+        assert len({id(row) for row in store._journal._rows}) == 1
 
 
 # --- what a call reads --------------------------------------------------------------------------

@@ -266,7 +266,7 @@ class RamErasing(RamTables):
         return len(begun)
 
     def _puts(self, number: int) -> bool:
-        return any(not row.swept for _, row in self._journal[number - 1].put_nodes)
+        return bool(self._journal[number - 1].put_nodes)
 
     # --- what goes
 

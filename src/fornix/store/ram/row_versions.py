@@ -7,6 +7,7 @@ millions of them, that took longer than the runs. Such tuples it leaves alone.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
@@ -253,24 +254,27 @@ class JournalEntry:
 class Journal:
     """Entries, in the order of their commits; a sequence that begins with commit 1.
 
+    What is removed leaves it too: of a commit that says nothing any more, 16 bytes are kept.
+
     Attributes:
         times: Of all commits.
         has_setback: Whether a time is before that of the last one.
     """
 
     def __init__(self) -> None:
-        self.times: list[int] = []
+        self.times = array("q")
         self.has_setback = False
         self._rows: list[tuple[Any, ...]] = []
+        self._empty_rows: dict[Scope, tuple[Any, ...]] = {}
         self._put: list[NodeRow] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> JournalEntry:
-        time, result, space, key, request, *rest = self._rows[index]
+        result, space, key, request, *rest = self._rows[index]
         number = index + 1
-        commit = Commit(number, time, adopted=False, result=result)
+        commit = Commit(number, self.times[index], adopted=False, result=result)
         begin = bisect_left(self._put, number, key=_begin_commit)
         end = bisect_right(self._put, number, key=_begin_commit)
         put = [(row.path, row) for row in self._put[begin:end]]
@@ -282,13 +286,23 @@ class Journal:
         self.has_setback = self.has_setback or bool(times and time < times[-1])
         times.append(time)
         # fmt: off
-        self._rows.append((
-            time, commit.result, *batch.scope, batch.request, tuple(draft.removed_nodes),
+        self._rows.append(self._row(
+            commit.result, *batch.scope, batch.request, tuple(draft.removed_nodes),
             tuple(draft.begun_items.values()), tuple(draft.ended_items), None,
         ))
         # fmt: on
         put = draft.put_nodes.values()
         self._put.extend(put if len(put) < 2 else sorted(put, key=_position))  # noqa: PLR2004 - one is sorted
+
+    def _row(self, result: Value, space: str, key: str | None, *rest: object) -> tuple[Any, ...]:
+        """Return a row; commits of a scope that say nothing else share one."""
+        if result is None and not any(rest):
+            scope = Scope(space, key)
+            row = self._empty_rows.get(scope)
+            if row is None:
+                row = self._empty_rows[scope] = (None, space, key, None, (), (), (), None)
+            return row
+        return (result, space, key, *rest)
 
     @property
     def time(self) -> int | None:
@@ -297,19 +311,29 @@ class Journal:
 
     def commits_of(self, scope: Scope) -> list[int]:
         """Return the numbers of the commits of a scope."""
-        return [i + 1 for i, row in enumerate(self._rows) if row[2:4] == (*scope,)]
+        return [i + 1 for i, row in enumerate(self._rows) if row[1:3] == (*scope,)]
 
     def erase(self, number: int, erased: int | None) -> None:
         """Take the request and the result out of a commit; *erased* is what did so, if it tells."""
-        time, _, space, key, _, *changed, _ = self._rows[number - 1]
-        self._rows[number - 1] = (time, None, space, key, None, *changed, erased)
+        _, space, key, _, *changed, _ = self._rows[number - 1]
+        self._rows[number - 1] = self._row(None, space, key, None, *changed, erased)
 
     def erase_tree(self, numbers: Collection[int]) -> None:
         """Have commits say nothing of nodes, and of items that they ended."""
         for number in numbers:
             *before, _, begun, _, erased = self._rows[number - 1]
-            self._rows[number - 1] = (*before, (), begun, (), erased)
+            self._rows[number - 1] = self._row(*before, (), begun, (), erased)
         self._put = [row for row in self._put if row.begin_commit not in numbers]
+
+    def drop_swept(self, rows: Collection[NodeRow]) -> None:
+        """Have commits say nothing of versions of nodes that were swept."""
+        if not rows:
+            return
+        self._put = [row for row in self._put if not row.swept]
+        for number in {row.end_commit for row in rows if row.end_commit}:
+            *before, removed, begun, ended, erased = self._rows[number - 1]
+            left = tuple(node for node in removed if not node[1].swept)
+            self._rows[number - 1] = self._row(*before, left, begun, ended, erased)
 
     def erase_items(self, rows: Collection[ItemRow]) -> None:
         """Have commits say nothing of versions of items."""
@@ -321,7 +345,7 @@ class Journal:
             remaining = (
                 tuple(row for row in some if row.row not in erased_rows) for some in (begun, ended)
             )
-            self._rows[number - 1] = (*before, *remaining, erased)
+            self._rows[number - 1] = self._row(*before, *remaining, erased)
 
 
 def _begin_commit(row: NodeRow) -> int:

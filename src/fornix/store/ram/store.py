@@ -257,16 +257,14 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         if not 0 < number <= len(self._journal):
             return None
         entry = self._journal[number - 1]
-        put = [(path, row) for path, row in entry.put_nodes if not row.swept]
+        put = entry.put_nodes
         lineage = self._sets.lineage
         return Effects(
             replace(entry.commit, result=deepcopy(entry.commit.result), sets_to_compact=()),
             self._hidden.get(entry.scope, entry.scope),
             put_nodes=[(path, row.node()) for path, row in put],
             removed_paths=[
-                path
-                for path, row in entry.removed_nodes
-                if not row.swept and row.expires != PLACEHOLDER_EXPIRY
+                path for path, row in entry.removed_nodes if row.expires != PLACEHOLDER_EXPIRY
             ],
             begun_items=[self._stored(row) for row in entry.begun_items if row.row in self._rows],
             ended_items=[self._stored(row) for row in entry.ended_items if row.row in self._rows],
@@ -314,7 +312,9 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         last = self._journal[-1].commit.time if self._journal else 0
         until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
         until = min(until, self._runs.oldest_needed_commit() - 1)
-        return sum(tree.prune(until) for tree in self._trees.values()), None
+        removed = [row for tree in self._trees.values() for row in tree.prune(until)]
+        self._journal.drop_swept(removed)
+        return len(removed), None
 
     @locked
     def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
@@ -454,11 +454,10 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         for op in late:
             del self._ops[op]
         purged = sum(self._purge(set_rows, now) for set_rows in self._sets.all_sets())
-        return (
-            len(late)
-            + purged
-            + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
-        )
+        expired = now - SWEEP_AFTER_US
+        removed = [row for tree in self._trees.values() for row in tree.sweep(expired)]
+        self._journal.drop_swept(removed)
+        return len(late) + purged + len(removed)
 
     def _purge(self, set_rows: SetRows, now: int) -> int:
         """Remove versions of items that ended longer ago than their set keeps them."""

@@ -129,8 +129,8 @@ class TreeRows:
 
         draft.undo.append((_put_back, parent, name, row, versions if is_new else None))
 
-    def sweep(self, now: int) -> int:
-        """Remove every version that expired, with what is below it; return how many."""
+    def sweep(self, now: int) -> list[NodeRow]:
+        """Remove every version that expired, with what is below it; return them all."""
         removed = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
         expired = [row.expires for row in removed if row.expires is not None]
         commit, time = self.history_start
@@ -138,7 +138,7 @@ class TreeRows:
             commit,
             _latest([time, *(e for e in expired if e <= now and e != PLACEHOLDER_EXPIRY)]),
         )
-        return len(removed)
+        return removed
 
     def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
         """Note from which commit and time on the past is whole."""
@@ -146,7 +146,7 @@ class TreeRows:
         draft.undo.append((setattr, self, "history_start", before))
         self.history_start = max(before[0], start[0]), _latest([before[1], start[1]])
 
-    def prune(self, until: int) -> int:
+    def prune(self, until: int) -> list[NodeRow]:
         """Remove every version that ended by commit *until*, with what is below it."""
         removed = self._remove(lambda row: row.end_commit is not None and row.end_commit <= until)
         commit, time = self.history_start
@@ -156,7 +156,7 @@ class TreeRows:
             if row.end_commit and row.expires != PLACEHOLDER_EXPIRY
         ]
         self.history_start = max([commit, *end_commits]), time
-        return len(removed)
+        return removed
 
     def _remove(self, is_removed: Callable[[NodeRow], bool]) -> list[NodeRow]:
         """Remove the versions that go, with what is below them; return them all."""
