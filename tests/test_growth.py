@@ -160,6 +160,20 @@ def test_a_commit_that_says_nothing_any_more_takes_no_room_of_its_own_in_ram():
         assert len({id(row) for row in store._journal._rows}) == 1
 
 
+def test_the_journal_names_nothing_that_is_gone(tmp_path):
+    """Neither values of exact memory nor items: what was removed leaves a line per commit."""
+    clock = Clock()
+    with Memory.open(tmp_path / "app.db", embedder="words", clock=clock) as memory:
+        notes = memory.key("ada").set("notes", retention="purge")
+        notes.delete(notes.add_many(["one", "two"]))
+        changed_for_days(memory, clock, value="x")
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        with store.reader() as db:
+            assert db.execute("SELECT n FROM journal WHERE ended IS NOT NULL").fetchall() == []
+            assert db.execute("SELECT count(*) FROM journal").get == memory.stats().store.commits
+
+
 # --- what a call reads --------------------------------------------------------------------------
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Literal
 
 from fornix.store import MAX_SWEPT_VERSIONS, SWEEP_AFTER_US
 from fornix.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from fornix.store.erasures import stub_of
 from fornix.store.sql import journal
-from fornix.store.sql.connection import Connection, first, query
+from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.store.sql.row_values import salt_of
 from fornix.values import wire
 
@@ -68,6 +70,10 @@ _SOURCES = """
 """
 
 _COMMITS = "SELECT row, ended FROM item WHERE row IN (SELECT value FROM carray(?))"
+
+_ENDED_BEFORE = """
+    SELECT id, ended FROM node WHERE expires <= ? AND expires != ? AND ended IS NOT NULL
+"""
 
 _LISTS = """
     SELECT n, ended FROM journal WHERE n IN (SELECT value FROM carray(?)) AND ended IS NOT NULL
@@ -133,14 +139,22 @@ def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) ->
 
 def _drop_from_journal(db: Connection, rows: object) -> None:
     """Have the journal no longer say that commits ended versions which are gone."""
-    rows_by_commit: dict[int, set[int]] = {}
-    for row, ended in query(db, _COMMITS, rows):
-        rows_by_commit.setdefault(ended, set()).add(row)
-    for number, text in query(db, _LISTS, db.numbers([*rows_by_commit])):
+    _relist(db, "items", query(db, _COMMITS, rows))
+
+
+def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]) -> None:
+    """Have the journal no longer name what is gone: ids, and the commits that ended them."""
+    ids_by_commit: dict[int, set[int]] = {}
+    for number, ended in gone:
+        ids_by_commit.setdefault(ended, set()).add(number)
+    lists: list[tuple[int, str | None]] = []
+    for number, text in query(db, _LISTS, db.numbers([*ids_by_commit])):
         listed: dict[str, list[int]] = wire.decode_plain(text)
-        listed["items"] = [r for r in listed.get("items", []) if r not in rows_by_commit[number]]
-        remaining = {what: ids for what, ids in listed.items() if ids}
-        query(db, _RELIST, number, json.dumps(remaining) if remaining else None)
+        listed[what] = [one for one in listed.get(what, []) if one not in ids_by_commit[number]]
+        remaining = {kind: ids for kind, ids in listed.items() if ids}
+        lists.append((number, json.dumps(remaining) if remaining else None))
+    if lists:
+        db.write((_RELIST, lists))
 
 
 def _keep_stubs(db: Connection, number: int, rows: object) -> None:
@@ -163,8 +177,11 @@ def expire(db: Connection, *, now: int) -> int:
         now,
         PLACEHOLDER_EXPIRY,
     )
+    ended = query(db, _ENDED_BEFORE, now, PLACEHOLDER_EXPIRY)
     query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, PLACEHOLDER_EXPIRY)
-    return db.changes()
+    removed = db.changes()
+    _relist(db, "nodes", ended)
+    return removed
 
 
 def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
@@ -183,10 +200,10 @@ def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, 
         *here,
         PLACEHOLDER_EXPIRY,
     )
-    query(db, f"DELETE FROM node WHERE {span}", *here)  # noqa: S608 - ours
-    removed = db.changes()
+    gone = query(db, f"DELETE FROM node WHERE {span} RETURNING id, ended", *here)  # noqa: S608 - ours
+    _relist(db, "nodes", gone)
     more = top is not None and top >> ROW_BITS <= until
-    return removed, top if more else None
+    return len(gone), top if more else None
 
 
 def raise_history_start(db: Connection, scope: int, start: tuple[int, int]) -> None:
