@@ -22,7 +22,7 @@ from fornix.search.index import catalog, set_loader
 from fornix.store import QueuedInput, Scope
 from fornix.store.ram import RamStore
 from fornix.store.sql import scope_rows, tree
-from fornix.store.sqlite import SqliteStore, database_file, free_pages
+from fornix.store.sqlite import SqliteStore, connection, database_file, free_pages
 from fornix.store.sqlite.connection import connect
 from index_store import Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
@@ -172,6 +172,27 @@ def test_the_journal_names_nothing_that_is_gone(tmp_path):
         with store.reader() as db:
             assert db.execute("SELECT n FROM journal WHERE ended IS NOT NULL").fetchall() == []
             assert db.execute("SELECT count(*) FROM journal").get == memory.stats().store.commits
+
+
+def test_a_log_that_a_reader_made_long_is_cut_once_the_reader_is_gone(tmp_path, monkeypatch):
+    """Where it begins anew; nobody has to close the memory, or to shrink it."""
+    monkeypatch.setattr(connection, "LOG_KEPT_BYTES", 100_000)
+    monkeypatch.setattr(database_file, "CHECKPOINT_PAGES", 4)
+    monkeypatch.setattr(database_file, "MOVED_BESIDE", 0)
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words", durability="normal") as memory:
+        tree = memory.key("ada").short_term
+        tree.set("text", "first")
+        with closing(connect(path, read_only=True)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT 1 FROM node").fetchall()
+            for turn in range(20):
+                tree.set("text", f"{turn}" * 20_000)
+            assert memory.stats().store.wal_bytes > 400_000
+        for turn in range(2):  # the first moves all of the log, the second begins it anew
+            tree.set("text", f"last {turn}")
+        assert memory.stats().store.wal_bytes <= 100_000
+        assert tree.get("text") == "last 1"
 
 
 # --- what a call reads --------------------------------------------------------------------------

@@ -197,13 +197,21 @@ def _amounts(store: StoreStats) -> str:
     return f"{output.plural(store.items, 'item')}, {held}, {output.plural(store.keys, 'key')}"
 
 
+def _size(store: StoreStats) -> Finding:
+    sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
+    if store.wal_bytes <= LONG_LOG:
+        return Finding("size", sizes)
+    held = (
+        "a call that reads an older state may hold it up; end it, and the next commits shorten it"
+    )
+    return Finding("size", f"{sizes}; {held}", "note")
+
+
 def _contents(memory: Memory) -> Iterator[Finding]:
     found = memory.stats()
     store = found.store
     yield Finding("contents", _amounts(store))
-    log_state: State = "note" if store.wal_bytes > LONG_LOG else "ok"
-    sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
-    yield Finding("size", sizes, log_state)
+    yield _size(store)
     yield _room(store)
     yield Finding("embedder", found.embedder)
     if found.pending:

@@ -50,6 +50,10 @@ BUSY_MS = 10_000
 CACHE_KIB = 16_384
 """Page cache of one connection."""
 
+LOG_KEPT_BYTES = 64_000_000
+"""How long the file of the write-ahead log may stay once what was in it has been moved. A reader
+that held the moving up lets it grow without end; where the log begins anew, it is cut to this."""
+
 FILES_NEEDED = 12
 """Descriptors that an open store takes, and a few."""
 
@@ -433,6 +437,7 @@ def _configure(connection: SqliteConnection) -> None:
         "temp_store = MEMORY",
         "recursive_triggers = OFF",
         "wal_autocheckpoint = 0",
+        f"journal_size_limit = {LOG_KEPT_BYTES}",
         "trusted_schema = OFF",
     ):
         connection.execute(f"PRAGMA {pragma}")
