@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 
@@ -113,6 +114,34 @@ def test_the_watch_asks_for_parked_runs_together(memory, monkeypatch):
         for number in stuck:
             runner.runs.retry(number)
         assert [ticket.result(wait_s=LIMIT_S) for ticket in behind] == [("good",)] * 20
+
+
+def test_keys_whose_runs_are_parked_are_not_kept_in_mind(memory, monkeypatch):
+    """Where a runner serves, it finds them again when somebody has decided of the parked run."""
+    monkeypatch.setattr(scheduler, "LANES", 5)
+    monkeypatch.setattr(scheduler, "IDLE_S", -math.inf)
+    agent, stop = Fussy(), threading.Event()
+    with LocalRunner(agent, memory) as runner:
+        serving = threading.Thread(target=runner.serve, kwargs={"stop": stop})
+        serving.start()
+        try:
+            lanes, keys = runner._executor.scheduler.lanes, [f"k{number}" for number in range(20)]
+            bad = [*runner.map([(key, "bad") for key in keys], errors="return")]
+            wait_until(lambda: len(lanes) <= 5)
+            monkeypatch.setattr(scheduler, "IDLE_S", math.inf)
+            behind = [runner.submit(key, "good") for key in keys[:10]]
+            with pytest.raises(RunParked):
+                behind[0].result()
+            agent.refused.clear()
+            for each in bad:
+                assert isinstance(each, RunParked)
+                runner.runs.retry(each.run)
+            assert [ticket.result(wait_s=LIMIT_S) for ticket in behind] == [("good",)] * 10
+            runner.run_until_idle()
+            assert {run.status for run in runner.runs.list()} == {"done"}
+        finally:
+            stop.set()
+            serving.join(LIMIT_S)
 
 
 def test_leases_of_others_are_tried_a_few_at_a_time(memory, monkeypatch):

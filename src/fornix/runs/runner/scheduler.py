@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import field
 from enum import Enum
@@ -114,7 +114,8 @@ class LiveLane:
         returned: The epoch of the last lease that was given back, or is with a commit under way.
         shift: That in which it was taken last; None: the watch has what was done of it.
         news: Counts the inputs that were accepted here.
-        idle_since: When it last had nothing to do; by the monotonic clock.
+        idle_since: When it last had nothing to do, or was given something to do behind a parked
+            run; by the monotonic clock.
         waiting: The next runs, as far as they are known, in order.
         known_up_to: Up to this number, every run that waits is in `waiting`; None: not known.
         complete: No run is known to wait but those in `waiting`.
@@ -157,6 +158,7 @@ class LiveLane:
         if self.known_up_to is not None and row.number <= self.known_up_to:
             return False
         if self.stuck is not None:
+            self.idle_since = time.monotonic()
             return True  # read again with the others, once the parked one is out of the way
         if first or (self.known_up_to is not None and row.number == self.known_up_to + 1):
             self.waiting.append(row)
@@ -240,7 +242,7 @@ class LiveLane:
 
 
 LANES = 1000
-"""Lanes that are kept in mind though they have nothing to do."""
+"""Lanes that are kept in mind though they have nothing to do; and that are parked."""
 
 IDLE_S = 5.0
 """How long a lane is kept at least: the answer to an input may still be on its way to it."""
@@ -349,13 +351,26 @@ class Scheduler:
 
     def _forget_idle(self, now: float) -> None:
         """Drop lanes that have long had nothing to do; the lock is held."""
-        for scope, lane in list(self.lanes.items()):
-            if (
-                lane.state is LaneState.IDLE
-                and lane.lease is None
-                and lane.idle_since < now - IDLE_S
-            ):
-                del self.lanes[scope]
+        for lane in list(self.lanes.values()):
+            if lane.state is LaneState.IDLE:
+                self._forget(lane, now)
+
+    def forget_parked(self, *, but: Container[str | None]) -> None:
+        """Drop lanes whose next run is parked, if they are many; but not of some keys.
+
+        Where runs that wait are pulled from the store, it tells of them again once somebody has
+        retried or discarded the parked one.
+        """
+        with self.lock:
+            parked = [v for v in self.lanes.values() if v.state is LaneState.PARKED]
+            now = time.monotonic()
+            for lane in parked if len(parked) > LANES else ():
+                if lane.scope.key not in but:
+                    self._forget(lane, now)
+
+    def _forget(self, lane: LiveLane, now: float) -> None:
+        if lane.lease is None and lane.idle_since < now - IDLE_S:
+            del self.lanes[lane.scope]
 
     @property
     def quiet(self) -> bool:
@@ -480,12 +495,13 @@ class Scheduler:
             self._taken.discard(lane)
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
                 lane.lease = None
+            lane.idle_since = time.monotonic()
             if lane.stuck is not None:
                 lane.state = LaneState.PARKED
             elif lane.waiting or not lane.complete:
                 self.make_ready(lane)
             else:
-                lane.idle_since, lane.state = time.monotonic(), LaneState.IDLE
+                lane.state = LaneState.IDLE
 
     def rest(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back for others to have it, though it has more."""

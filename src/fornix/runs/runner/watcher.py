@@ -206,6 +206,7 @@ class Watcher:
             self._registry.look_up(ticket.run)
         if self.serving:
             self.pull()
+            scheduler.forget_parked(but={ticket.key for ticket in waiting})
         if self._new_doubts:
             self._line_up([self._new_doubts.popleft() for _ in range(len(self._new_doubts))])
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
