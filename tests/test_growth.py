@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import tracemalloc
 from contextlib import closing
@@ -14,12 +15,14 @@ from click.testing import CliRunner
 
 import warm
 from doors import Clock
-from fornix import Item, Memory
+from fornix import Item, Memory, ScriptedChat
 from fornix.cli import fornix
+from fornix.facts.learning import LearnOptions
+from fornix.facts.learning_records import RECORDS
 from fornix.memory.prompt import prompt_sources
 from fornix.runs.runner.run_records import overtaken
 from fornix.search.index import catalog, set_loader
-from fornix.store import QueuedInput, Scope
+from fornix.store import Batch, Define, Definition, QueuedInput, Scope, SetRef
 from fornix.store.ram import RamStore
 from fornix.store.sql import scope_rows, tree
 from fornix.store.sqlite import SqliteStore, connection, database_file, free_pages
@@ -193,6 +196,31 @@ def test_a_log_that_a_reader_made_long_is_cut_once_the_reader_is_gone(tmp_path, 
             tree.set("text", f"last {turn}")
         assert memory.stats().store.wal_bytes <= 100_000
         assert tree.get("text") == "last 1"
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_learning_keeps_no_versions_of_its_notes(is_old):
+    """How far it read, and how often a model was called: only what they are now, not each before.
+
+    Nor does it in a store whose notes were made to keep all.
+    """
+    clock = Clock()
+    with Memory.open(":memory:", embedder="words", clock=clock) as memory:
+        ada, store = memory.key("ada"), memory.store
+        for scope in (Scope("default", "ada"), Scope("default", None)) if is_old else ():
+            define = Define(SetRef(scope, RECORDS), Definition())
+            store.commit(Batch(scope=scope, time=1, define=[define]))
+        talk = ada.conversation("talk")
+        for turn in range(10):
+            talk.add({"role": "user", "content": f"hello {turn}"})
+            nothing = ScriptedChat([json.dumps({"facts": []})])
+            ada.learn(talk, model=nothing, options=LearnOptions(calls_per_hour=5))
+            clock.elapse(days=1)
+        assert store.stats().item_versions > store.stats().items + 10
+        memory.sweep()
+        assert store.stats().item_versions == store.stats().items
+        assert len([*ada.facts.learnings()]) == 10
+        assert ada.facts.cost(talk, model=ScriptedChat([])).messages == 0
 
 
 # --- what a call reads --------------------------------------------------------------------------

@@ -644,7 +644,7 @@ class _LearningSource(BatchSource):
             time=now,
             corroborated=corroborated,
             expects=engine.expects,
-            define=planned.define,
+            define=[*planned.define, *self.notes.records.definitions()],
             items=items,
             admission_checks=[*planned.admission_checks, *self.notes.records.checks()],
             limits=engine.limits,

@@ -15,7 +15,6 @@ from fornix.store import (
     Add,
     AdmissionCheck,
     Define,
-    Definition,
     ItemChange,
     ItemRecord,
     Link,
@@ -36,10 +35,9 @@ RECORDS = f"{HIDDEN}learning"
 """The hidden set of a key with positions and learnings: numbers and ids, no words of anybody."""
 
 ANSWERS = f"{HIDDEN}learning/answers"
-"""The hidden set of a key with answers of models that no facts were made of yet."""
+"""The hidden set of a key with answers of models that no facts were made of yet.
 
-ANSWERS_DEFINITION = Definition(retention="purge")
-"""What an answer says is in the facts, once they are stored; then it goes."""
+What an answer says is in the facts, once they are stored; then it goes."""
 
 POSITION = "position/"
 """Begins the ids of positions; the name of a conversation follows."""
@@ -165,14 +163,22 @@ class LearningRecords:
 
     def __init__(self, writer: Writer, scope: Scope) -> None:
         self.scope = scope
-        self._records = SetEditor(writer, SetRef(scope, RECORDS))
-        self._answers = SetEditor(writer, SetRef(scope, ANSWERS))
+        self._records = SetEditor(writer, SetRef(scope, RECORDS), purges=True)
+        self._answers = SetEditor(writer, SetRef(scope, ANSWERS), purges=True)
 
     def checks(self) -> list[AdmissionCheck]:
         """Return what stands for the rules of the key, which are not for these notes."""
         sets = (self._records, self._answers)
         ruled = [(editor.ref, editor.writer.rules(editor.ref, None)) for editor in sets]
         return [AdmissionCheck(ref, one.set_rules) for ref, one in ruled if one is not None]
+
+    def definitions(self) -> list[Define]:
+        """Return what defines the set of these notes, if that is still to be done.
+
+        What they were before nobody asks: the position and the count of calls change with each
+        call of a model, and each version of them would stay for good.
+        """
+        return self._records.definitions()
 
     # --- how far was read -----------------------------------------------------------------------
 
@@ -254,11 +260,7 @@ class LearningRecords:
                 record = self._record(answer_id, value)
                 return self._answers.plan([Replace(known.set, known.version, record, links)])
             change = Add(self._answers.ref, self._record(answer_id, value), links=links)
-            planned = self._answers.plan([change], retry=True)
-            define = [Define(self._answers.ref, ANSWERS_DEFINITION)] if planned.define else []
-            return PlannedWrite(
-                planned.items, None, define, retry=True, admission_checks=planned.admission_checks
-            )
+            return self._answers.plan([change], retry=True)
 
         call_with_retries(
             lambda: self._answers.commit("record an answer", [answer_id], plan),
@@ -373,7 +375,8 @@ class CallBudget:
     def __init__(self, engine: Engine, space: str) -> None:
         self._engine = engine
         scope = Scope(space, None)
-        self._records = SetEditor(CommitWriter(engine, scope), SetRef(scope, RECORDS))
+        ref = SetRef(scope, RECORDS)
+        self._records = SetEditor(CommitWriter(engine, scope), ref, purges=True)
 
     def take(self, most: int) -> bool:
         """Count a call, before it is made; return whether one is left of so many an hour.

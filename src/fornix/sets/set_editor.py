@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -45,11 +46,13 @@ class SetEditor:
 
     Attributes:
         item_type: What the set is defined as if the change is the first one; None: any items.
+        purges: Whether nobody asks what its items were before: the set is to keep no versions.
     """
 
     writer: Writer
     ref: SetRef
     item_type: str | None = None
+    purges: bool = False
 
     def get(self, ids: Sequence[str]) -> list[StoredItem]:
         """Return the live items of *ids*, in that order; ids that are not there are left out."""
@@ -118,9 +121,18 @@ class SetEditor:
         if admission_checks is None:
             rules = self.writer.rules(self.ref, None) if changes else None
             admission_checks = [] if rules is None else [AdmissionCheck(self.ref, rules.set_rules)]
-        is_new = bool(changes) and self.writer.info(self.ref) is None
-        define = [Define(self.ref, Definition(item_type=self.item_type))] if is_new else []
+        define = self.definitions() if changes else []
         return PlannedWrite(changes, result, define, retry=retry, admission_checks=admission_checks)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
+
+    def definitions(self) -> list[Define]:
+        """Return what defines the set, if it is not there yet, or keeps what it is to purge."""
+        info = self.writer.info(self.ref)
+        if info is None:
+            retention = "purge" if self.purges else "keep"
+            return [Define(self.ref, Definition(item_type=self.item_type, retention=retention))]
+        if self.purges and info.definition.retention != "purge":
+            return [Define(self.ref, replace(info.definition, retention="purge"), replace=True)]
+        return []
 
     def commit(
         self, name: str, arguments: Sequence[Value], plan: Callable[[NewId], PlannedWrite]
