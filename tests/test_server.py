@@ -28,6 +28,7 @@ from fornix import Memory
 from fornix.errors import FornixError, InvalidInput
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.inspector import add_inspector
+from fornix.server.listening import listen
 from fornix.server.tokens import TokenFile
 from postgres_server import OwnServer, url_for
 from scale import COUNTS, SCALE
@@ -702,6 +703,71 @@ def test_a_client_may_ask_so_often(tmp_path):
         assert statuses[0] == 200
         assert statuses[-1] == 429
         assert served.ask("GET", "/health")[0] == 200
+
+
+def test_what_is_refused_is_counted(tmp_path):
+    """Also where no address was looked for; its headers are those of every answer."""
+    file = TokenFile(tmp_path / "tokens.json")
+    one, other = (file.add(name, access="write", space=None, keys="") for name in ("one", "other"))
+    admin = file.add("admin", access="admin", space=None, keys="")
+    limits = ServerLimits(body_bytes=500, rate=0.5)  # one at once
+    made = ServedHere(tmp_path, tokens=file, limits=limits)
+    client = Client(made.port, one)
+    try:
+        assert client.ask("GET", "/v1/keys?prefix=%E9")[0] == 400
+        assert client.headers["Cache-Control"] == "no-store"
+        body = {"items": [{"value": "x" * 999}]}
+        assert made.ask("POST", "/v1/items", body, token=other, key="ada")[0] == 413
+        assert any(made.ask("GET", "/v1/keys", token=one)[0] == 429 for _ in range(200))
+        counted = made.ask("GET", "/metrics", token=admin)[1]
+    finally:
+        client.close()
+        made.stop()
+    for status in (400, 413, 429):
+        assert f'status="{status}"' in counted
+
+
+def test_a_wrong_method_is_told_the_right_ones(served):
+    """Also at addresses that are not described."""
+    client = Client(served.port)
+    for method, path, right in (
+        ("GET", "/v3/memories/add/", "POST"),
+        ("PATCH", "/v1/memories/x/", "DELETE, GET, HEAD, PUT"),
+        ("PUT", "/v1/memory_stores/x", "DELETE, GET, HEAD, POST"),
+        ("POST", "/ui/", "GET, HEAD"),
+        ("POST", "/ready", "GET, HEAD"),
+    ):
+        assert client.ask(method, path)[0] == 405
+        assert client.headers["Allow"] == right, path
+    client.close()
+
+
+def test_whether_it_is_ready_is_told_in_json_whatever_fails(tmp_path, caplog):
+    """A cause that nobody expected is in the log, as of other addresses."""
+
+    class Broken(ServedHere):
+        def open_space(self, space):
+            raise RuntimeError(space)
+
+    made = Broken(tmp_path)
+    try:
+        status, told = made.ask("GET", "/ready")
+        assert (status, told["error"]["type"]) == (500, "InternalError")
+        assert told["error"]["facts"]["reference"] in caplog.text
+    finally:
+        made.stop()
+
+
+def test_a_connection_is_kept_longer_than_by_a_proxy(monkeypatch):
+    """Caddy keeps one for 120 s: what it sends on one that the server closes would be lost."""
+    made: list[Any] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, **_: made.append(server.config))
+    before = sys.getswitchinterval()
+    try:
+        listen(lambda *_: None, "127.0.0.1", 0, told=print)
+    finally:
+        sys.setswitchinterval(before)
+    assert made[0].timeout_keep_alive > 120
 
 
 # --- who may do what ------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from fornix import __version__
 from fornix.errors import FornixError, InvalidInput
@@ -22,9 +23,9 @@ from fornix.server import (
     mem0_protocol,
     memory_stores,
 )
-from fornix.server.answers import error_answer, problem
+from fornix.server.answers import PlainRoute, error_answer, problem
 from fornix.server.callers import Memories, caller_of, memories_for
-from fornix.server.limits import BodyLimit, HeadAnswers, RateLimit
+from fornix.server.limits import METHODS, BodyLimit, HeadAnswers, RateLimit, Scope
 from fornix.server.metrics import CONTENT_TYPE, ServerMetrics
 from fornix.server.routes import RESPONSES, router, sends
 from fornix.server.tokens import TokenFile
@@ -91,9 +92,8 @@ def create_app(
     app.include_router(mem0_protocol.router)
     app.include_router(memory_stores.router)
     _answer_errors(app)
-    app.add_middleware(HeadAnswers)
-    _watch(app, memories, limits)
     _add_health(app, memories)
+    app.add_middleware(HeadAnswers)
     too_large: dict[str, dict[str, object]] = {
         "error": {
             "type": "TooLarge",
@@ -102,6 +102,7 @@ def create_app(
         }
     }
     app.add_middleware(BodyLimit, most=limits.body_bytes, refusal=json.dumps(too_large).encode())
+    _watch(app, memories, limits)  # what is too large is counted too
     if telemetry is not None:
         from fornix.server.request_spans import RequestSpans
 
@@ -127,7 +128,7 @@ def _answer_errors(app: FastAPI) -> None:
             message = f"body: {_no_body(error.__cause__)}"
         headers = dict(error.headers or {})
         if error.status_code == 405:  # noqa: PLR2004 - of HTTP; each route knows its own method alone
-            headers["Allow"] = ", ".join(_methods_at(app, request.url.path))
+            headers["Allow"] = ", ".join(_methods_at(app, request.scope))
         return problem(error.status_code, "InvalidInput", message, headers=headers)
 
     for handler in (refused, unreadable, unknown):
@@ -156,11 +157,14 @@ def _unreadable(error: RequestValidationError) -> str:
     return f"{place}: {first['msg']}"
 
 
-def _methods_at(app: FastAPI, path: str) -> list[str]:
-    """Return what an address can be asked."""
-    described = app.openapi()["paths"].get(path, {})
-    methods = [method.upper() for method in described]
-    return sorted([*methods, *(["HEAD"] if "GET" in methods else [])])
+def _methods_at(app: FastAPI, scope: Scope) -> list[str]:
+    """Return what the address of a request can be asked."""
+    methods = [
+        method
+        for method in METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.routes)
+    ]
+    return sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
 
 
 def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
@@ -169,7 +173,9 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
     metrics = ServerMetrics()
     app.add_middleware(WatchedRequests, state=app.state, rate=rate, metrics=metrics)
 
-    @app.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
+    router = APIRouter(route_class=PlainRoute)
+
+    @router.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
     def read_metrics(request: Request) -> Response:
         """Read counters of requests, as Prometheus reads them."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
@@ -177,15 +183,18 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     assert callable(read_metrics)  # noqa: S101 - it is used by name
+    app.include_router(router)
 
 
 def _add_health(app: FastAPI, memories: Memories) -> None:
+    router = APIRouter(route_class=PlainRoute)
+
     @app.get("/health", tags=["health"], responses=RESPONSES)
     def read_health() -> dict[str, str]:
         """Say that the process is there."""
         return {"status": "ok", "version": __version__}
 
-    @app.get("/ready", tags=["health"], responses=RESPONSES)
+    @router.get("/ready", tags=["health"], responses=RESPONSES)
     def read_readiness(request: Request) -> dict[str, str]:
         """Say whether the store answers, for whoever has a token for its space."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
@@ -195,3 +204,4 @@ def _add_health(app: FastAPI, memories: Memories) -> None:
 
     assert callable(read_health)  # noqa: S101 - they are used by name
     assert callable(read_readiness)  # noqa: S101 - the same
+    app.include_router(router)

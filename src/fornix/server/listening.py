@@ -20,6 +20,14 @@ GRACE_S = 5
 """How long requests that were begun may take to end."""
 
 
+KEEP_ALIVE_S = 130
+"""How long a connection is kept on which nothing comes.
+
+Longer than proxies before it keep theirs (Caddy 120 s, nginx and load balancers 60 s): a request
+that one of them sends while the server closes the connection is lost, and answered with 502.
+"""
+
+
 SWITCH_S = 0.0005
 """After which a call of the memory lets the event loop go on; Python's own 5 ms are long for it."""
 
@@ -128,6 +136,7 @@ def listen(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -49,10 +49,6 @@ class WatchedRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(Request(scope))
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
         began = time.perf_counter()
 
         async def answer(message: Message) -> None:
@@ -66,8 +62,9 @@ class WatchedRequests:
                 headers[VERSION_HEADER] = __version__
             await send(message)
 
+        app: App = self._refusal(Request(scope)) or self._app
         try:
-            await self._app(scope, receive, answer)
+            await app(scope, receive, answer)
         finally:
             end_uses(scope)
 
