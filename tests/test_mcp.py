@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import random
 import signal
 import subprocess
@@ -22,13 +23,15 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
+from sse_starlette.sse import AppStatus
 
 import warm
 from fornix import Memory
-from fornix.mcp.http import create_mcp_app
+from fornix.mcp.http import create_mcp_app, let_calls_end
 from fornix.mcp.served_key import IDEMPOTENCY_KEY, TOOLS, Asker, ServedKey
 from fornix.mcp.server import MemoryHandlers
 from fornix.mcp.stdio import serve_stdio
+from fornix.server import listening
 from fornix.server.tokens import TokenFile
 from fornix.tools.memory_tools import READING
 from scale import COUNTS
@@ -592,11 +595,12 @@ def test_without_tokens_only_this_machine_is_served(memory):
                 await hello(plain, url, headers={"Host": "evil.example"}),
                 await hello(plain, url, headers={"Origin": "https://evil.example"}),
                 await hello(plain, url, headers={"X": "y" * 10}),
+                await hello(plain, url, headers={"Host": "localhost"}),  # as at port 80
                 await plain.post(
                     url, content=b"x" * 1_100_000, headers={"Content-Type": "application/json"}
                 ),
             ]
-        assert [answer.status_code for answer in answers] == [421, 403, 200, 413]
+        assert [answer.status_code for answer in answers] == [421, 403, 200, 200, 413]
 
     with served_here(memory) as url:
         asyncio.run(work(url))
@@ -631,10 +635,11 @@ class Waits(ServedKey):
 
     def __init__(self, key):
         super().__init__(key)
-        self.goes_on = threading.Event()
+        self.begun, self.goes_on = threading.Event(), threading.Event()
 
     def call(self, asked, asker):
         """Wait, and call."""
+        self.begun.set()
         assert self.goes_on.wait(LIMIT_S)
         return super().call(asked, asker)
 
@@ -671,6 +676,89 @@ def test_a_request_that_comes_twice_at_once_is_answered_twice(memory, again):
     assert [answer["id"] for answer in told] == [7, again]
     assert (told[0] == told[1]) == (again == 7)
     assert len(memory.key("ada").set("default")) == (1 if again == 7 else 2)
+
+
+def test_a_field_that_is_there_twice_is_refused_over_http(memory):
+    """The protocol's package keeps the last one; the other would be lost."""
+
+    async def work(url):
+        async with httpx2.AsyncClient() as plain:
+            session = (await hello(plain, url)).headers["mcp-session-id"]
+            given = {"Accept": "application/json, text/event-stream", "mcp-session-id": session}
+            params = '{"name": "remember", "arguments": {"text": "One.", "text": "Two."}}'
+            asked = f'{{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {params}}}'
+            given["Content-Type"] = "application/json"
+            return await plain.post(url, content=asked, headers=given)
+
+    with served_here(memory) as url:
+        answer = asyncio.run(work(url))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "the field 'text' is there twice; nothing was done"
+    assert len(memory.key("ada").set("default")) == 0
+
+
+def test_a_client_that_goes_before_it_has_asked_is_no_fault(memory, caplog):
+    """Nothing is answered, and nothing is in the log."""
+    app, sent = create_mcp_app(ServedKey(memory.key("ada")), tokens=None, asker=Asker()), []
+    coming: list[dict[str, Any]] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b'{"jsonrpc": "2', "more_body": True},
+    ]
+
+    async def receive():
+        return coming.pop()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
+    asyncio.run(app(scope, receive, send))
+    assert (sent, coming, caplog.records) == ([], [], [])
+
+
+async def call_while_it_ends(url, key):
+    """Have a signal come while a call waits; return what a stream and the call were answered."""
+    async with httpx2.AsyncClient(timeout=LIMIT_S) as plain:
+        session = (await hello(plain, url)).headers["mcp-session-id"]
+        given = {"Accept": "application/json, text/event-stream", "mcp-session-id": session}
+        params = {"name": "remember", "arguments": {"text": "Ada lives in Lisbon."}}
+        asked = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        call = asyncio.ensure_future(plain.post(url, json=asked, headers=given))
+        async with plain.stream("GET", url, headers=given) as events:
+            await asyncio.to_thread(key.begun.wait, LIMIT_S)
+            os.kill(os.getpid(), signal.SIGTERM)
+            streamed = await events.aread()
+        key.goes_on.set()
+        return streamed, (await call).text
+
+
+def test_a_call_that_was_begun_is_answered_when_a_signal_comes(memory, monkeypatch):
+    """A stream that would go on for good ends at once, and well."""
+    monkeypatch.setattr(listening, "GRACE_S", LIMIT_S)
+    for name, value in (("enable_automatic_graceful_drain", True), ("should_exit", False)):
+        monkeypatch.setattr(AppStatus, name, value)
+    key, before = Waits(memory.key("ada")), sys.getswitchinterval()
+    app, answers = create_mcp_app(key, tokens=None, asker=Asker()), []
+
+    def work(url):
+        answers.extend(asyncio.run(call_while_it_ends(f"{url}/mcp", key)))
+
+    client: list[threading.Thread] = []
+
+    def told(url):
+        client.append(threading.Thread(target=work, args=(url,)))
+        client[0].start()
+
+    let_calls_end()
+    try:
+        listening.listen(app, "127.0.0.1", 0, told=told, stops=app.stop)
+    finally:
+        sys.setswitchinterval(before)
+        key.goes_on.set()
+        client[0].join(LIMIT_S)
+    assert answers[0] == b""
+    assert "Remembered as" in answers[1]
+    assert not AppStatus.should_exit  # by which every stream is cut off, half a second later
 
 
 @pytest.mark.parametrize(

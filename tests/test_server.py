@@ -763,8 +763,12 @@ def test_a_connection_is_kept_longer_than_by_a_proxy(monkeypatch):
     made: list[Any] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, **_: made.append(server.config))
     before = sys.getswitchinterval()
+
+    async def app(*_):
+        """Serve nothing."""
+
     try:
-        listen(lambda *_: None, "127.0.0.1", 0, told=print)
+        listen(app, "127.0.0.1", 0, told=print)
     finally:
         sys.setswitchinterval(before)
     assert made[0].timeout_keep_alive > 120

@@ -101,11 +101,12 @@ def mcp_command(session: Session, **given: Unpack[McpOptions]) -> None:
 def _listen(
     session: Session, served: ServedKey, asker: Asker, tokens: TokenFile | None, given: McpOptions
 ) -> None:
-    from fornix.mcp.http import PATH, create_mcp_app
+    from fornix.mcp.http import PATH, create_mcp_app, let_calls_end
     from fornix.server.listening import listen
 
     def told(url: str) -> None:
         session.done(f"listening on {url}{PATH}", {"url": f"{url}{PATH}"})
 
     app = create_mcp_app(served, tokens=tokens, asker=asker)
-    listen(app, given["host"], given["port"], told=told)
+    let_calls_end()
+    listen(app, given["host"], given["port"], told=told, stops=app.stop)

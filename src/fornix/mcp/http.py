@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, nullcontext
 from http import HTTPStatus
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -13,14 +13,16 @@ import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
+from sse_starlette.sse import AppStatus
 
-from fornix.errors import AccessDenied, FornixError
+from fornix.errors import AccessDenied, FornixError, InvalidInput
 from fornix.mcp.served_key import Asker, ServedKey
 from fornix.mcp.server import ASKER, MemoryHandlers
 from fornix.mcp.stdio import NO_ID
 from fornix.server.callers import Unauthenticated, token_of
 from fornix.server.limits import App, Message, Receive, Scope, Send
 from fornix.server.tokens import Token, TokenFile
+from fornix.values.wire import unique_fields
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -36,7 +38,7 @@ REFUSED = -32_000
 """The JSON-RPC code of a request that was refused before it was read."""
 
 
-def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker) -> App:
+def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker) -> McpApp:
     """Return the ASGI app of a server; the memory stays open when it ends.
 
     Args:
@@ -44,7 +46,7 @@ def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker)
             was loaded from another one.
         asker: Who asks, if their token, if any, may write.
     """
-    own = [f"{name}:*" for name in LOOPBACK_NAMES]
+    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # at port 80 without one
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=tokens is None,  # no page can send a token it does not have
         allowed_hosts=own,
@@ -58,15 +60,28 @@ def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker)
         )
     )
 
-    return _TokenGate(app, tokens, served, asker)
+    return McpApp(app, tokens, served, asker)
 
 
-class _TokenGate:
+def let_calls_end() -> None:
+    """Have no answer of this process cut off by a signal that ends it: `McpApp.stop` is told.
+
+    What sends answers as streams would end all of them within half a second, and a call that was
+    done would get no answer.
+    """
+    AppStatus.disable_automatic_graceful_drain()
+
+
+class McpApp:
     """Lets in who has a token for the key, and has the request say what they may do."""
 
     def __init__(self, app: App, tokens: TokenFile | None, served: ServedKey, asker: Asker) -> None:
         self._app, self._tokens, self._served, self._asker = app, tokens, served, asker
-        self._turns = _Turns()
+        self._turns, self._stops = _Turns(), asyncio.Event()
+
+    def stop(self) -> None:
+        """End streams that would go on for good; calls go on. In the thread of the event loop."""
+        self._stops.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -78,7 +93,10 @@ class _TokenGate:
                 return
             scope["user"] = _user(token)  # a session is of the token that began it
             scope[ASKER] = self._asker if token.may("write") else _reader(token)
-            await _with_ids_checked(self._app, scope, receive, send, self._turns)
+            if scope["method"] == "GET":
+                await _until(self._stops, self._app, scope, receive, send)
+            else:
+                await _with_body_checked(self._app, scope, receive, send, self._turns)
             return
         await self._app(scope, receive, send)
 
@@ -99,59 +117,102 @@ class _Turns:
     def __init__(self) -> None:
         self._locks = WeakValueDictionary[tuple[bytes, str], asyncio.Lock]()
 
-    async def take(self, scope: Scope, body: bytes, until: AsyncExitStack) -> None:
-        """Wait for the turn of a request, which ends with *until*."""
+    def of(self, scope: Scope, told: object) -> AbstractAsyncContextManager[object]:
+        """Return what waits for the turn of a request, and ends it."""
         session = next((value for name, value in scope["headers"] if name == SESSION), None)
-        request_id = None if session is None else _request_id(body)
-        if session is not None and request_id is not None:
-            lock = self._locks.setdefault((session, request_id), asyncio.Lock())
-            await until.enter_async_context(lock)
+        request_id = _request_id(told)
+        if session is None or request_id is None:
+            return nullcontext()
+        return self._locks.setdefault((session, request_id), asyncio.Lock())
 
 
-def _request_id(body: bytes) -> str | None:
+def _request_id(told: object) -> str | None:
     """Return the id of a request, 1 and "1" as the one that they are to `mcp`; None: it is none."""
-    try:
-        told: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
     if not isinstance(told, dict) or "method" not in told:
         return None
     request_id = cast("dict[str, Any]", told).get("id")
     return None if request_id is None else str(request_id)
 
 
-async def _with_ids_checked(
+async def _until(
+    stops: asyncio.Event, app: App, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Serve a stream until it ends, or the server stops: to the app, the client is gone then."""
+    is_open = False
+
+    async def received() -> Message:
+        coming, stopping = asyncio.ensure_future(receive()), asyncio.ensure_future(stops.wait())
+        try:
+            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return coming.result() if coming.done() else {"type": "http.disconnect"}
+        finally:
+            coming.cancel()
+            stopping.cancel()
+
+    async def answer(message: Message) -> None:
+        nonlocal is_open
+        is_open = message["type"] == "http.response.start" or bool(message.get("more_body"))
+        await send(message)
+
+    await app(scope, received, answer)
+    if is_open and stops.is_set():
+        await send({"type": "http.response.body"})  # the end: what was sent is whole
+
+
+async def _with_body_checked(
     app: App, scope: Scope, receive: Receive, send: Send, turns: _Turns
 ) -> None:
-    """Serve a request; where its id is none, as 1.5 and null are, say that nothing was done.
+    """Serve a request once all of it is there, unless `mcp` would take it for another one.
 
-    `mcp` leaves out such an id, and answers what then is a notification with 202.
+    Of two fields of one name `mcp` keeps the last. It leaves out an id that is none, as 1.5 and
+    null are, and answers what then is a notification with 202.
     """
-    body, refused, turn = bytearray(), False, AsyncExitStack()
+    body = await _whole(receive)
+    if body is None:
+        return
+    try:
+        told: Any = json.loads(body, object_pairs_hook=unique_fields)
+    except InvalidInput as error:
+        message = f"{error}; nothing was done"
+        await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
+        return
+    except (ValueError, RecursionError):
+        told = None  # `mcp` says what is wrong
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    refused = False
 
-    async def noted() -> Message:
-        message = await receive()
-        body.extend(message.get("body", b""))
-        if message["type"] == "http.request" and not message.get("more_body"):
-            await turns.take(scope, bytes(body), turn)
-        return message
+    async def replayed() -> Message:
+        return unread.pop() if unread else await receive()
 
     async def answer(message: Message) -> None:
         nonlocal refused
         if message["type"] == "http.response.start" and message["status"] == HTTPStatus.ACCEPTED:
-            refused = _is_question(bytes(body))
+            refused = _is_question(told)
             if refused:
                 await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, NO_ID)
         if not refused:
             await send(message)
 
-    async with turn:
-        await app(scope, noted, answer)
+    async with turns.of(scope, told):
+        await app(scope, replayed, answer)
 
 
-def _is_question(body: bytes) -> bool:
+async def _whole(receive: Receive) -> bytes | None:
+    """Return the body of a request, or more of it than is taken; None: the client has gone."""
+    body = bytearray()
+    while len(body) <= BODY_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body)
+
+
+def _is_question(told: Any) -> bool:  # noqa: ANN401 - any JSON
     """Return whether a message that `mcp` read is a request, and no notification or answer."""
-    method = json.loads(body).get("method")
+    method = told.get("method")
     return method is not None and not method.startswith("notifications/")
 
 
