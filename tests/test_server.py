@@ -28,7 +28,6 @@ from fornix import Memory
 from fornix.errors import FornixError, InvalidInput
 from fornix.server.app import ServerLimits, create_app
 from fornix.server.inspector import add_inspector
-from fornix.server.listening import listen
 from fornix.server.tokens import TokenFile
 from postgres_server import OwnServer, url_for
 from scale import COUNTS, SCALE
@@ -756,22 +755,6 @@ def test_whether_it_is_ready_is_told_in_json_whatever_fails(tmp_path, caplog):
         assert told["error"]["facts"]["reference"] in caplog.text
     finally:
         made.stop()
-
-
-def test_a_connection_is_kept_longer_than_by_a_proxy(monkeypatch):
-    """Caddy keeps one for 120 s: what it sends on one that the server closes would be lost."""
-    made: list[Any] = []
-    monkeypatch.setattr(uvicorn.Server, "run", lambda server, **_: made.append(server.config))
-    before = sys.getswitchinterval()
-
-    async def app(*_):
-        """Serve nothing."""
-
-    try:
-        listen(app, "127.0.0.1", 0, told=print)
-    finally:
-        sys.setswitchinterval(before)
-    assert made[0].timeout_keep_alive > 120
 
 
 # --- who may do what ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from fornix import __version__
@@ -139,6 +140,8 @@ def _no_body(cause: BaseException | None) -> str:
     """Return why a body could not be read, and not for the form of its JSON."""
     if isinstance(cause, UnicodeDecodeError):
         return "is not UTF-8"
+    if isinstance(cause, ClientDisconnect):
+        return "did not come as a whole"
     if isinstance(cause, InvalidInput):
         return str(cause)
     if isinstance(cause, ValueError):

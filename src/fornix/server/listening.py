@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -28,11 +33,49 @@ that one of them sends while the server closes the connection is lost, and answe
 """
 
 
+REQUEST_S = 30
+"""How long a client may take for the head of a request, and between two parts of its body."""
+
+
+MOST_FILES = 65_536
+"""Open files, connections among them, that are allowed where the system lets a process say so."""
+
+
+SAID_EVERY_S = 60
+"""How often is said that no connection can be taken."""
+
+
 SWITCH_S = 0.0005
 """After which a call of the memory lets the event loop go on; Python's own 5 ms are long for it."""
 
 
+_LOG = logging.getLogger(__name__)
+
 _PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+
+
+class LoopFaults:
+    """Logs what fails in an event loop; once in a while, that no connection can be taken.
+
+    asyncio tells of each one that waits, thousands in a second, with a traceback.
+    """
+
+    def __init__(self) -> None:
+        self._said = -float(SAID_EVERY_S)
+
+    def note(self, loop: asyncio.AbstractEventLoop, fault: dict[str, Any]) -> None:
+        """Log a fault, as `asyncio.loop.set_exception_handler` has it."""
+        error = fault.get("exception")
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
+            loop.default_exception_handler(fault)
+            return
+        now = time.monotonic()
+        if now - self._said >= SAID_EVERY_S:
+            self._said = now
+            _LOG.error(
+                "no connection can be taken: too many files are open; raise the limit (ulimit -n), "
+                "or have a proxy in front limit connections"
+            )
 
 
 class _ListeningServer(uvicorn.Server):
@@ -50,6 +93,7 @@ class _ListeningServer(uvicorn.Server):
         self._app, config.app = app, self.ask
         self.came: list[int] = []
         self.failure: OSError | None = None
+        self._begun: dict[Any, tuple[object, float]] = {}
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -71,14 +115,21 @@ class _ListeningServer(uvicorn.Server):
     async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the app; a request that outlasts the end of the server is answered with 503."""
         has_answer = scope["type"] != "http"
+        is_read = has_answer
 
         async def received() -> Message:
+            nonlocal is_read
             try:
-                return await receive()
+                async with asyncio.timeout(None if is_read else REQUEST_S):
+                    message = await receive()
+            except TimeoutError:
+                return {"type": "http.disconnect"}
             except asyncio.CancelledError:
                 if scope["type"] == "lifespan" and self.should_exit:
                     return {"type": "lifespan.shutdown"}
                 raise
+            is_read = is_read or not message.get("more_body")
+            return message
 
         async def answer(message: Message) -> None:
             nonlocal has_answer
@@ -94,8 +145,33 @@ class _ListeningServer(uvicorn.Server):
                 await send({"type": "http.response.start", "status": 503, "headers": _PLAIN})
                 await send({"type": "http.response.body", "body": b"the server has ended\n"})
 
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections whose request does not come, once a second; return whether to end."""
+        if counter % 10 == 0:
+            self._close_unasked(time.monotonic())
+        return await super().on_tick(counter)
+
+    def _close_unasked(self, now: float) -> None:
+        """Close connections on which the head of a request was awaited for too long.
+
+        Whoever has asked before may be silent for as long as `KEEP_ALIVE_S` has it.
+        """
+        begun: dict[Any, tuple[object, float]] = {}
+        for connection in self.server_state.connections:
+            cycle = getattr(connection, "cycle", None)
+            is_asked = cycle is not None and not cycle.response_complete
+            if is_asked or getattr(connection, "timeout_keep_alive_task", self) is not None:
+                continue
+            of, since = self._begun.get(connection, (cycle, now))
+            begun[connection] = cycle, since if of is cycle else now
+        self._begun = begun
+        for connection, (_, since) in begun.items():
+            if now - since >= REQUEST_S:
+                connection.transport.close()
+
     async def main_loop(self) -> None:
         """Serve; if nobody can be told where, end."""
+        asyncio.get_running_loop().set_exception_handler(LoopFaults().note)
         try:
             self._told()
         except OSError as error:
@@ -148,6 +224,7 @@ def listen(
     # An answer goes out in parts; without this the second waits 40 ms for the client's word that
     # the first has come. Connections take it over; asyncio sets it on sockets of its own alone.
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _allow_connections()
     sys.setswitchinterval(SWITCH_S)
     with door:
         address, found, *_ = door.getsockname()
@@ -158,3 +235,11 @@ def listen(
         raise server.failure
     if signal.SIGINT in server.came:
         raise KeyboardInterrupt
+
+
+def _allow_connections() -> None:
+    """Let this process open more files, as far as the system lets it: shells say 1,024."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
