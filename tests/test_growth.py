@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import sys
 import tracemalloc
 from contextlib import closing
@@ -22,6 +23,8 @@ from fornix.facts.learning_records import RECORDS
 from fornix.memory.prompt import prompt_sources
 from fornix.runs.runner.run_records import overtaken
 from fornix.search.index import catalog, set_loader
+from fornix.sets import drafted_sets
+from fornix.sets.writer import SetReader
 from fornix.store import Batch, Define, Definition, QueuedInput, Scope, SetRef
 from fornix.store.ram import RamStore
 from fornix.store.sql import scope_rows, tree
@@ -439,6 +442,87 @@ def test_a_batch_reads_no_more_of_a_set_than_it_changed_there(memory, monkeypatc
         assert [item.text for item in small.recent(2)] == ["note 6", "note 7"]
     assert max(asked) <= 3
     assert len(ada.set("small")) == 8
+
+
+READS_OF_A_BATCH = {
+    "len": len,
+    "recent": lambda notes: notes.recent(2),
+    "list": lambda notes: notes.list(limit=3),
+    "search": lambda notes: notes.search("item", limit=3),
+    "pop": lambda notes: notes.pop(),
+}
+
+
+@pytest.mark.parametrize("read", READS_OF_A_BATCH.values(), ids=READS_OF_A_BATCH.keys())
+@pytest.mark.parametrize("change", ["add", "update"])
+def test_a_read_in_a_batch_costs_the_same_however_much_is_pending(
+    memory, monkeypatch, read, change
+):
+    """What was gathered before is not walked again, nor what the batch ended."""
+    ada, looked_at = memory.key("ada"), [0]
+    ada.add_many([Item(f"item {n}", id=str(n)) for n in range(300)])
+
+    def counting(call, number_of):
+        def counted(*args, **options):
+            answer = call(*args, **options)
+            looked_at[0] += number_of(args, answer)
+            return answer
+
+        return counted
+
+    store = memory.store
+    monkeypatch.setattr(store, "page", counting(store.page, lambda _, answer: len(answer)))
+    monkeypatch.setattr(store, "get", counting(store.get, lambda args, _: len(args[1])))
+    for module, name in ((SetReader, "_is_expired"), (drafted_sets, "feature_of")):
+        monkeypatch.setattr(module, name, counting(getattr(module, name), lambda *_: 1))
+    with ada.batch() as batch:
+        notes, costs = batch.set("default"), list[int]()
+        for number in range(250):
+            if change == "add":
+                notes.add(f"new item {number}")
+            else:
+                notes.update(str(299 - number), "changed")
+            looked_at[0] = 0
+            read(notes)
+            costs.append(looked_at[0])
+            if read is not len and number % 50 == 20:  # it takes in what others commit
+                ada.set("other").add("x")
+        assert sum(costs) <= 250 * 20 + 5 * 250
+        assert sorted(costs)[-20] <= 40
+
+
+@pytest.mark.parametrize("place", [":memory:", "app.db"])
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_batch_searches_what_it_gathered_as_if_it_were_read_anew(tmp_path, place, timed):
+    """In whatever order it adds, changes and deletes; also where some of it has expired."""
+    rng, now = random.Random(5), [datetime(2026, 1, 1, tzinfo=UTC)]
+    where = place if place == ":memory:" else tmp_path / place
+    with Memory.open(where, embedder="words", clock=lambda: now[0]) as memory:
+        ada, ids = memory.key("ada"), [f"c{n}" for n in range(40)]
+        ada.add_many([Item(f"green item {name}", id=name) for name in ids])
+        with ada.batch() as batch:
+            notes = batch.set("default")
+            for number in range(300):
+                now[0] += timedelta(seconds=1)
+                kind = rng.choice(["add", "add", "add", "update", "update", "delete"])
+                if kind == "add":
+                    seconds = rng.randrange(1, 60) if timed and rng.random() < 0.3 else None
+                    life = None if seconds is None else timedelta(seconds=seconds)
+                    text = f"{rng.choice(['green', 'red'])} thing {number}"
+                    ids.append(notes.add(Item(text, ttl=life)))
+                elif kind == "delete":
+                    notes.delete(ids.pop(rng.randrange(len(ids))))
+                elif (chosen := rng.choice(ids)) in notes:
+                    notes.update(chosen, f"red change {number}")
+                listed = notes.list()
+                assert len(notes) == len(listed)
+                assert notes.list(newest_first=True) == listed[::-1]
+                found = notes.search("red thing", limit=50)
+                assert {hit.item.id for hit in found} <= {item.id for item in listed}
+                for drafted in batch._draft._sets.values():
+                    drafted._index = None
+                assert notes.search("red thing", limit=50) == found
+        assert {item.id for item in ada.list()} == {item.id for item in listed}
 
 
 def test_a_context_reads_no_more_of_exact_memory_than_it_counts(memory, monkeypatch):

@@ -114,7 +114,7 @@ class RunDraft(Draft):
         visible = [change for change in changes if not is_hidden(change.set)]
         for part in [part for change in visible for part in parts_of(change)]:
             item_id = part.id if isinstance(part, Retire) else part.record.id
-            self._recorder.changed(part.set, item_id, self._live[part.set, item_id])
+            self._recorder.changed(part.set, item_id, self._drafted_item(part.set, item_id))
         return result
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:

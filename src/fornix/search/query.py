@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -43,7 +43,6 @@ from fornix.search.signals import (
     respelled,
 )
 from fornix.store import (
-    Feature,
     LargeSet,
     Scope,
     SearchCache,
@@ -123,16 +122,14 @@ class Drafted:
     """What a batch changed and did not commit yet.
 
     Attributes:
-        items: Its new versions, by row; rows are below zero.
-        features: What search reads of them, by set.
-        hidden: Rows that it ended.
+        items: Its new versions, by row, of any set.
+        indexes: Of what it made in the sets that are searched.
+        hidden: Rows that it ended, by set.
     """
 
-    items: Mapping[int, StoredItem] = field(default_factory=dict[int, StoredItem])
-    features: Mapping[SetRef, Sequence[Feature]] = field(
-        default_factory=dict[SetRef, Sequence[Feature]]
-    )
-    hidden: frozenset[int] = frozenset()
+    items: Mapping[int, StoredItem]
+    indexes: Sequence[SetIndex]
+    hidden: Mapping[SetRef, Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +215,7 @@ class Searcher:
         checked_query(query)
         view = self._view(sets)
         infos = _visible(view.sets, sets)
-        drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
+        drafted = drafted if drafted is not None and (drafted.indexes or drafted.hidden) else None
         if not infos and drafted is None:
             return Hits()
         instants = options.instants(self._clock() if now is None else now)
@@ -236,7 +233,7 @@ class Searcher:
             partial(self._values_of, {} if drafted is None else drafted.items),
         )
         if options.at is None:
-            return self._search_now(view, sets, request, drafted)
+            return self._search_now(view, request, drafted)
         for info in infos:
             check_set(self._store, info.ref, options.at)
         commit = options.at.commit
@@ -291,13 +288,12 @@ class Searcher:
     def _search_now(
         self,
         view: SearchView,
-        sets: Sequence[SetRef] | Scope,
         request: _SearchRequest,
         drafted: Drafted | None,
     ) -> Hits:
         request, large_sets = self._with_large_sets_last(request, drafted)
         numbers = [info.number for info in request.infos if info.number not in large_sets]
-        drafted_indexes = self._drafted_indexes(drafted, sets)
+        drafted_indexes = () if drafted is None else drafted.indexes
         hidden = self._hidden(request.infos, request.instants, drafted)
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
         seen: SearchView | None = view
@@ -345,14 +341,14 @@ class Searcher:
         self, infos: Sequence[SetInfo], instants: tuple[int, int | None], drafted: Drafted | None
     ) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""
-        ended = frozenset[int]() if drafted is None else drafted.hidden
         now, valid_at = instants
         hidden: list[Collection[int]] = []
         for info in infos:
+            ended = () if drafted is None else drafted.hidden.get(info.ref, ())
             expiring = info.next_expiry is not None and info.next_expiry <= now
             if expiring or (info.has_validity and valid_at is not None):
                 out = self._store.expired_or_invalid_rows(info.number, now=now, valid_at=valid_at)
-                hidden.append(ended.union(out))
+                hidden.append({*ended, *out})
             else:
                 hidden.append(ended)
         return hidden
@@ -445,20 +441,6 @@ class Searcher:
                 if stored is not None and stored != text:
                     raise EmbedderConflict(name, asked=text, found=stored)
             self._checked = state
-
-    def _drafted_indexes(
-        self, drafted: Drafted | None, sets: Sequence[SetRef] | Scope
-    ) -> list[SetIndex]:
-        if drafted is None:
-            return []
-        whole = isinstance(sets, Scope)
-        refs = sorted(drafted.features, key=lambda ref: ref.name) if whole else sets
-        return [
-            SetIndex.build(drafted.features[ref], dimensions=self._embedder.dimensions)
-            for ref in refs
-            if drafted.features.get(ref)
-            and (not whole or (ref.scope == sets and not is_hidden(ref)))
-        ]
 
     def _rank(
         self,
@@ -586,7 +568,8 @@ class Searcher:
         committed = self._store.items_by_row([row for row in rows if row not in drafted])
         if touch:
             self.touch([stored.first for stored in committed])
-        stored_by_row = {stored.row: stored for stored in committed} | dict(drafted)
+        stored_by_row = {stored.row: stored for stored in committed}
+        stored_by_row |= {row: drafted[row] for row in rows if row in drafted}
         return [item_of(stored_by_row[row]) if row in stored_by_row else None for row in rows]
 
     def _values_of(

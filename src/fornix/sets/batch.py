@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 from fornix.compaction import Compacted, Given
@@ -23,6 +23,7 @@ from fornix.errors import (
 from fornix.search.near_duplicates import ItemsByTerm, Probe
 from fornix.search.query import Drafted, SearchOptions
 from fornix.sets.admission.barrier import combined_check, recheck_admission
+from fornix.sets.drafted_sets import AFTER_ALL, DraftedSet, Place
 from fornix.sets.writer import Engine, NewId, PlannedWrite, SetRules, WriteCall, Writer
 from fornix.store import (
     Add,
@@ -43,7 +44,7 @@ from fornix.store import (
     parts_of,
     records_of,
 )
-from fornix.store.as_of import Moment, expired, is_valid_at
+from fornix.store.as_of import Moment
 from fornix.store.items import Hits
 from fornix.store.records import ItemEdit, feature_of, id_of, is_past, position_of, with_vectors
 from fornix.store.scope import is_hidden
@@ -53,8 +54,11 @@ from fornix.values.storable import Value
 
 R = TypeVar("R")
 
-AFTER_ALL = 1 << 62
-"""Rows of drafted items: past every row of the store, so that they come last among their like."""
+MIN_KNOWN_RUN = 16
+"""Where a batch ended so many committed items of a set, pages note which follow each other."""
+
+MOST_READ = 256
+"""Items that a page reads at a time, in search of those that the batch left."""
 
 
 class Draft(Writer):
@@ -74,8 +78,9 @@ class Draft(Writer):
         self.calls: list[Value] = []
         self.define: list[Define] = []
         self.items: list[ItemChange] = []
-        self._live: dict[tuple[SetRef, str], StoredItem | None] = {}
-        self._hidden: dict[int, SetRef] = {}
+        self._sets: dict[SetRef, DraftedSet] = {}
+        self._rows: dict[int, StoredItem] = {}
+        self._embedded = 0
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
@@ -165,7 +170,8 @@ class Draft(Writer):
 
     def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
         self.items, self.define = [], list(define)
-        self._live, self._hidden, self._versions, self._drafted_terms = {}, {}, {}, {}
+        self._sets, self._rows, self._versions, self._drafted_terms = {}, {}, {}, {}
+        self._embedded = 0
         self._capacity.forget()
         for item in items:
             self._capacity.follow(item.set, self.define)
@@ -209,7 +215,7 @@ class Draft(Writer):
 
     def _check(self, change: ItemEdit) -> None:
         if isinstance(change, Add):
-            drafted = self._live.get((change.set, change.record.id))
+            drafted = self._drafted_item(change.set, change.record.id)
             must_be_new = change.existing == "error" and not change.fresh
             if drafted is not None or (must_be_new and self._current_item(change)):
                 raise DuplicateItem(change.record.id, set_name=change.set.name)
@@ -222,18 +228,25 @@ class Draft(Writer):
     def _current_item(self, change: ItemEdit) -> StoredItem | None:
         return self.get(change.set, [id_of(change)], at=None)[0]
 
+    def _drafted_item(self, ref: SetRef, item_id: str) -> StoredItem | None:
+        """Return the version that the batch made of an item and did not end, or None."""
+        drafted = self._sets.get(ref)
+        return None if drafted is None else drafted.live.get(item_id)
+
     def _take(self, change: ItemEdit) -> None:
-        item_key = (change.set, id_of(change))
+        item_id = id_of(change)
         before = None if isinstance(change, Add) else self._current_item(change)
-        if before is not None:
-            self._hidden[before.row] = change.set
         self._capacity.count(change, before)
+        drafted = self._sets.get(change.set)
+        if drafted is None:
+            drafted = self._sets[change.set] = DraftedSet(self._rows)
         if isinstance(change, Retire):
-            self._live[item_key] = None
+            drafted.take(item_id, None, before=before)
         else:
             last = self._last(change) if before is None else before.version
-            self._versions[item_key] = last + 1
-            self._live[item_key] = self._stored(change.set, change.record, before, last + 1)
+            self._versions[change.set, item_id] = last + 1
+            new = self._stored(change.set, change.record, before, last + 1)
+            drafted.take(item_id, new, before=before)
             if change.set in self._drafted_terms:
                 record = change.record
                 self._drafted_terms[change.set].take(record.id, record.terms, record.tokens)
@@ -271,7 +284,8 @@ class Draft(Writer):
     def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
         """Return what was gathered for a set, by id; None: it is retired."""
         self._check_open()
-        return {item_id: stored for (of, item_id), stored in self._live.items() if of == ref}
+        drafted = self._sets.get(ref)
+        return {} if drafted is None else dict(drafted.live)
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
@@ -281,9 +295,9 @@ class Draft(Writer):
             return committed
         if self._was_overtaken():
             committed = super().get(ref, ids, at=self.before)
-        current = [
-            self._live.get((ref, i), stored) for i, stored in zip(ids, committed, strict=True)
-        ]
+        drafted = self._sets.get(ref)
+        live = {} if drafted is None else drafted.live
+        current = [live.get(i, stored) for i, stored in zip(ids, committed, strict=True)]
         return [None if s is None or self._is_expired(s, None) else s for s in current]
 
     def page(
@@ -297,27 +311,54 @@ class Draft(Writer):
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         self._check_open()
-        drafted = [
-            stored
-            for (home, _), stored in self._live.items()
-            if home == ref and stored is not None and not self._is_expired(stored, None)
-        ]
-        changed = self._hidden.items() if at is None else ()
-        hidden = {row for row, of in changed if of == ref and row < AFTER_ALL}
-        read = partial(
-            super().page, ref, after=after, limit=limit + len(hidden), newest_first=newest_first
-        )
-        page = read(at=self.before if at is None else at)
+        drafted = self._sets.get(ref)
+        read = partial(self._committed_page, ref, after=after, limit=limit)
+        committed = read(newest_first=newest_first, at=at)
         if at is None and self._was_overtaken():
-            page = read(at=self.before)
-        committed = [stored for stored in page if stored.row not in hidden]
-        if at is not None or not drafted:
-            return committed[:limit]
-        new = sorted((s for s in drafted if is_past(s, after, newest_first)), key=position_of)
-        if newest_first:
-            new.reverse()
+            committed = read(newest_first=newest_first, at=None)
+        if at is not None or drafted is None:
+            return committed
+        past = drafted.past(after, newest_first=newest_first)
+        new = (stored for stored in past if not self._is_expired(stored, None))
         merged = heapq.merge(committed, new, key=position_of, reverse=newest_first)
-        return list(merged)[:limit]
+        return list(islice(merged, limit))
+
+    def _committed_page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """Return committed items that the batch left as they were; of the past, as they were."""
+        read = partial(
+            super().page, ref, newest_first=newest_first, at=self.before if at is None else at
+        )
+        drafted = self._sets.get(ref)
+        if at is not None or drafted is None or not drafted.hidden:
+            return read(after=after, limit=limit)
+        hidden, runs = drafted.hidden, dict[Place | None, Place]()
+        if len(hidden) >= MIN_KNOWN_RUN:
+            seq = -1 if self.before is not None else self._engine.store.seq()
+            runs = drafted.runs(seq, newest_first=newest_first)
+        left: list[StoredItem] = []
+        origin, start, most = after, runs.get(after, after), limit + min(limit, len(hidden))
+        while True:
+            page = read(after=start, limit=most)
+            for stored in page:
+                if not is_past(stored, start, newest_first):
+                    continue
+                start = position_of(stored)
+                if stored.row in hidden:
+                    start = runs[origin] = runs.get(start, start)
+                else:
+                    origin = start
+                    left.append(stored)
+            if len(left) >= limit or len(page) < most:
+                return left[:limit]
+            most = max(most, min(2 * most, MOST_READ))
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
@@ -336,15 +377,13 @@ class Draft(Writer):
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
-        info, drafted = super().info(ref), self.drafted(ref)
+        info, drafted = super().info(ref), self._sets.get(ref)
         defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
         if info is not None and defined is not None:
             info = replace(info, definition=defined)
-        if not drafted:
+        if drafted is None:
             return info
-        committed = super().get(ref, list(drafted), at=self.before)
-        live = [s for s in drafted.values() if s is not None and not self._is_expired(s, None)]
-        more = len(live) - sum(s is not None for s in committed)
+        more = drafted.more(self.now())
         if info is None:
             return SetInfo(0, ref, defined or Definition(), more, 0)
         return replace(info, items=info.items + more)
@@ -371,7 +410,7 @@ class Draft(Writer):
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`: with those that the batch adds to first."""
         self._check_open()
-        drafted = {d.set for d in self.define} | {ref for ref, _ in self._live}
+        drafted = {d.set for d in self.define} | self._sets.keys()
         names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
         return sorted({*super().sets(scope), *names})
 
@@ -381,7 +420,7 @@ class Draft(Writer):
 
     def hidden(self, scope: Scope) -> list[str]:
         """See `Writer.hidden`."""
-        drafted = {ref.name for ref, _ in self._live if ref.scope == scope and is_hidden(ref)}
+        drafted = {ref.name for ref in self._sets if ref.scope == scope and is_hidden(ref)}
         return sorted({*super().hidden(scope), *drafted})
 
     # --- what is added is checked --------------------------------------------------------------
@@ -408,16 +447,19 @@ class Draft(Writer):
         if self.before is not None:
             found = self._engine.alike.find_at(ref, probes, self.before.commit)
             last_row, matches = None, self._unexpired(found)
-        drafted_terms = self._drafted_terms.get(ref)
+        drafted = self._sets.get(ref)
+        if drafted is None:
+            return last_row, matches
+        live, drafted_terms = drafted.live, self._drafted_terms.get(ref)
         if drafted_terms is None:
             drafted_terms = self._drafted_terms[ref] = ItemsByTerm()
-            for (of, item_id), stored in self._live.items():
-                if of == ref and stored is not None:
+            for item_id, stored in live.items():
+                if stored is not None:
                     drafted_terms.take(item_id, stored.record.terms, stored.record.tokens)
         for items, probe in zip(matches, probes, strict=True):
-            items[:] = [stored for stored in items if stored.row not in self._hidden]
-            drafted = (self._live.get((ref, item_id)) for item_id in drafted_terms.find(probe))
-            items.extend(stored for stored in drafted if stored is not None)
+            items[:] = [stored for stored in items if stored.row not in drafted.hidden]
+            found = (live.get(item_id) for item_id in drafted_terms.find(probe))
+            items.extend(stored for stored in found if stored is not None)
         return last_row, matches
 
     def is_whole(self, set_name: str) -> bool:
@@ -434,7 +476,7 @@ class Draft(Writer):
             if ref in self._whole:
                 continue  # the store refuses it, if it moved
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
-            live = [self._live.get((ref, item_id)) for item_id in added]
+            live = [self._drafted_item(ref, item_id) for item_id in added]
             still_live = [stored for stored in live if stored is not None]
             self.admission_checks[ref] = recheck_admission(self._engine, check, still_live)
 
@@ -443,19 +485,23 @@ class Draft(Writer):
         self._check_open()
         if options.at is not None or not self.items:
             return super().search(sets, query, options)
+        with self.mutex:  # an index serves one thread
+            return self._search_drafted(sets, query, options)
+
+    def _search_drafted(
+        self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions
+    ) -> Hits:
         self._embed_drafted()
         now, valid_at = options.instants(self.now())
-        live = {
-            stored.row: stored
-            for stored in self._live.values()
-            if stored is not None
-            and not expired(stored.record, now)
-            and (valid_at is None or is_valid_at(stored.record, valid_at))
-        }
-        features: dict[SetRef, list[Feature]] = {}
-        for stored in live.values():
-            features.setdefault(stored.set, []).append(feature_of(stored))
-        drafted = Drafted(live, features, frozenset(self._hidden))
+        if isinstance(sets, Scope):
+            asked = [ref for ref in self._sets if ref.scope == sets and not is_hidden(ref)]
+            asked.sort(key=lambda ref: ref.name)
+        else:
+            asked = [ref for ref in sets if ref in self._sets]
+        dimensions = self._engine.recorder.embedder.dimensions
+        indexes = [self._sets[ref].index(now, valid_at, dimensions=dimensions) for ref in asked]
+        hidden = {ref: self._sets[ref].hidden for ref in asked if self._sets[ref].hidden}
+        drafted = Drafted(self._rows, [one for one in indexes if one is not None], hidden)
         hits = self._engine.recall.search(sets, query, options, drafted, now=now)
         self._engine.recent_hits.note(sets, hits)
         return hits
@@ -470,20 +516,22 @@ class Draft(Writer):
 
     def _embed_drafted(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
-        records = [record for item in self.items for record in records_of(item)]
+        new = self.items[self._embedded :]
+        records = [record for item in new for record in records_of(item)]
         waiting = {id(record): record for record in records if record.vectors is None}
-        if not waiting:
-            return
-        vectors = self._engine.recorder.vectors(list(waiting.values()))
-        done = {
-            id(old): replace(old, vectors=new)
-            for old, new in zip(waiting.values(), vectors, strict=True)
-        }
-        self.items = [with_vectors(change, done) for change in self.items]
-        self._live = {
-            item_key: stored and replace(stored, record=done.get(id(stored.record), stored.record))
-            for item_key, stored in self._live.items()
-        }
+        if waiting:
+            vectors = self._engine.recorder.vectors(list(waiting.values()))
+            done = {
+                id(old): replace(old, vectors=found)
+                for old, found in zip(waiting.values(), vectors, strict=True)
+            }
+            self.items[self._embedded :] = [with_vectors(change, done) for change in new]
+            for change in new:
+                for record in records_of(change):
+                    stored = self._drafted_item(change.set, record.id)
+                    if stored is not None and stored.record is record and id(record) in done:
+                        self._sets[change.set].put(replace(stored, record=done[id(record)]))
+        self._embedded = len(self.items)
 
 
 class DraftView:
