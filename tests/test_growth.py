@@ -342,6 +342,38 @@ def test_an_item_that_was_changed_often_is_read_and_changed_as_fast_as_another(t
         assert often <= new + 60
 
 
+def test_many_items_that_were_changed_often_are_read_as_fast_as_others(tmp_path):
+    """By their ids: of each id the last version alone is looked at, also where ids are taken."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        notes, names = memory.key("ada").set("notes"), ("new", "often", "gone")
+        ids = {name: [f"{name}{n:02}" for n in range(30)] for name in names}
+        for name in names:
+            notes.add_many([Item("0", id=each) for each in ids[name]])
+        for turn in range(40):
+            changed = [Item(str(turn), id=each) for each in ids["often"] + ids["gone"]]
+            notes.add_many(changed, on_existing="update")
+        notes.delete(ids["gone"])
+        assert [item and item.text for item in notes.get(ids["often"] + ids["gone"])] == [
+            *["39"] * 30, *[None] * 30,
+        ]  # fmt: skip
+        assert [item and item.id for item in notes.get([*"abcdefgh", "new01", "new01"])] == [
+            *[None] * 8, "new01", "new01",
+        ]  # fmt: skip
+        new, often, gone = (
+            steps_of(memory.store, lambda name=name: notes.get(ids[name])) for name in names
+        )
+        assert often <= new + 30
+        assert gone <= new
+        assert isinstance(memory.store, SqliteStore)
+        again = [Item("again", id=each) for each in ids["gone"]]
+        first = [Item("first", id=f"{each} of them") for each in ids["new"]]
+        steps_again, steps_first = (
+            steps_on(memory.store._writer, lambda items=items: notes.add_many(items))
+            for items in (again, first)
+        )
+        assert steps_again <= 2.5 * steps_first
+
+
 def test_what_has_expired_is_found_without_a_look_at_what_has_not(tmp_path):
     """Nor is it looked at again for each step of a sweep."""
     with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:

@@ -23,7 +23,7 @@ from psycopg import sql
 
 from doors import Letters
 from file_scan import scan
-from fornix import AsyncMemory, Memory
+from fornix import AsyncMemory, Item, Memory
 from fornix.cli import fornix
 from fornix.errors import (
     DuplicateItem,
@@ -358,6 +358,30 @@ def test_a_page_of_the_past_reads_no_more_than_it_is_asked_for(url, raw):
         explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {translated(page, schema_of(url))}".encode()
         rows = psycopg.RawCursor(raw).execute(explained, (info.number, 3, past)).fetchall()
         assert max(_rows_read(rows[0][0][0]["Plan"])) <= 10
+
+
+def test_items_that_were_changed_often_are_read_by_their_last_versions(url, raw):
+    """Not with all their versions, nor with all items of the set."""
+    with Memory.open(url, embedder="words") as memory:
+        notes, ids = memory.key("ada").set("notes"), [f"n{number}" for number in range(20)]
+        notes.add_many([f"note {number}" for number in range(2_000)])
+        for turn in range(10):
+            notes.add_many([Item(f"{turn}", id=each) for each in ids], on_existing="update")
+        assert [item and item.text for item in notes.get([*ids, "none"])] == [*["9"] * 20, None]
+        info = memory.store.set_info(notes.inside.ref)
+    assert info is not None
+    asked = translated(row_values.BY_IDS, schema_of(url))
+    for _ in range(2):
+        rows = (
+            psycopg.RawCursor(raw)
+            .execute(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.replace('$2', '$2::text[]')}".encode(),
+                (info.number, ids),
+            )
+            .fetchall()
+        )
+        assert max(_rows_read(rows[0][0][0]["Plan"])) <= 20
+        raw.execute(f"VACUUM ANALYZE {schema_of(url)}.item".encode())
 
 
 def _rows_read(plan: dict[str, Any]) -> list[float]:

@@ -9,6 +9,8 @@ What differs, and what it becomes:
   its digest beside it: behind a policy, an index serves no expression that is computed of a row.
 - ``journal AS every_commit`` and its like are views, which no policy applies to.
 - ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``, with ``AS names`` by digest too.
+- ``IN (SELECT (…) FROM (SELECT value AS asked FROM carray(?)) AS ids)`` is ``= ANY(ARRAY(…))``: one
+  row for each name, which the planner would join with all rows of the table.
 - ``SELECT … FROM carray(?)``, whose column is ``value``, is `unnest`.
 - ``max(a, b)`` of two is ``greatest``; ``octet_length`` counts what the caller's text has.
 - ``INDEXED BY`` is a hint that PostgreSQL does not know, and ``CROSS JOIN … ON`` an order of joins.
@@ -43,6 +45,10 @@ _NAMES_AMONG = re.compile(
     rf"({_NAME}) IN \(SELECT value FROM carray\((\$\d+)\) AS names\)"  # noqa: S608 - a pattern
 )
 _NUMBERS_AMONG = re.compile(r"IN\s+\(SELECT value FROM carray\((\$\d+)\)\)")
+_ROW_OF_EACH = re.compile(
+    r"\bIN \((SELECT \(.*?\) FROM \(SELECT value AS asked FROM carray\(\$\d+\)\) AS ids)\)",
+    re.DOTALL,
+)
 _NUMBERS = re.compile(r"FROM carray\((\$\d+)\)")
 _SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
 _WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
@@ -62,6 +68,7 @@ def translated(sql: str, schema: str) -> str:
         rf"(\1_digest = ANY ({schema}.digests(\2::text[])) AND \1 = ANY (\2))", sql
     )
     sql = _NUMBERS_AMONG.sub(r"= ANY(\1)", sql)
+    sql = _ROW_OF_EACH.sub(r"= ANY(ARRAY(\1))", sql)
     sql = _NUMBERS.sub(r"FROM unnest(\1) AS value", sql)
     sql = _SAME_NAME.sub(functools.partial(_same_name, schema), sql)
     sql = _GREATEST.sub(r"greatest(\1)", sql)

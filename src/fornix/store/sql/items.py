@@ -44,6 +44,7 @@ from fornix.store.records import MINUTE_US, read_at
 from fornix.store.sql import journal
 from fornix.store.sql.batched_inserts import PendingRows
 from fornix.store.sql.connection import Connection, Row, first, query
+from fornix.store.sql.row_values import LIVE_OF_IDS
 from fornix.store.sql.scope_rows import ScopeRows
 from fornix.store.sql.staged_vectors import apply_past
 from fornix.values.lazy_dataclass import dataclass
@@ -65,9 +66,7 @@ _LIVE = f"""
 """  # noqa: S608 - ours
 
 _LIVE_AMONG = f"""
-    SELECT id, {_LIVE_COLUMNS} FROM item
-    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) AND ended IS NULL
-    ORDER BY row
+    SELECT id, {_LIVE_COLUMNS} FROM item WHERE {LIVE_OF_IDS} ORDER BY row
 """  # noqa: S608 - ours
 
 _LIVE_ROW = f"SELECT {_LIVE_COLUMNS} FROM item WHERE row = ?"  # noqa: S608 - ours
@@ -179,8 +178,8 @@ HELD = """
 """
 
 TAKEN_IDS = """
-    SELECT id FROM item
-    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) GROUP BY id
+    SELECT asked FROM (SELECT value AS asked FROM carray(?2)) AS ids
+    WHERE (SELECT 1 FROM item WHERE item.set_id = ?1 AND item.id IS ids.asked LIMIT 1) IS NOT NULL
 """
 
 _LIVE_AFTER = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"

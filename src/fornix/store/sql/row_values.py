@@ -40,10 +40,16 @@ BY_ID = f"""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
-BY_IDS = f"""
-    {ITEM} WHERE item.set_id = ?1 AND item.ended IS NULL
-        AND item.id IN (SELECT value FROM carray(?2) AS names)
-"""  # noqa: S608 - ours
+LIVE_OF_IDS = """
+    coalesce(item.ended, 0) = 0 AND item.row IN (SELECT (
+            SELECT latest.row FROM item AS latest
+            WHERE latest.set_id = ?1 AND latest.id IS ids.asked
+            ORDER BY latest.version DESC LIMIT 1
+        ) FROM (SELECT value AS asked FROM carray(?2)) AS ids)
+"""
+"""As in `BY_ID`, of many ids. For ``ended IS NULL`` PostgreSQL may read an index of all that is."""
+
+BY_IDS = f"{ITEM} WHERE {LIVE_OF_IDS}"
 
 VERSIONS = f"{_OF_ID} ORDER BY item.version"
 
