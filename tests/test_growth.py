@@ -273,6 +273,20 @@ def test_the_names_of_sets_are_read_without_what_is_in_them(tmp_path):
         assert steps_of(memory.store, ada.sets) <= 60 * 8
 
 
+def test_the_spaces_of_a_store_are_read_without_their_keys(tmp_path):
+    """Nor is a space named of which there is knowledge alone."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        store, steps = memory.store, list[int]()
+        memory.knowledge.set("facts").add("known to all")
+        for keys in (5, 300):
+            for space in ("one", "two"):
+                inputs = [QueuedInput(Scope(space, f"k{n}"), "1", 1) for n in range(keys)]
+                store.accept("helper", inputs)
+            assert store.spaces() == ["one", "two"]
+            steps.append(steps_of(store, store.spaces))
+        assert steps[1] <= steps[0] + 5
+
+
 @pytest.mark.parametrize("where", [None, {"n": {"gte": 590}}])
 def test_a_list_reads_no_more_than_it_is_asked_for(tmp_path, monkeypatch, where):
     """Ten rows for ten items; where a filter passes few, pages grow, and all are found."""

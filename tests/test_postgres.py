@@ -39,8 +39,8 @@ from fornix.errors import (
     Unavailable,
     Unusable,
 )
-from fornix.store import CLOCK_STEP_US, Batch, Put, Retire
-from fornix.store.postgres import PostgresStore
+from fornix.store import CLOCK_STEP_US, Batch, Put, QueuedInput, Retire, Scope
+from fornix.store.postgres import PostgresStore, postgres_store
 from fornix.store.postgres.connection import PostgresConnection, is_lost
 from fornix.store.postgres.database import FLUSH
 from fornix.store.postgres.dialect import TABLES, original, storable, translated
@@ -358,6 +358,31 @@ def test_a_page_of_the_past_reads_no_more_than_it_is_asked_for(url, raw):
         explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {translated(page, schema_of(url))}".encode()
         rows = psycopg.RawCursor(raw).execute(explained, (info.number, 3, past)).fetchall()
         assert max(_rows_read(rows[0][0][0]["Plan"])) <= 10
+
+
+def test_a_page_of_keys_reads_no_more_than_it_has(url, raw):
+    """Not all keys past it, which would be sorted for each page; with statistics and without."""
+    alike = "a" * 70  # the index holds the first 64 characters
+    names = sorted([*(f"k{n:04}" for n in range(2_000)), *(f"{alike}{n}" for n in range(30))])
+    with Memory.open(url, embedder="words") as memory:
+        store = memory.store
+        store.accept("helper", [QueuedInput(Scope("default", name), "1", 1) for name in names])
+        assert [*memory.keys()] == names
+        assert [*memory.keys(after="k1990")] == names[-9:]
+        assert [*memory.keys(prefix="k19", after="k1")] == names[-100:]
+        assert [*memory.keys(prefix=f"{alike}2")] == [n for n in names if n[70:].startswith("2")]
+        assert store.keys("default", after=f"{alike}5", limit=40) == names[26:66]
+        assert store.keys("default", prefix=alike, limit=3) == names[:3]
+        assert store.keys("default", prefix="x") == store.keys("other") == []
+        assert store.spaces() == ["default"]
+    page = translated(postgres_store._KEYS, schema_of(url))
+    explained = psycopg.RawCursor(raw)
+    for _ in range(2):
+        rows = explained.execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {page}".encode(), ("default", "k0100", 50, "", None)
+        ).fetchall()
+        assert max(_rows_read(rows[0][0][0]["Plan"])) <= 50 + 3 * 16
+        raw.execute(f"VACUUM ANALYZE {schema_of(url)}.scope".encode())
 
 
 def test_items_that_were_changed_often_are_read_by_their_last_versions(url, raw):

@@ -62,11 +62,48 @@ _SIZE = """
 """
 
 _KEYS = """
-    SELECT key FROM scope
-    WHERE space IS ?1 AND key_start >= left(?2, 64) AND key > ?2
-        AND key_start >= left(?4, 64) AND key >= ?4
-        AND (?5::text IS NULL OR (key_start <= left(?5, 64) AND key < ?5))
-    ORDER BY key_start, key LIMIT ?3
+    WITH RECURSIVE part (start, following, place) AS (
+        SELECT first.start, (
+            SELECT CASE WHEN space_digest = fornix.digest(?1) THEN key_start END FROM scope
+            WHERE (space_digest, key_start) > (fornix.digest(?1), first.start)
+            ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
+        ), 0
+        FROM (SELECT greatest(left(?2, 64) COLLATE "C", left(?4, 64)) AS start) AS first
+        UNION ALL
+        SELECT part.following, (
+            SELECT CASE WHEN space_digest = fornix.digest(?1) THEN key_start END FROM scope
+            WHERE (space_digest, key_start) > (fornix.digest(?1), part.following)
+            ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
+        ), place + 1
+        FROM part WHERE part.following IS NOT NULL AND place * 16 <= ?3
+            AND (?5::text IS NULL OR part.following <= left(?5, 64))
+    )
+    SELECT keys.key FROM part CROSS JOIN LATERAL (
+        SELECT key_start, key FROM scope WHERE space IS ?1 AND key_start >= part.start
+            AND key_start <= coalesce(part.following, repeat(chr(1114111), 64))
+            AND (part.place = 0 OR key_start > part.start)
+            AND key > ?2 AND key >= ?4 AND (?5::text IS NULL OR key < ?5)
+        ORDER BY key_start, key LIMIT ?3
+    ) AS keys ON TRUE
+    ORDER BY keys.key_start, keys.key LIMIT ?3
+"""
+"""A page in parts of 16 keys: the planner would read and sort all keys past a place for each page.
+
+It knows nothing of what a column holds, and goes through an index in its order where it expects
+many rows: as of ``(space_digest, key_start) > …``, which may end in another space.
+"""
+
+_SPACES = """
+    WITH RECURSIVE each (name) AS (
+        (SELECT space_digest FROM scope ORDER BY space_digest LIMIT 1)
+        UNION ALL
+        SELECT (SELECT space_digest FROM scope WHERE space_digest > each.name
+            ORDER BY space_digest LIMIT 1) FROM each WHERE each.name IS NOT NULL
+    )
+    SELECT found.space FROM each CROSS JOIN LATERAL (
+        SELECT space FROM scope WHERE space_digest = each.name AND key_start > ''
+        ORDER BY key_start LIMIT 1
+    ) AS found ON TRUE WHERE found.space != '' ORDER BY found.space
 """
 
 
@@ -340,6 +377,10 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     ) -> list[str]:
         end = end_of_prefix(prefix)
         return [key for (key,) in query(db, _KEYS, space, after or "", limit, prefix, end)]
+
+    @reads
+    def spaces(self, db: Connection) -> list[str]:
+        return [space for (space,) in query(db, _SPACES)]
 
     @reads
     def health(self, db: Connection) -> list[HealthCheck]:

@@ -50,6 +50,18 @@ _SETS = """
     ORDER BY name
 """
 
+_SPACES = """
+    WITH RECURSIVE each (name) AS (
+        SELECT min(space) FROM scope
+        UNION ALL
+        SELECT (SELECT min(space) FROM scope WHERE space > name) FROM each WHERE name IS NOT NULL
+    )
+    SELECT name FROM each
+    WHERE name != '' AND EXISTS (SELECT 1 FROM scope WHERE space = name AND key > '')
+    ORDER BY name
+"""
+"""From space to space: their keys are not looked at."""
+
 _EXPIRED = """
     WITH RECURSIVE expiring (number) AS (
         SELECT min(set_id) FROM item INDEXED BY item_expires
@@ -298,8 +310,7 @@ class SqlReads(WholeSets, SqlDatabase):
 
     @reads
     def spaces(self, db: Connection) -> list[str]:
-        sql = "SELECT DISTINCT space FROM scope WHERE key != '' AND space != '' ORDER BY space"
-        return [space for (space,) in query(db, sql)]
+        return [space for (space,) in query(db, _SPACES)]
 
     @reads
     def set_info(self, db: Connection, ref: SetRef) -> SetInfo | None:
