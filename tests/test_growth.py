@@ -273,6 +273,19 @@ def test_the_names_of_sets_are_read_without_what_is_in_them(tmp_path):
         assert steps_of(memory.store, ada.sets) <= 60 * 8
 
 
+def test_the_last_commit_is_found_without_a_search(tmp_path):
+    """Streams of events ask for it all the time, and each read of the past by a number."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        store, steps, ada = memory.store, list[int](), memory.key("ada")
+        for commits in (16, 512):
+            while store.commit_at(1 << 62) < commits:
+                ada.short_term.set("n", commits)
+            assert store.commit_at(store.time_of_commit(commits)) == commits
+            assert store.commit_at(store.time_of_commit(1) - 1) == 0
+            steps.append(steps_of(store, lambda: store.commit_at(1 << 62)))
+        assert steps[1] <= steps[0] + 2
+
+
 def test_the_spaces_of_a_store_are_read_without_their_keys(tmp_path):
     """Nor is a space named of which there is knowledge alone."""
     with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:

@@ -21,6 +21,8 @@ _DONE = """
 
 BY_OP = "SELECT n, time, request, result, erased FROM journal WHERE op = ?"
 
+_LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
+
 _NEXT_COMMIT = "SELECT n, time FROM journal AS every_commit WHERE n >= ? ORDER BY n LIMIT 1"
 
 
@@ -46,7 +48,10 @@ def commit_at(db: Connection, time: int) -> int:
     low = first(db, "SELECT max(n) FROM setback WHERE time <= ?", time) or 0
     high = first(db, "SELECT min(n) - 1 FROM setback WHERE n > ?", low)
     if high is None:
-        high = first(db, "SELECT max(n) FROM journal AS every_commit") or 0
+        last, last_time = first(db, _LAST_COMMIT) or (0, 0)
+        if last_time <= time:
+            return last
+        high = last
     while low < high:
         middle = (low + high + 1) // 2
         row = first(db, _NEXT_COMMIT, middle)
