@@ -9,6 +9,7 @@ import sys
 import tracemalloc
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import apsw
 import pytest
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 
 import warm
 from doors import Clock
-from fornix import Item, Memory, ScriptedChat
+from fornix import Item, Memory, ScriptedChat, Trim
 from fornix.cli import fornix
 from fornix.facts.learning import LearnOptions
 from fornix.facts.learning_records import RECORDS
@@ -430,6 +431,25 @@ def test_a_run_is_retried_as_fast_behind_many_that_were_before_it(tmp_path):
             assert run is not None
             steps.append(steps_of(store, lambda run=run: overtaken(store, run)))
         assert steps[1] <= steps[0] + 20
+
+
+def test_an_item_is_forgotten_as_fast_beside_many_compactions(tmp_path):
+    """Those of the commits that began or ended it are looked at."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        store, ada = memory.store, memory.key("ada")
+        assert isinstance(store, SqliteStore)
+        full = memory.key("eve").set("log", capacity=5, compaction=Trim(n=1), execution="sync")
+        steps = list[int]()
+        for adds in (10, 150):
+            for number in range(adds):
+                full.add(f"note {number}")
+            ada.add("x", id=f"{adds}")
+            commits = len(full.compactions(limit=1_000))
+            journal = store.commit_at(1 << 62)
+            forget = partial(ada.set("default").forget, f"{adds}", scrub="later")
+            steps.append(steps_on(store._writer, forget) - 4 * journal)
+        assert commits >= 100
+        assert steps[1] <= steps[0] + 50
 
 
 class NeverWalked(dict):

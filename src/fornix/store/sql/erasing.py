@@ -71,9 +71,11 @@ _STUBS_OF_SCOPE = """
 
 _PURGED = "SELECT added FROM compaction WHERE id BETWEEN ? AND ? AND purged"
 
-_COMPACTED = "SELECT DISTINCT id >> 20 FROM compaction"
-
-_COMPACTIONS = "SELECT id, set_id, retired, added FROM compaction WHERE id BETWEEN ? AND ?"
+_COMPACTIONS = """
+    SELECT compaction.id, set_id, retired, added
+    FROM (SELECT value AS n FROM carray(?)) AS commits CROSS JOIN compaction
+        ON compaction.id BETWEEN n << 20 AND (n << 20) + 1048575
+"""
 
 _SHARED = """
     SELECT count(DISTINCT item.first) FROM journal CROSS JOIN item
@@ -264,10 +266,8 @@ class Eraser:
         """Find the compactions that retired or added something of what goes."""
         commits = {v.begin_commit for v in self._rows.values()}
         commits.update(v.end_commit for v in self._rows.values() if v.end_commit is not None)
-        for (commit,) in query(self._db, _COMPACTED):
-            if commit in commits:
-                rows = query(self._db, _COMPACTIONS, *rows_of(commit))
-                self._compactions.update({row[0]: row for row in rows})
+        rows = query(self._db, _COMPACTIONS, self._db.numbers(sorted(commits)))
+        self._compactions.update({row[0]: row for row in rows})
 
     # --- what comes back
 
@@ -294,7 +294,7 @@ class Eraser:
         """Whether a compaction alone retired it, and nothing became of it since."""
         if version.end_commit is None:
             return False
-        rows = query(self._db, _COMPACTIONS, *rows_of(version.end_commit))
+        rows = query(self._db, _COMPACTIONS, self._db.numbers([version.end_commit]))
         retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
         return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
 
