@@ -290,6 +290,26 @@ def test_what_is_put_is_found_by_meaning_and_by_the_memory_behind():
         assert [item.text for item in behind.set("users.bob").list()][1:] == [""]
 
 
+def test_a_search_without_a_question_reads_as_many_items_as_it_returns(monkeypatch):
+    """Not as many of each namespace below the one that is asked."""
+    with Memory.open(embedder="words") as memory:
+        store = FornixStore(memory)
+        for number in range(60):
+            store.put(("users", f"u{number // 3:02}"), f"{number}", {"n": number})
+        read, page = [], memory.store.page
+
+        def counting(*args: Any, **options: Any) -> Any:
+            read.append(len(found := page(*args, **options)))
+            return found
+
+        monkeypatch.setattr(memory.store, "page", counting)
+        assert [item.key for item in store.search(("users",), limit=4)] == ["0", "1", "2", "3"]
+        found = store.search(("users",), limit=2, offset=5, filter={"n": {"$gte": 3}})
+        assert [item.key for item in found] == ["8", "9"]
+        assert sum(read) <= 4 + 10
+        assert store.search(("users",), limit=0) == []
+
+
 def test_the_puts_of_a_batch_are_one_commit():
     """Reads of it see what was there before."""
     with FornixStore.from_conn_string(":memory:", embedder="words") as store:

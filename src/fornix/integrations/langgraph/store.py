@@ -109,15 +109,22 @@ class FornixStore(Connected, BaseStore):
             hits = self._sets.search(op.query, sets=names, limit=max(last, 1), where=where)
             found = [(hit.item, float(hit.score)) for hit in hits]
         else:
-            found = [
-                (item, None)
-                for name in names
-                for item in self._sets.set(name).list(limit=max(last, 1), where=where)
-            ]
+            found = self._first_items(names, where, last)
         chosen = found[op.offset : last]
         if op.refresh_ttl:
             self._renew([item for item, _ in chosen])
         return [SearchItem(**_told(item), score=score) for item, score in chosen]
+
+    def _first_items(
+        self, names: Sequence[str], where: dict[str, Any], limit: int
+    ) -> list[tuple[Item, None]]:
+        """Return items of namespaces, one after the other, until there are *limit*."""
+        found: list[Item] = []
+        for name in names:
+            if len(found) >= limit:
+                break
+            found += self._sets.set(name).list(limit=limit - len(found), where=where)
+        return [(item, None) for item in found]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         counts = self._sets.sets(counts=True)
