@@ -10,6 +10,7 @@ import tracemalloc
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import apsw
 import pytest
@@ -324,6 +325,32 @@ def test_a_list_reads_no_more_than_it_is_asked_for(tmp_path, monkeypatch, where)
         assert len(oldest_first) == 10
         assert len(read) <= 2 + 7
         assert len(ada.list()) == 600
+
+
+def test_a_list_of_facts_reads_no_more_than_it_is_asked_for(memory, monkeypatch):
+    """Past items of the set that nobody learnt, too."""
+    kept: dict[str, Any] = {
+        "subject": "Ada", "kind": "profile", "entities": [], "confidence": 1.0, "quotations": [],
+        "conversation": "talk", "when": [None, None], "confirmed": 0, "replaces": [],
+        "replaced_by": [], "contradicts": [], "learning": "one", "model": "m", "prompt": "p",
+    }  # fmt: skip
+    ada = memory.key("ada")
+    learnt = [Item(f"fact {n}", metadata=kept) for n in range(300)]
+    ada.set("facts").add_many([*learnt[:3], Item("noted"), Item("noted too"), *learnt[3:]])
+    read, page = [], memory.store.page
+
+    def counted(*args, **options):
+        read.append(len(found := page(*args, **options)))
+        return found
+
+    monkeypatch.setattr(memory.store, "page", counted)
+    assert [fact.text for fact in ada.facts.list(limit=2)] == ["fact 0", "fact 1"]
+    assert read == [2]
+    assert [fact.text for fact in ada.facts.list(limit=5)] == [f"fact {n}" for n in range(5)]
+    assert sum(read) <= 2 + 10
+    assert ada.facts.list(limit=0) == []
+    assert [fact.text for fact in ada.facts.list(limit=999)] == [f"fact {n}" for n in range(300)]
+    assert len(ada.facts.list()) == 300
 
 
 def test_who_waits_is_found_in_proportion_to_how_many_wait(tmp_path):

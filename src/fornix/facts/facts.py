@@ -108,8 +108,17 @@ class Facts:
             parts.append({"subject_key": folded(checked_name(subject, "a subject"))})
         chosen = {"all": parts} if parts else None
         most = None if limit is None else counted(limit, "limit", least=0)
-        found = facts_of(self._set.list(where=chosen, as_of=as_of, valid_at=valid_at))
-        return found[:most]
+        found: builtins.list[Fact] = []
+        last: str | None = None
+        while True:
+            missing = None if most is None else most - len(found)
+            items = self._set.list(
+                where=chosen, limit=missing, after=last, as_of=as_of, valid_at=valid_at
+            )
+            found += facts_of(items)  # other items may be there
+            if missing is None or len(items) < missing or len(found) == most:
+                return found
+            last = items[-1].id
 
     def get(self, id: str) -> Fact | None:
         """Return a fact by its id; None: there is none."""
