@@ -338,7 +338,7 @@ def test_a_child_waits_for_no_thread_of_its_parent(path: Path) -> None:
     with Memory.open(path, embedder="static") as memory:
         memory.key("ada").add("first")
         # As where another thread leads.
-        memory._engine.joint_adds._queue._leader = CommitTicket(
+        memory._engine.joint_adds._queue._leading[None] = CommitTicket(
             cast("JointAdd", None), (), raises=True
         )
         if not (child := os.fork()):
@@ -347,7 +347,7 @@ def test_a_child_waits_for_no_thread_of_its_parent(path: Path) -> None:
             except ForkedStore:
                 os._exit(7)
             os._exit(1)
-        memory._engine.joint_adds._queue._leader = None
+        memory._engine.joint_adds._queue._leading.clear()
         ended: list[int] = []
         wait_until(lambda: ended.extend(os.waitpid(child, os.WNOHANG)) or ended[-2] == child)
         assert os.waitstatus_to_exitcode(ended[-1]) == 7
@@ -586,7 +586,7 @@ def test_two_interrupts_in_a_row_leave_nobody_leading(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         queue.pass_in(1)
     assert not interrupts
-    assert queue._leader is None
+    assert not queue._leading
     assert queue.pass_in(2) == 2
 
 

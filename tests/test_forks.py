@@ -436,7 +436,7 @@ def test_a_child_that_c_forked_waits_for_no_thread_that_led(path: Path) -> None:
         ada = memory.key("ada")
         ada.add("before")
         queue = memory.engine.joint_adds._queue
-        queue._leader = CommitTicket(cast("Any", None), (), raises=True)
+        queue._leading[None] = CommitTicket(cast("Any", None), (), raises=True)
         child = ctypes.PyDLL(None).fork()
         if child == 0:
             try:
@@ -445,7 +445,7 @@ def test_a_child_that_c_forked_waits_for_no_thread_that_led(path: Path) -> None:
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
-        queue._leader = None
+        queue._leading.clear()
         memory.close()
 
     assert in_child(parent) == 0

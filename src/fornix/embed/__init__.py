@@ -132,11 +132,13 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
 
 def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     """Return `quantise` of what `embed_windows` returns of each of *texts*, one at least."""
-    if not any(words.BREAK in text for text in texts):
+    if words.BREAK not in "".join(texts):
         rows = _ask(embedder, texts)
         if isinstance(rows, np.ndarray) and rows.size and len(rows) == len(texts):
             _check(embedder, rows)
             packed, width = quantise(rows), rows.shape[1]
+            if len(rows) == 1:
+                return [packed]
             return [packed[at : at + width] for at in range(0, len(packed), width)]
         return quantise_each(_checked(embedder, texts, rows))
     return quantise_each(embed_windows(embedder, texts))

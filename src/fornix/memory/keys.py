@@ -601,6 +601,7 @@ class KeyBatch(KeySets, Prompts):
         self._op, self._label = op, idempotency_key or ""
         self._knowledge, self._ttl = knowledge, ttl
         self._tree: BatchTree | None = None
+        self._root: MemoryObject | None = None
         self._base, self._asked_base = 0, base
         self.committed: Commit | None = None
         self.has_changes = False
@@ -625,6 +626,7 @@ class KeyBatch(KeySets, Prompts):
         overlay = self._overlay(now)
         overlay.records_requests = self._op is not None
         self._tree = BatchTree(overlay)
+        self._root = root_of(self._tree)
         self._draft.open = True
         return self
 
@@ -707,9 +709,9 @@ class KeyBatch(KeySets, Prompts):
     @property
     def short_term(self) -> MemoryObject:
         """The root of the key's exact tree, as it was when the block began and changed since."""
-        if self._tree is None:
+        if self._root is None:
             raise Unusable("a batch is used inside its with block; ask for another one")
-        return root_of(self._tree)
+        return self._root
 
     @property
     def knowledge(self) -> KnowledgeMemory:

@@ -12,13 +12,16 @@ from itertools import islice
 from threading import get_ident
 from typing import Protocol
 
-from fornix.errors import FornixError
+from fornix.errors import DuplicateItem, FornixError, KeyBusy, SetFull, SetMoved, StaleItem
 from fornix.store import Batch, Commit, ItemRecord, Store
 from fornix.store.clocks import DisciplinedClock
 from fornix.store.commit_queue import CommitQueue, CommitTicket
 from fornix.store.items import Item
 from fornix.store.records import RecordMaker
 from fornix.values.forks import FORKS
+
+_MENDABLE = (DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem)
+"""What refuses an add that may pass if its own thread makes it anew, or waits."""
 
 
 class JointAdd(Protocol):
@@ -67,11 +70,20 @@ class JointAdds:
             raise
         finally:
             self._leader = 0
+        if len(group) == len(planned) == 1:
+            self._commit_alone(group[0], planned[0][1])
+            return
         answers = self._store.commit_many([batch for _, batch in planned])
         for (ticket, _), answer in zip(planned, answers, strict=True):
             if not isinstance(answer, FornixError):
                 ticket.settle(answer)
         _leave(group)
+
+    def _commit_alone(self, ticket: CommitTicket[JointAdd], batch: Batch) -> None:
+        try:
+            ticket.settle(self._store.commit(batch))
+        except _MENDABLE:
+            ticket.settle(None)
 
     def _planned(
         self, group: Sequence[CommitTicket[JointAdd]]

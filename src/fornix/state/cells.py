@@ -160,6 +160,15 @@ class Cell:
             else:
                 cell.write(VALUE, inner, expires)
 
+    def is_plain_put(self) -> bool:
+        """Return whether all that leads from the base to this cell is to put a value that stays."""
+        return (
+            self.change == WRITTEN
+            and self.state == VALUE
+            and self.expires is None
+            and not self.removed
+        )
+
     def add_deltas(self, path: Path, now: int, deltas: list[TreeDelta]) -> None:
         """Add to *deltas* what leads from the base to this cell, at *path*, and all below it.
 
@@ -175,7 +184,10 @@ class Cell:
             deltas.append(self._delta(path))
         if self.fields is not None:
             for name, cell in self.fields.changed():
-                cell.add_deltas((*path, name), now, deltas)
+                if cell.is_plain_put():
+                    deltas.append(Put((*path, name), deep_copy(cell.value)))
+                else:
+                    cell.add_deltas((*path, name), now, deltas)
 
     def _delta(self, path: Path) -> TreeDelta:
         if self.change == EXPIRY_CHANGED:
@@ -272,12 +284,12 @@ class Cells:
 
     def _load(self, cell: Cell, path: Path, siblings: Fields) -> None:
         """Load a cell, one of its *siblings*, from the tree."""
-        self._record_lookup(path)
-        if self._tree is not None:
-            cell.load(_node_among(siblings, self._tree, path))
-        else:
-            cell.load(None)
-        if cell.expires is not None:
+        if self.lookups is not None:
+            self.lookups.append(path)
+        tree = self._tree
+        node = None if tree is None else _node_among(siblings, tree, path)
+        cell.load(node)
+        if node is not None and node.expires is not None:
             siblings.may_expire = True
 
     def _record_lookup(self, path: Path) -> None:
@@ -379,6 +391,11 @@ class Cells:
             self.fast_path[location.key] = cell
         else:
             self.fast_path.pop(location.key, None)
+
+    def put_first(self, cell: Cell, path: Path, value: Value) -> None:
+        """Put a value that needs no copy in place of what the base has, in a `fast_path` cell."""
+        cell.value, cell.change = value, WRITTEN
+        self._mark_dirty(path, None)
 
     def put_object(self, location: ParsedPath, expires: int | None) -> Cell:
         """Return the object at *location*, made where nothing or a value is."""

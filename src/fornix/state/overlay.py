@@ -379,10 +379,13 @@ class Overlay:
             TreeConflict: A value is where an object would have to be.
         """
         cell = self._cells.fast_path.get(location.key)
-        if cell is not None and cell.change == WRITTEN and expiry is None and _is_small(value):
-            cell.value = value  # the fast path: a small value, again, where one was put before
-        else:
+        if cell is None or expiry is not None or self._ttl is not None or not _is_small(value):
             self.assign(location, value, expiry)
+        elif cell.change == WRITTEN:
+            cell.value = value
+        else:
+            self._cells.put_first(cell, location.path, value)
+            self._record_write(location)
         if self.records_requests:
             self._record_request(put_request(location, value, expiry))
 

@@ -20,7 +20,16 @@ from fornix.errors import (
     SetMoved,
     StaleRun,
 )
-from fornix.store.changes import Batch, Compaction, Limits, Past, StoredItem, Undo, sets_in_batch
+from fornix.store.changes import (
+    Add,
+    Batch,
+    Compaction,
+    Limits,
+    Past,
+    StoredItem,
+    Undo,
+    sets_in_batch,
+)
 from fornix.store.definition import AdmissionCheck, Definition
 from fornix.store.progress import DurableCall, Progress, RunStatus, Step
 from fornix.store.scope import Scope, SetRef
@@ -47,8 +56,21 @@ def check_batch(batch: Batch, last: int) -> None:
     """
     if batch.after is not None and batch.after != last:
         raise StaleRun(batch.scope.owner, expected=batch.after, found=last)
+    if batch.define or batch.items:
+        _check_sets(batch)
+    if batch.state and batch.base is None:
+        raise InvalidInput("a batch that changes the exact tree needs a base")
+
+
+def _check_sets(batch: Batch) -> None:
+    """Refuse a batch that changes a set of another key."""
+    items = batch.items
+    if len(items) == 1 and not batch.define:
+        add = items[0]  # as most batches are: quicker than what follows
+        if type(add) is Add and add.set.scope is batch.scope and not add.links:
+            return
     last_scope = batch.scope
-    for ref in sets_in_batch(batch) if batch.define or batch.items else ():
+    for ref in sets_in_batch(batch):
         if ref.scope is last_scope:  # to compare scopes takes longer than the rest
             continue
         last_scope = ref.scope
@@ -57,8 +79,6 @@ def check_batch(batch: Batch, last: int) -> None:
                 f"a batch of key {batch.scope.key!r} cannot change a set of key "
                 f"{ref.scope.key!r}; commit one batch per key"
             )
-    if batch.state and batch.base is None:
-        raise InvalidInput("a batch that changes the exact tree needs a base")
 
 
 def check_base(batch: Batch, head: int) -> None:

@@ -92,7 +92,7 @@ class CommitQueue(Generic[W]):
         self.caller: Callable[[], object] | None = None
         self._mutex = HandleLock(reentrant=True)  # nobody takes it twice; it knows who has it
         self._waiting: deque[CommitTicket[W]] = deque()
-        self._leader: CommitTicket[W] | None = None
+        self._leading: dict[None, CommitTicket[W]] = {}  # to be the first in here takes no lock
         self._last_size = 1
 
     def pass_in(
@@ -114,7 +114,8 @@ class CommitQueue(Generic[W]):
         caller = None if self.caller is None else self.caller()
         ticket = CommitTicket(work, batches, raises, drafts, caller)
         try:
-            self._await_turn(ticket)
+            if self._leading.setdefault(None, ticket) is not ticket:
+                self._await_turn(ticket)
             if not ticket.settled:
                 self._lead(ticket)
             self._step_down(ticket)
@@ -146,8 +147,7 @@ class CommitQueue(Generic[W]):
     def _await_turn(self, ticket: CommitTicket[W]) -> None:
         """Return once the ticket leads, or is settled."""
         with self._mutex:
-            if self._leader is None:
-                self._leader = ticket
+            if self._leading.setdefault(None, ticket) is ticket:
                 return
             ticket.ready = threading.Lock()
             ticket.ready.acquire()
@@ -158,13 +158,16 @@ class CommitQueue(Generic[W]):
 
     def _relieve(self) -> None:
         """Have the next one lead where the leader stopped, and could not."""
-        leader = self._leader
+        leader = self._leading.get(None)
         if leader is not None and leader.stopped is not None:
             self._step_down(leader)
 
     def _lead(self, ticket: CommitTicket[W]) -> None:
-        ticket.group = self._gathered(ticket)
-        self._last_size = len(ticket.group)
+        if self._last_size == 1 and ticket.ready is None and not self._waiting:
+            ticket.group = [ticket]
+        else:
+            ticket.group = self._gathered(ticket)
+            self._last_size = len(ticket.group)
         try:
             self.commit_group(ticket.group)
         except FornixError as error:
@@ -173,8 +176,6 @@ class CommitQueue(Generic[W]):
     def _gathered(self, ticket: CommitTicket[W]) -> list[CommitTicket[W]]:
         """Return its group: all that wait; it leads them, and is the first of them if it waited."""
         group = [ticket] if ticket.ready is None else []
-        if group and self._last_size == 1 and not self._waiting:
-            return group
         if len(group) + len(self._waiting) < self._last_size:
             time.sleep(0)  # who has just been answered may come again: they get Python's lock first
         if self._waiting:
@@ -185,23 +186,26 @@ class CommitQueue(Generic[W]):
     def _step_down(self, ticket: CommitTicket[W]) -> None:
         """Have all of its group go on, and the next one lead; or stop waiting. Twice is fine."""
         with self._mutex:
-            if self._leader is ticket:
+            leading, waiting = self._leading, self._waiting
+            if leading.get(None) is ticket:
                 if ticket.stopped is not None:
                     kind = ticket.stopped.__name__
                     lost = f"the thread that committed for this one stopped ({kind})"
                     lost = f"{lost}; look whether it is there, or use a key"
                     _settle(ticket.group, Unavailable(lost))
-                for one in ticket.group:
-                    if one.ready is not None:
-                        one.release()
-                while self._waiting and (self._waiting[0].is_over or self._waiting[0] is ticket):
-                    self._waiting.popleft()
-                self._leader = self._waiting[0] if self._waiting else None
+                for one in ticket.group if waiting else ():
+                    one.release()
+                while waiting and (waiting[0].is_over or waiting[0] is ticket):
+                    waiting.popleft()
+                if waiting:
+                    leading[None] = waiting[0]
+                else:
+                    del leading[None]
                 ticket.group = []  # it holds itself, which would be left to the garbage collector
-            elif not ticket.settled and ticket in self._waiting:
-                self._waiting.remove(ticket)
-            if self._leader is not None:
-                self._leader.release()
+            elif not ticket.settled and ticket in waiting:
+                waiting.remove(ticket)
+            if waiting and leading:
+                leading[None].release()
 
 
 def _settle(group: list[CommitTicket[W]], error: FornixError) -> None:

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
 from operator import attrgetter
 from types import TracebackType
@@ -332,7 +332,14 @@ def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
 
     An interrupt leaves no block open, not even one that comes as the block begins or ends.
     """
-    steps = block.gen  # by themselves: a ``with`` block takes as long as the rest of a short write
+    return call_between(block.gen, work)
+
+
+def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
+    """Do what `call_within` does, for the generator that the block is made of.
+
+    A ``with`` block takes as long as the rest of a short write.
+    """
     try:
         answer = work(next(steps))
     except BaseException as error:

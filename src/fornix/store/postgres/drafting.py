@@ -563,10 +563,10 @@ class MovingTransaction(Transaction):
             raise NotADraft
         return DraftTime(time, self._use)
 
-    def _ended(self, found: dict[str, list[int]]) -> str:
-        if any(is_moving(row) for rows in found.values() for row in rows):
+    def _ended(self, nodes: list[int], items: list[int]) -> str:
+        if any(map(is_moving, (*nodes, *items))):
             raise NotADraft
-        return super()._ended(found)
+        return super()._ended(nodes, items)
 
 
 def only_adds(group: Sequence[StoreTicket]) -> bool:

@@ -99,25 +99,28 @@ class Transaction:
             `Connection.taken`: What was gathered is in the way of itself, or of what is there.
         """
         number = (self.cache.number or 0) + 1
-        repeated = self._repeated_commit(batch, number)
-        if repeated is not None:
-            return repeated
+        if batch.op is not None or batch.run is not None:
+            repeated = self._repeated_commit(batch, number)
+            if repeated is not None:
+                return repeated
         time = self._time(batch, number)
         scope = self.rows.scope_row_of(batch.scope)
-        if batch.expects:
+        if batch.expects is not self.cache.expected:
             expect(self._db, batch.expects, self.cache.notes)
+            self.cache.expected = batch.expects
         run = self._check(batch, scope, number)
-        ended_rows: dict[str, list[int]] = {}
+        ended_nodes: list[int] = []
+        ended_items: list[int] = []
         sets_to_compact: Sequence[SetRef] = ()
         if batch.state:
             live = self.cache.nodes.setdefault(scope, {})
-            ended_rows["nodes"] = apply_tree(
+            ended_nodes = apply_tree(
                 self._db, self.pending_rows, scope, batch.state, number=number, live=live
             )
             self.cache.trim(scope)
         if batch.items or batch.define:
             changes = self.changes_of(batch, number=number, time=time)
-            ended_rows["items"] = self._run(changes, batch, number)
+            ended_items = self._run(changes, batch, number)
             sets_to_compact = tuple(changes.sets_to_compact)
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
@@ -133,7 +136,7 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else packed(wire.encode(batch.result)),
-                self._ended(ended_rows) if any(ended_rows.values()) else None,
+                self._ended(ended_nodes, ended_items) if ended_nodes or ended_items else None,
             ),
         )
         self.cache.number, self.cache.time = number, time
@@ -176,9 +179,10 @@ class Transaction:
             return self.runs.repeated_commit(batch.run, number)
         return None
 
-    def _ended(self, found: dict[str, list[int]]) -> str:
+    def _ended(self, nodes: list[int], items: list[int]) -> str:
         """Return, as JSON, the rows that a commit ended: one at least."""
-        return json.dumps({what: numbers for what, numbers in found.items() if numbers})
+        found = {"nodes": nodes, "items": items}
+        return json.dumps({what: rows for what, rows in found.items() if rows})
 
     def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""

@@ -213,7 +213,7 @@ class PendingRows:
             return None if expired else (count, last.tokens, last.bytes)
         if any(row[_EXPIRES] is not None and row[_EXPIRES] <= now for row in rows):
             return None
-        return count, sum(map(_TOKENS, rows)), _size(rows)
+        return count, sum([row[_TOKENS] for row in rows]), _size(rows)
 
     def size_of_last(self, count: int) -> int:
         """Return the bytes of items that were taken last."""
@@ -302,25 +302,33 @@ class PendingRows:
 
     def _take_items(self, writes: list[Write]) -> None:
         """Insert items and features, count them, and say so in the change log."""
-        lines: list[tuple[int, int, int]] = []
-        counts: dict[int, tuple[int, int, int]] = {}
         for one in self._columns:
-            _count(one.number, one.row, (one.count, one.bytes, one.tokens), lines, counts)
             writes += [(INSERT_ITEM, one.items), (INSERT_FEATURE, one.features)]
-        if self._items:
-            for rows in _consecutive(self._items):
-                first, number = rows[0][:2]
-                held = (len(rows), _size(rows), sum(map(_TOKENS, rows)))
-                _count(number, first, held, lines, counts)
-            writes += [(INSERT_ITEM, self._items), (INSERT_FEATURE, self._features)]
-        writes += [
-            (LOG_ADDED, lines),
-            (COUNT, [(number, *count) for number, count in counts.items()]),
-        ]
+        items = self._items
+        if items:
+            writes += [(INSERT_ITEM, items), (INSERT_FEATURE, self._features)]
+        if len(items) == 1 and not self._columns:
+            row = items[0]
+            lines, counts = [(row[1], row[0], 1)], [(row[1], 1, _size(items), row[_TOKENS])]
+        else:
+            lines, counts = self._counted()
+        writes += [(LOG_ADDED, lines), (COUNT, counts)]
         if self.heirs or self.links or self.access_times:
             self._take_what_refers_to_items(writes)
         self._items, self._features, self._columns = [], [], []
         self.item_ids.clear()
+
+    def _counted(self) -> tuple[list[Row], list[Row]]:
+        """Return lines for the change log, and what is to be counted of each set."""
+        lines: list[Row] = []
+        counts: dict[int, tuple[int, int, int]] = {}
+        for one in self._columns:
+            _count(one.number, one.row, (one.count, one.bytes, one.tokens), lines, counts)
+        for _, run in groupby(self._items, key=_SET_AND_COMMIT):  # they have no gap
+            rows = list(run)
+            held = (len(rows), _size(rows), sum([row[_TOKENS] for row in rows]))
+            _count(rows[0][1], rows[0][0], held, lines, counts)
+        return lines, [(number, *count) for number, count in counts.items()]
 
     def _take_what_refers_to_items(self, writes: list[Write]) -> None:
         """Insert what refers to items, which are there by then."""
@@ -337,7 +345,7 @@ def _count(
     number: int,
     first: int,
     held: tuple[int, int, int],
-    lines: list[tuple[int, int, int]],
+    lines: list[Row],
     counts: dict[int, tuple[int, int, int]],
 ) -> None:
     """Count rows that follow each other to those of their set, and note them for the change log.
@@ -355,26 +363,17 @@ def _count(
 _SET_AND_COMMIT = itemgetter(1, 5)
 
 
-def _consecutive(rows: list[Row]) -> list[list[Row]]:
-    """Return rows of items by set and commit: those that follow each other have no gap."""
-    if len(rows) == 1:
-        return [rows]
-    return [list(run) for _, run in groupby(rows, key=_SET_AND_COMMIT)]
-
-
-_TOKENS, _EXPIRES = itemgetter(18), 20
-
+_TOKENS, _EXPIRES = 18, 20
+"""Columns of a row of an item."""
 
 _CONTENTS = itemgetter(9, 10, 11)
 
 
 def _size(rows: Sequence[Row]) -> int:
     """Return the bytes of the values, texts and metadata of items."""
-    return sum(
-        [
-            len(part) if type(part) is bytes or part.isascii() else len(part.encode())
-            for row in rows
-            for part in _CONTENTS(row)
-            if part is not None
-        ]
-    )
+    size = 0
+    for row in rows:
+        for part in _CONTENTS(row):
+            if part is not None:
+                size += len(part if type(part) is bytes or part.isascii() else part.encode())
+    return size

@@ -191,6 +191,8 @@ TRIM_BATCH = 256
 """How many of the oldest items are looked at together."""
 
 
+_DEFAULT = Definition()
+
 _Redefined: TypeAlias = tuple[int, Define, Definition]
 """The number of a set, what it is to be defined as, and what it was."""
 
@@ -253,7 +255,10 @@ class Changes:
     _next_row: int
     _last_set: SetRef | None = None
     _last_number: int = 0
-    _sets_added_to: dict[int, SetRef] = field(default_factory=dict[int, SetRef])
+    _last_definition: Definition = _DEFAULT
+    _sets_added_to: dict[int, tuple[SetRef, Definition]] = field(
+        default_factory=dict[int, "tuple[SetRef, Definition]"]
+    )
     _ended_rows: list[int] = field(default_factory=list[int])
     _taken_ids: set[tuple[int, str]] | None = None
     _compaction_count: int = 0
@@ -266,26 +271,27 @@ class Changes:
 
     def run(self) -> list[int]:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""
-        redefined = [found for define in self._batch.define if (found := self._define(define))]
-        if self._batch.admission_checks:
-            self._check_admission(self._batch.admission_checks)
-        self._begin_held()
-        if len(self._batch.items) >= MIN_BULK_IDS:
-            self._taken_ids = self._find_taken_ids()
-        new = self._new_records() if self._taken_ids == set() else []
-        if new:
-            self._add_new(self._batch.items[0], new)
-        else:
-            for change in self._batch.items:
+        batch, items = self._batch, self._batch.items
+        redefined = self._define_all(batch.define) if batch.define else ()
+        if batch.admission_checks:
+            self._check_admission(batch.admission_checks)
+        if batch.limits is not None or self._gathered.key_usages:
+            self._begin_held()
+        if len(items) < MIN_BULK_IDS or not self._add_all_new():
+            for change in items:
                 self._change(change)
-        if redefined:
-            self._check_redefined(redefined)
-        for number, ref in self._sets_added_to.items():
-            self._enforce_capacity(ref, number)
-        self._check_limits()
-        if self._batch.items:
-            self._gathered.item_scopes.add(self._batch.scope)
+        self._check_redefined(redefined)
+        for number, (ref, definition) in self._sets_added_to.items():
+            if definition.bounded:
+                self._enforce_capacity(ref, number, definition)
+        if batch.limits is not None:
+            self._check_limits()
+        if items:
+            self._gathered.item_scopes.add(batch.scope)
         return self._ended_rows
+
+    def _define_all(self, defines: Sequence[Define]) -> list[_Redefined]:
+        return [found for define in defines if (found := self._define(define))]
 
     def _define(self, define: Define) -> _Redefined | None:
         """Make or change a set; return it if that is right only where the set is empty."""
@@ -324,8 +330,7 @@ class Changes:
 
     def _change(self, change: ItemChange) -> None:
         if change.set is not self._last_set:  # finding its number takes as long as the rest
-            self._last_number, self._last_set = self._set_number(change), change.set
-            self._begin_usage(self._last_number, change.set)
+            self._begin_set(change)
         number = self._last_number
         match change:
             case Add():
@@ -347,12 +352,19 @@ class Changes:
             case Revive():
                 self._revive_row(number, change)
 
-    def _set_number(self, change: ItemChange) -> int:
+    def _begin_set(self, change: ItemChange) -> None:
+        """Find the set that is changed from here on, or make it."""
+        self._last_number, self._last_definition = self._set_row(change)
+        self._last_set = change.set
+        if self._last_definition.bounded:
+            self._begin_usage(self._last_number, change.set)
+
+    def _set_row(self, change: ItemChange) -> tuple[int, Definition]:
         set_row = self._rows.set_row(change.set)
         if set_row is not None:
             if set_row[1].admission is not None and change.set in unchecked_sets(self._batch):
                 raise SetMoved(change.set.name, what="rules")
-            return set_row[0]
+            return set_row
         match change:
             case Add() | Past() | Replace(upsert=True):
                 self._rows.define(Define(change.set, Definition()))
@@ -362,7 +374,7 @@ class Changes:
                 raise StaleItem(item_id, expected=version, found=None)
             case _:
                 raise NotFound(f"there is no set {change.set.name!r}")
-        return self._set_number(change)
+        return self._set_row(change)
 
     def _add(self, number: int, add: Add) -> int:
         version, item_id = 1, add.record.id
@@ -378,7 +390,7 @@ class Changes:
                 self._end(number, row)
                 self._held = None
             version = last + 1
-        self._sets_added_to[number] = add.set
+        self._sets_added_to[number] = add.set, self._last_definition
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
         if sources:
@@ -404,17 +416,22 @@ class Changes:
         ]
         return records if len(records) == len(adds) else []
 
-    def _add_new(self, first: ItemChange, records: Sequence[ItemRecord]) -> None:
-        """Do what `_add` does, for items of one set whose ids are all new."""
-        number = self._set_number(first)
-        self._begin_usage(number, first.set)
-        self._sets_added_to[number] = first.set
-        self._last_number, self._last_set = number, first.set
+    def _add_all_new(self) -> bool:
+        """Do what `_add` does, for items of one set whose ids are all new; else return False."""
+        self._taken_ids = self._find_taken_ids()
+        records = self._new_records() if self._taken_ids == set() else []
+        if not records:
+            return False
+        first = self._batch.items[0]
+        self._begin_set(first)
+        number = self._last_number
+        self._sets_added_to[number] = first.set, self._last_definition
         row, now = self._take_rows(len(records)), self._time
         minute = now // MINUTE_US
         read = [r if r.minute in (None, minute) else read_at(r, now) for r in records]
         self._gathered.add_items(number, self._number, read, row, now)
         self._count_last(number, len(records))
+        return True
 
     def _replace_or_upsert(self, number: int, change: Replace) -> None:
         """Begin the next version of an item, or add the item where it is to be there anyway."""
@@ -660,11 +677,8 @@ class Changes:
 
     def _begin_usage(self, number: int, ref: SetRef) -> None:
         """Read what a set with a capacity holds before the batch changes it, if it adds to it."""
-        set_row = self._rows.set_row(ref)
         is_new = self._rows.is_first_used(number)
-        if number in self._usage or set_row is None or not set_row[1].bounded:
-            return
-        if not grows(self._batch, ref):
+        if number in self._usage or not grows(self._batch, ref):
             return
         if is_new:
             self._usage[number] = (0, 0, 0)
@@ -698,11 +712,8 @@ class Changes:
                 usage = _sum(usage, (-1, -live.tokens, -live.size))
         self._usage[number] = usage
 
-    def _enforce_capacity(self, ref: SetRef, number: int) -> None:
-        set_row = self._rows.set_row(ref)
-        if set_row is None or not set_row[1].bounded:
-            return
-        definition, usage = set_row[1], self._usage.get(number)
+    def _enforce_capacity(self, ref: SetRef, number: int, definition: Definition) -> None:
+        usage = self._usage.get(number)
         if usage is None:
             self._gathered.flush()
         cutoff = self._time if self._batch.corroborated is None else self._batch.corroborated
@@ -768,7 +779,7 @@ class Changes:
         if (
             limits is None
             or scope.key is None
-            or all(ref.scope.key is None for ref in self._sets_added_to.values())
+            or all(ref.scope.key is None for ref, _ in self._sets_added_to.values())
         ):
             return
         if self._held is None:

@@ -57,20 +57,28 @@ class RecentTree:
 
     def after(self, deltas: Iterable[TreeDelta], number: int) -> RecentTree | None:
         """Return what is known after the next commit; None: too much may be otherwise."""
-        new, changed = RecentTree(number), dict[Path, dict[str, Node]]()
-        new.nodes = self.nodes.copy()
+        new, nodes = RecentTree(number), self.nodes.copy()
+        kept: dict[Path, dict[str, Node]] = {}
+        dropped: set[Path] = set()
         for delta in deltas:
             if not isinstance(delta, Put):
                 return None
             path, node = delta.path, Node(False, delta.value, delta.expires)  # noqa: FBT003 - often
-            new.nodes.pop(path, None)
-            new.keep_node(path, node, now=0)
-            changed.setdefault(path[:-1], {})[path[-1]] = node
+            above = path[:-1]
+            if not _is_kept(node):
+                nodes.pop(path, None)
+                dropped.add(above)
+                continue
+            nodes[path] = node
+            if above not in kept:
+                kept[above] = {}
+            kept[above][path[-1]] = node
+        if len(nodes) <= MAX_NODES:
+            new.nodes = nodes
         for (path, most), fields in self.few.items():
-            if fields is None:
-                new.few[path, most] = None
-            elif len(after := fields | changed.get(path, {})) <= most:
-                new.keep_few(path, most, after)
+            after = fields if fields is None else fields | kept.get(path, {})
+            if after is None or (path not in dropped and len(after) <= most):
+                new.few[path, most] = after
         return new
 
 
@@ -111,6 +119,7 @@ class RecentTrees:
 
 
 def _is_kept(node: Node) -> bool:
-    return node.is_lasting and (
-        not isinstance(node.value, (str, bytes)) or len(node.value) <= SMALL_BYTES
-    )
+    if not node.is_lasting:
+        return False
+    value = node.value
+    return not isinstance(value, (str, bytes)) or len(value) <= SMALL_BYTES

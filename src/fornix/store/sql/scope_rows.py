@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import field
 
 from fornix.errors import SetDefinitionConflict
@@ -43,6 +44,7 @@ class WriterCache:
         time: When that was.
         corroborated: The last time of which a batch said that it is.
         nodes: Live nodes by scope; also dropped when a sweep may have removed some.
+        expected: What a batch expected last, which holds.
     """
 
     version: int | None = None
@@ -57,6 +59,7 @@ class WriterCache:
         default_factory=dict[SetRef, tuple[int, Definition]]
     )
     runs: RunCache = field(default_factory=RunCache)
+    expected: Sequence[tuple[str, str]] = ()
     uses: int = 0
 
     def without_versions(self) -> WriterCache:
@@ -142,6 +145,7 @@ class ScopeRows:
             self._new_sets.add(number)
         else:
             number = set_row[0]
+            self._new_sets.discard(number)  # what it holds was not counted, if it had no capacity
             self._db.execute(
                 "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
                 (text, define.definition.retention_us, number),

@@ -163,6 +163,8 @@ class TreeWriter:
     ) -> None:
         self._db, self._gathered, self._scope, self._number = db, pending_rows, scope, number
         self._next_row = number << 20
+        self._made = 0
+        self._above: tuple[Path, str] = (), ""
         self._objects: set[Path] = {()}
         self._removed_rows: list[int] = []
         self._replaced_rows: dict[int, int] = {}
@@ -202,30 +204,37 @@ class TreeWriter:
 
     def _put(self, delta: Put | Create) -> None:
         path = delta.path
-        self._check_object(path[:-1])
+        above, name = path[:-1], path[-1]
+        if above not in self._objects:
+            self._check_object(above)
         node = self._latest(path)
-        position = None
+        value = packed(wire.encode(delta.value)) if isinstance(delta, Put) else None
+        row = position = self._next_row
         if node is not None:
-            row, position, is_object, begin_commit = node
+            before, position, is_object, begin_commit = node
             if not is_object:
-                self._replace(row, begin_commit, position)
-            elif isinstance(delta, Put):
+                self._replace(before, begin_commit, position)
+            elif value is not None:
                 raise ObjectInTheWay(joined(path), "an object is here; delete it first")
             else:
                 return
-        self._insert(delta, position)
-
-    def _insert(self, delta: Put | Create, position: int | None) -> None:
-        row = self._next_row
-        self._next_row += 1
-        if self._next_row >> 20 != self._number:
+        self._made += 1
+        if self._made == MAX_NODES:
             raise TooLarge(f"a batch may change at most {MAX_NODES:,} nodes; commit in parts")
-        path = delta.path
-        value = packed(wire.encode(delta.value)) if isinstance(delta, Put) else None
-        position = row if position is None else position
-        above, name = joined(path[:-1]), escaped(path[-1])
+        self._next_row = row + 1
+        if self._above[0] != above:
+            self._above = above, joined(above)
         self._gathered.nodes.append(
-            (row, self._scope, above, name, position, value, delta.expires, self._number)
+            (
+                row,
+                self._scope,
+                self._above[1],
+                escaped(name),
+                position,
+                value,
+                delta.expires,
+                self._number,
+            )
         )
         self._live_nodes[path] = (row, position, value is None, self._number)
         if value is None:

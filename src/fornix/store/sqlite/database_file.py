@@ -62,7 +62,7 @@ from fornix.store.sqlite.lock_files import (
     refuse_unsupported,
 )
 from fornix.store.sqlite.log_mover import LogMover
-from fornix.values.forks import FORKS, call_within
+from fornix.values.forks import FORKS, call_between, call_within
 
 logger = logging.getLogger(__name__)
 
@@ -462,18 +462,41 @@ class SqliteFile(SqlDatabase):
                     raise
                 raise _GroupRefused from error
 
-        answers, touched = call_within(self.writing(), answered)
-        self._drop_touches(touched)
+        answers, touched = call_between(self._written(), answered)
+        if touched:
+            self._drop_touches(touched)
         return answers
 
     @contextmanager
     def writing(self) -> Generator[SqliteConnection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
+        yield from self._written()
+
+    def _written(self) -> Generator[SqliteConnection]:  # noqa: PLR0915 - a frame fewer for each commit
         writer, lock = self._writable()
         region = FORKS.inside()
         try:
             with lock, region:
-                yield from self._written(writer)
+                self._check_files()
+                if writer.in_transaction:  # whoever wrote last had no stack left to end it
+                    writer.execute("ROLLBACK")
+                try:
+                    writer.write(_BEGIN)
+                    if writer.data_version() != self._cache.version:
+                        self._cache = WriterCache()
+                    yield writer
+                    if self._connections.state != "open":
+                        self._refuse_use()
+                    writer.write(_COMMIT)
+                except BaseException:
+                    self._cache.version = None
+                    if self._state != "forked" and writer.in_transaction:
+                        writer.execute("ROLLBACK")
+                    raise
+                pages = writer.log_pages()
+                if pages > CHECKPOINT_PAGES and not self._mover.is_at_work:
+                    self._care_unless_hindered(writer, pages)
+                self._cache.version = writer.data_version()
         except BaseException:  # an interrupt may have come as they were left
             try:
                 region.__exit__(None, None, None)
@@ -483,29 +506,6 @@ class SqliteFile(SqlDatabase):
                 lock.__exit__(None, None, None)
                 raise
             raise
-
-    def _written(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
-        """Do what `writing` does, while nobody else writes."""
-        self._check_files()
-        if writer.in_transaction:  # whoever wrote last had no stack left to end it
-            writer.execute("ROLLBACK")
-        try:
-            writer.write(_BEGIN)
-            if writer.data_version() != self._cache.version:
-                self._cache = WriterCache()
-            yield writer
-            if self._connections.state != "open":
-                self._refuse_use()
-            writer.write(_COMMIT)
-        except BaseException:
-            self._cache.version = None
-            if self._state != "forked" and writer.in_transaction:
-                writer.execute("ROLLBACK")
-            raise
-        pages = writer.log_pages()
-        if pages > CHECKPOINT_PAGES and not self._mover.is_at_work:
-            self._care_unless_hindered(writer, pages)
-        self._cache.version = writer.data_version()
 
     @explaining
     def sync(self) -> None:
