@@ -174,11 +174,12 @@ class SetReads:
         id_list = checked_ids(ids)
         stored_items = self._writer.get(self._ref, id_list, at=self._at(as_of))
         if as_of is None:
-            found = [stored for stored in stored_items if stored is not None]
+            found = list(filter(None, stored_items))
             self._writer.touch(found)
             self._renew_read(found)
-        items = [None if stored is None else item_of(stored) for stored in stored_items]
-        return items[0] if isinstance(ids, str) else items
+        if isinstance(ids, str):
+            return item_of(stored_items[0]) if stored_items[0] is not None else None
+        return [None if stored is None else item_of(stored) for stored in stored_items]
 
     def list(
         self,

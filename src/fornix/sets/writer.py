@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, stored_form
@@ -57,6 +58,8 @@ from fornix.values.storable import Value, checked_name, counted, moment
 
 if TYPE_CHECKING:
     from fornix.telemetry.memory_telemetry import MemoryTelemetry
+
+_FIRST = attrgetter("first")
 
 MOST_RULES = 4_096
 """Sets whose rules are remembered."""
@@ -238,7 +241,10 @@ class SetReader:
         if at is not None:
             check_set(store, ref, at)
         items = store.get(ref, ids, at=None if at is None else at.commit)
-        return [None if s is None or self._is_expired(s, at) else s for s in items]
+        for place, stored in enumerate(items):
+            if stored is not None and stored.record.expires is not None:
+                items[place] = None if self._is_expired(stored, at) else stored
+        return items
 
     def page(
         self,
@@ -353,7 +359,7 @@ class SetReader:
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """Note that items were read."""
-        self._engine.recall.touch([s.first for s in items])
+        self._engine.recall.touch(list(map(_FIRST, items)))
 
     def renew(self, items: Sequence[StoredItem], life: int) -> int:
         """Have items that expire live so many microseconds from now on; return how many do."""

@@ -335,6 +335,11 @@ class SqlReads(WholeSets, SqlDatabase):
             return self._get_many(db, ref, ids)
         sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
+            if len(ids) == 1:  # by itself: it is asked for most
+                row = db.execute(sql, (number, ids[0], *moment)).get
+                if row is not None:
+                    return [self._stored(row, ref)]
+                continue
             found = db.query_all(*[(sql, (number, item_id, *moment)) for item_id in ids])
             if any(found):
                 return [self._stored(rows[0], ref) if rows else None for rows in found]

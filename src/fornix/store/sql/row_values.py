@@ -21,21 +21,20 @@ from fornix.store.packed_values import restored
 from fornix.store.sql.connection import Connection, Row, query
 from fornix.values import wire
 
-ITEM = """
-    SELECT item.row, item.first, item.begun, item.ended, item.version, item.created, item.updated,
-        (SELECT access.time FROM access WHERE access.first = item.first), item.id, item.value,
-        item.text, item.metadata, item.importance, item.speaker,
-        item.role, item.session, item.time, item.sources, item.compacted, item.set_id,
-        item.until, item.expires, item.valid_from, item.valid_to
-    FROM item
-"""
+ITEM = (
+    "SELECT row, first, begun, ended, version, created, updated,"
+    "(SELECT time FROM access WHERE access.first=item.first),"
+    "id, value, text, metadata, importance, speaker, role, session, time, sources, compacted,"
+    "set_id, until, expires, valid_from, valid_to FROM item"
+)
+"""Short: SQLite's statements are found by their texts, which are read whole each time."""
 
-_OF_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id IS ?2"
+_OF_ID = f"{ITEM} WHERE set_id=?1 AND id IS ?2"
 
-BY_ID = f"""
-    {_OF_ID} AND item.ended IS NULL AND item.version = (
-        SELECT max(version) FROM item AS latest WHERE latest.set_id = ?1 AND latest.id IS ?2)
-"""  # noqa: S608 - ours
+BY_ID = (
+    f"{_OF_ID} AND ended IS NULL AND version="
+    "(SELECT max(version) FROM item WHERE set_id=?1 AND id IS ?2)"
+)  # noqa: S608 - ours
 """Of the versions of an id the last one alone may be live: the others are not looked at."""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
