@@ -32,9 +32,9 @@ ITEM = (
 _OF_ID = f"{ITEM} WHERE set_id=?1 AND id IS ?2"
 
 BY_ID = (
-    f"{_OF_ID} AND ended IS NULL AND version="
+    f"{_OF_ID} AND ended IS NULL AND version="  # noqa: S608 - ours
     "(SELECT max(version) FROM item WHERE set_id=?1 AND id IS ?2)"
-)  # noqa: S608 - ours
+)
 """Of the versions of an id the last one alone may be live: the others are not looked at."""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
