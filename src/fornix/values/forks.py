@@ -255,7 +255,7 @@ class HandleLock:
         reentrant: The thread that holds it may take it again.
     """
 
-    __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock")
+    __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock", "_process_page")
 
     __exit__: _Exit
     """What gives it back: found in its slot, so that a block ends without a step of Python."""
@@ -263,7 +263,7 @@ class HandleLock:
     def __init__(self, *, reentrant: bool = False) -> None:
         self._lock = lock = threading.RLock() if reentrant else threading.Lock()
         self._enter, self.__exit__ = lock.__enter__, lock.__exit__
-        self._generation = FORKS.generation
+        self._generation, self._process_page = FORKS.generation, FORKS.process_page
 
     @property
     def __enter__(self) -> Callable[[], bool]:
@@ -272,9 +272,8 @@ class HandleLock:
         Raises:
             ForkedStore: It is held, and was made before this process was forked.
         """
-        forks = FORKS
-        if (self._generation != forks.generation or not forks.process_page[0]) and self.locked():
-            forks.check_handle(self._generation)
+        if not self._process_page[0] and self.locked():
+            FORKS.check_handle(self._generation)
         return self._enter
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
