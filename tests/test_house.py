@@ -226,6 +226,12 @@ def test_an_optional_package_is_imported_in_one_room():
         assert len(rooms) <= 1, f"{optional} is imported in {rooms}"
 
 
+def test_what_ends_streams_of_mcp_is_as_new_as_is_needed():
+    """`mcp` lets sse-starlette 3.0 and 3.1 be there, which have no such call."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "sse-starlette>=3.2" in project["optional-dependencies"]["mcp"]
+
+
 def _import_name(requirement: str) -> str:
     published = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
     published_as = {"apache-flink": "pyflink", "langgraph-checkpoint": "langgraph"}

@@ -697,8 +697,11 @@ def test_a_field_that_is_there_twice_is_refused_over_http(memory):
     assert len(memory.key("ada").set("default")) == 0
 
 
-def test_a_client_that_goes_before_it_has_asked_is_no_fault(memory, caplog):
-    """Nothing is answered, and nothing is in the log."""
+def test_a_request_whose_body_does_not_come_is_refused(memory, caplog):
+    """The client has gone, or is silent for too long, as `listening` tells the app alike.
+
+    Without an answer the latter was told of a fault of the server, and so was the log.
+    """
     app, sent = create_mcp_app(ServedKey(memory.key("ada")), tokens=None, asker=Asker()), []
     coming: list[dict[str, Any]] = [
         {"type": "http.disconnect"},
@@ -713,7 +716,9 @@ def test_a_client_that_goes_before_it_has_asked_is_no_fault(memory, caplog):
 
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
     asyncio.run(app(scope, receive, send))
-    assert (sent, coming, caplog.records) == ([], [], [])
+    assert (coming, caplog.records) == ([], [])
+    assert sent[0]["status"] == 400
+    assert "did not come as a whole; nothing was done" in str(sent[1]["body"])
 
 
 async def call_while_it_ends(url, key):

@@ -168,7 +168,9 @@ async def _with_body_checked(
     null are, and answers what then is a notification with 202.
     """
     body = await _whole(receive)
-    if body is None:
+    if body is None:  # the client has gone; or it is there, but was waited for too long
+        message = "the body did not come as a whole; nothing was done"
+        await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
         return
     try:
         told: Any = json.loads(body, object_pairs_hook=unique_fields)
@@ -198,7 +200,7 @@ async def _with_body_checked(
 
 
 async def _whole(receive: Receive) -> bytes | None:
-    """Return the body of a request, or more of it than is taken; None: the client has gone."""
+    """Return the body of a request, or more of it than is taken; None: the rest does not come."""
     body = bytearray()
     while len(body) <= BODY_BYTES:
         message = await receive()
