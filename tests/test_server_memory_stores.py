@@ -11,7 +11,7 @@ import anthropic
 import pytest
 from anthropic import Anthropic
 
-from fornix import Memory
+from fornix import Memory, MemorySet
 from fornix.server.tokens import TokenFile
 from test_server import ServedHere
 from waiting import LIMIT_S
@@ -150,6 +150,25 @@ def test_a_version_is_redacted(stores, tmp_path):
         assert not any(key.set(name).history(version) for name in ("memories", "versions"))
     with pytest.raises(anthropic.NotFoundError):
         stores.memory_versions.redact("memver_none", memory_store_id=store)
+
+
+def test_a_version_that_is_redacted_meanwhile_is_listed(stores, monkeypatch):
+    """As it was, or as one that is redacted."""
+    store = stores.create(name="One").id
+    made = stores.memories.create(store, path="/secret", content="Secret.")
+    stores.memories.update(made.id, memory_store_id=store, content="Open.")
+    versions, listed, read = stores.memory_versions, MemorySet.list, []
+
+    def list_and_redact(self, **options):
+        found = listed(self, **options)
+        read.append(self.name)
+        if len(read) == 1:
+            versions.redact(made.memory_version_id, memory_store_id=store)
+        return found
+
+    monkeypatch.setattr(MemorySet, "list", list_and_redact)
+    assert [each.operation for each in versions.list(store)] == ["modified", "created"]
+    assert len(set(read)) == 2
 
 
 def test_lists_have_pages_and_folders(stores):

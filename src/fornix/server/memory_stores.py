@@ -513,8 +513,9 @@ def list_versions(  # noqa: PLR0913, PLR0917 - as the protocol has it
     asked_for = {"memory": memory_id, "operation": operation, "by": api_key_id}
     where = {name: value for name, value in asked_for.items() if value is not None}
     key = at.open("read").key
-    redacted = {item.id: item for item in key.set(REDACTIONS).list(where=where)}
+    # A version is marked as redacted before it goes: read in this order, one of the two is there.
     live = {item.id: item for item in key.set(VERSIONS).list(where=where)}
+    redacted = {item.id: item for item in key.set(REDACTIONS).list(where=where)}
     shown = [
         _shown_version(at.store_id, live.get(each), redacted.get(each), view)
         for each in live | redacted
