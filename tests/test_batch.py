@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,10 @@ from fornix.errors import (
     StaleRun,
     Unusable,
 )
+from fornix.search.index import SetIndex
 from fornix.sets.admission import Exact
 from fornix.store import Scope
-from waiting import LIMIT_S
+from waiting import LIMIT_S, SHORT_S
 
 
 def commits(memory: Memory) -> int:
@@ -240,6 +242,78 @@ def test_an_item_that_moved_refuses_the_batch(ada: KeyMemory, memory: Memory) ->
         memory.knowledge.set("s").update(fact, "theirs")
     assert texts(ada.list()) == ["theirs"]
     assert texts(memory.knowledge.set("s").list()) == ["theirs"]
+
+
+def test_a_batch_counts_what_it_lists_though_others_delete_what_it_changed(
+    ada: KeyMemory, memory: Memory
+) -> None:
+    """Also where they change it again, or add it anew; one that is counted out twice is not."""
+    notes = ada.set("notes")
+    notes.add_many([Item("note", id=name) for name in "abcd"])
+    with pytest.raises(StaleItem), ada.batch() as b:
+        pending = b.set("notes")
+        assert pending.delete(["a", "b"]) == 2
+        pending.update("c", "changed")
+        assert len(pending) == len(pending.list()) == 2
+        for others_do in (
+            lambda: notes.delete("a"),
+            lambda: notes.update("b", "theirs"),
+            lambda: notes.delete(["c", "d"]),
+            lambda: notes.add("again", id="a"),
+        ):
+            others_do()
+            assert len(pending) == len(pending.list())
+            assert b.sets(counts=True) == {"notes": len(pending.list())}
+
+
+def test_a_repetition_counts_what_the_first_one_counted(ada: KeyMemory) -> None:
+    """Not what it did itself the first time, or others since; it may not even be below nothing."""
+    ada.add_many([Item("one", id="a"), Item("two", id="b")])
+    told: list[object] = []
+    for _ in range(2):
+        with ada.batch(idempotency_key="k") as b:
+            default, talk = b.set("default"), b.conversation("talk")
+            default.delete("a")
+            told.append([len(default), b.sets(counts=True)["default"], len(talk)])
+            default.delete("b")
+            talk.add([{"role": "user", "content": "hello"}])
+            told.append([len(default), b.sets(counts=True)["default"], len(talk)])
+        ada.add_many(["three", "four"])
+    assert told == [[1, 1, 0], [0, 0, 1]] * 2
+
+
+def test_a_repetition_counts_what_it_did_not_change(ada: KeyMemory) -> None:
+    """Before it reads any item, too."""
+    ada.add("one")
+    told: list[int] = []
+    for _ in range(2):
+        with ada.batch(idempotency_key="k") as b:
+            told += [len(b.set("default")), b.add("new") is None, len(b.set("default"))]
+    assert told == [1, False, 2] * 2
+
+
+def test_a_search_in_a_batch_misses_nothing_that_another_thread_adds_meanwhile(
+    ada: KeyMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The threads of an action share its batch: what comes as a search begins is found later."""
+    threads: list[threading.Thread] = []
+    extend = SetIndex.extend
+
+    def extended(index: SetIndex, features: Any) -> None:
+        extend(index, features)
+        if not threads:
+            threads.append(threading.Thread(target=lambda: b.add("red late", id="late")))
+            threads[0].start()
+            threads[0].join(SHORT_S)
+
+    with ada.batch() as b:
+        b.add("red one", id="one")
+        b.search("red")
+        b.add("red two", id="two")
+        monkeypatch.setattr(SetIndex, "extend", extended)
+        b.search("red")
+        threads[0].join(LIMIT_S)
+        assert {hit.item.id for hit in b.search("red")} == {"one", "two", "late"}
 
 
 def test_what_is_pending_can_be_changed_again(ada: KeyMemory) -> None:

@@ -591,7 +591,7 @@ def test_a_read_in_a_batch_costs_the_same_however_much_is_pending(
             looked_at[0] = 0
             read(notes)
             costs.append(looked_at[0])
-            if read is not len and number % 50 == 20:  # it takes in what others commit
+            if number % 50 == 20:  # it takes in what others commit
                 ada.set("other").add("x")
         assert sum(costs) <= 250 * 20 + 5 * 250
         assert sorted(costs)[-20] <= 40

@@ -190,8 +190,8 @@ class ConversationMemory:
 
     def size(self) -> int:
         """Return how many messages there are; the summary is none."""
-        info = self._writer.info(self._ref)
-        return 0 if info is None else info.items - (self._summary() is not None)
+        count = self._writer.count(self._ref)
+        return count - (self._summary() is not None) if count else 0
 
     def __len__(self) -> int:
         return self.size()

@@ -86,6 +86,7 @@ class Draft(Writer):
         self.open = False
         self.mutex = HandleLock(reentrant=True)
         self.before: Moment | None = None
+        self._counts_before: dict[SetRef, int] = {}
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = self._planning = False
@@ -106,6 +107,10 @@ class Draft(Writer):
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
+        with self.mutex:  # a search of another thread takes in what was gathered
+            return self._gathered(call)
+
+    def _gathered(self, call: WriteCall) -> Value:
         new_ids: list[str] = []
 
         def new_id() -> str:
@@ -383,10 +388,44 @@ class Draft(Writer):
             info = replace(info, definition=defined)
         if drafted is None:
             return info
-        more = drafted.more(self.now())
+        more = self._more(ref, drafted)
         if info is None:
             return SetInfo(0, ref, defined or Definition(), more, 0)
         return replace(info, items=info.items + more)
+
+    def count(self, ref: SetRef) -> int:
+        """See `Writer.count`; of a repetition: of those from before it, and what it did."""
+        now = super().count(ref)
+        self._was_overtaken()
+        if self.before is None:
+            return now
+        committed = self._counts_before.get(ref)
+        if committed is None:
+            committed = self._counts_before[ref] = self._count_before(ref, self.before)
+        drafted = self._sets.get(ref)
+        return committed if drafted is None else committed + self._more(ref, drafted)
+
+    def _count_before(self, ref: SetRef, before: Moment) -> int:
+        count, after = 0, None
+        while True:
+            page = super().page(ref, after=after, limit=MOST_READ, newest_first=False, at=before)
+            count += len(page)
+            if len(page) < MOST_READ:
+                return count
+            after = position_of(page[-1])
+
+    def _more(self, ref: SetRef, drafted: DraftedSet) -> int:
+        """Return how many more items a set has in the batch than are committed."""
+        store, before = self._engine.store, self.before
+        seq = store.seq() if before is None else -1
+        if drafted.checked != seq:  # others may have ended what the batch did
+            hidden = drafted.hidden.copy()  # another thread of the action may add to it
+            ids = dict.fromkeys(item_id for item_id, _ in hidden.values())
+            found = store.get(ref, [*ids], at=None if before is None else before.commit)
+            live = {stored.row for stored in found if stored is not None}
+            gone = [expires for row, (_, expires) in hidden.items() if row not in live]
+            drafted.note_gone(gone, seq)
+        return drafted.more(self.now())
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
         """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
@@ -404,8 +443,7 @@ class Draft(Writer):
 
     def counts(self, scope: Scope) -> dict[str, int]:
         """See `SetReader.counts`: with what the batch changed."""
-        infos = {name: self.info(SetRef(scope, name)) for name in self.sets(scope)}
-        return {name: 0 if info is None else info.items for name, info in infos.items()}
+        return {name: self.count(SetRef(scope, name)) for name in self.sets(scope)}
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`: with those that the batch adds to first."""

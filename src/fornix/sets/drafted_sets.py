@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from fornix.search.index import SetIndex
@@ -29,16 +29,20 @@ class DraftedSet:
 
     Attributes:
         live: By id, the version that the batch made; None: it retired the item.
-        hidden: Rows of committed versions that the batch ended.
+        hidden: Committed versions that the batch ended: their ids and expiries, by row.
+        checked: Line of the change log as of which it is known which of those others ended too.
     """
 
     def __init__(self, rows: dict[int, StoredItem]) -> None:
         self.live: dict[str, StoredItem | None] = {}
-        self.hidden: set[int] = set()
+        self.hidden: dict[int, tuple[str, int | None]] = {}
+        self.checked: int | None = None
         self._rows = rows  # of all sets of the batch: its live versions, by row
         self._order: list[tuple[int, int, int]] = []
         self._expiries: list[int] = []
         self._hidden_expiries: list[int] = []
+        self._gone = 0
+        self._gone_expiries: list[int] = []
         self._with_validity: dict[int, StoredItem] = {}
         self._runs: dict[bool, tuple[int, dict[Place | None, Place]]] = {}
         self._index: SetIndex | None = None
@@ -51,9 +55,10 @@ class DraftedSet:
         if earlier is not None:  # its own, which the batch may not have seen: it had expired
             self._drop(earlier)
         if before is not None and before.row < AFTER_ALL:
-            self.hidden.add(before.row)
-            if before.record.expires is not None:
-                insort(self._hidden_expiries, before.record.expires)
+            expires = before.record.expires
+            if expires is not None and before.row not in self.hidden:
+                insort(self._hidden_expiries, expires)
+            self.hidden[before.row] = item_id, expires
         self.live[item_id] = new
         if new is not None:
             self._add(new)
@@ -85,7 +90,15 @@ class DraftedSet:
     def more(self, now: int) -> int:
         """Return how many more items the set has than are committed, of those not expired."""
         live = len(self._order) - bisect_right(self._expiries, now)
-        return live - (len(self.hidden) - bisect_right(self._hidden_expiries, now))
+        hidden = len(self.hidden) - bisect_right(self._hidden_expiries, now)
+        gone = self._gone - bisect_right(self._gone_expiries, now)
+        return live - (hidden - gone)
+
+    def note_gone(self, gone: Sequence[int | None], seq: int) -> None:
+        """Note the expiries of those of `hidden` that others ended too, by line *seq*."""
+        self._gone = len(gone)
+        self._gone_expiries = sorted(expires for expires in gone if expires is not None)
+        self.checked = seq
 
     def past(self, after: Place | None, *, newest_first: bool) -> Iterator[StoredItem]:
         """Yield the versions past a place, in the order of a page; expired ones too.

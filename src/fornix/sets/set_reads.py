@@ -151,8 +151,7 @@ class SetReads:
         return Definition() if info is None else info.definition
 
     def __len__(self) -> int:
-        info = self._writer.info(self._ref)
-        return 0 if info is None else info.items
+        return self._writer.count(self._ref)
 
     def __contains__(self, item_id: object) -> bool:
         return isinstance(item_id, str) and self.get(item_id) is not None

@@ -315,6 +315,11 @@ class SetReader:
         info = self._engine.store.set_info(ref)
         return None if info is None else self._unexpired_info(info)
 
+    def count(self, ref: SetRef) -> int:
+        """Return how many items a set has that have not expired."""
+        info = self.info(ref)
+        return 0 if info is None else info.items
+
     def _unexpired_info(self, info: SetInfo) -> SetInfo:
         if info.next_expiry is None or info.next_expiry > (now := self.now()):
             return info

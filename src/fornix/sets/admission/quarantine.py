@@ -149,8 +149,7 @@ class Quarantine:
         return f"<quarantine of {'' if self._name is None else f'set {self._name!r} of '}{owner}>"
 
     def __len__(self) -> int:
-        infos = [self._writer.info(ref) for ref in self._refs()]
-        return sum(info.items for info in infos if info is not None)
+        return sum(self._writer.count(ref) for ref in self._refs())
 
     def list(self, *, limit: int | None = None) -> builtins.list[Quarantined]:
         """Return what is held, by set and time; all of it unless *limit* says so."""
