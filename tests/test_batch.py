@@ -266,6 +266,25 @@ def test_a_batch_counts_what_it_lists_though_others_delete_what_it_changed(
             assert b.sets(counts=True) == {"notes": len(pending.list())}
 
 
+def test_what_had_expired_between_deleted_items_is_listed_when_the_clock_is_set_back(
+    ada: KeyMemory, clock: Clock
+) -> None:
+    """A batch knows which of them follow each other, as of the time that it was then."""
+    notes = ada.set("notes")
+    ids = [f"{number:02}" for number in range(40)]
+    lives = {"20": timedelta(seconds=10)}
+    notes.add_many([Item("note", id=name, ttl=lives.get(name)) for name in ids])
+    clock.move(seconds=20)
+    with ada.batch() as b:
+        pending = b.set("notes")
+        pending.delete([name for name in ids if name not in ("20", "39")])
+        for newest_first in (False, True):
+            assert [item.id for item in pending.list(newest_first=newest_first)] == ["39"]
+        clock.move(seconds=-15)
+        assert [item.id for item in pending.list()] == ["20", "39"]
+        assert [item.id for item in pending.list(newest_first=True)] == ["39", "20"]
+
+
 def test_a_repetition_counts_what_the_first_one_counted(ada: KeyMemory) -> None:
     """Not what it did itself the first time, or others since; it may not even be below nothing."""
     ada.add_many([Item("one", id="a"), Item("two", id="b")])

@@ -37,6 +37,8 @@ LEFT_OUT = {
     "test_a_rule_that_fails_is_an_error_and_nothing_is_added": "has rules of its own",
     "test_a_full_set_with_rules_makes_room_and_takes_what_they_let_in": "has others add to a set "
     "that a batch makes room in, which refuses the batch",
+    "test_a_batch_counts_what_it_lists_though_others_delete_what_it_changed": "has others change "
+    "what a batch changed, which refuses the batch at its next read",
     "test_in_an_action": "runs where the store is",
     "test_no_commit_of_a_long_compression_parts_a_call_from_its_answer": "has its own summariser",
     "test_a_summariser_of_ones_own": "the same",

@@ -347,7 +347,7 @@ class Draft(Writer):
         hidden, runs = drafted.hidden, dict[Place | None, Place]()
         if len(hidden) >= MIN_KNOWN_RUN:
             seq = -1 if self.before is not None else self._engine.store.seq()
-            runs = drafted.runs(seq, newest_first=newest_first)
+            runs = drafted.runs(seq, self.now(), newest_first=newest_first)
         left: list[StoredItem] = []
         origin, start, most = after, runs.get(after, after), limit + min(limit, len(hidden))
         while True:

@@ -44,7 +44,7 @@ class DraftedSet:
         self._gone = 0
         self._gone_expiries: list[int] = []
         self._with_validity: dict[int, StoredItem] = {}
-        self._runs: dict[bool, tuple[int, dict[Place | None, Place]]] = {}
+        self._runs: dict[bool, tuple[int, int, dict[Place | None, Place]]] = {}
         self._index: SetIndex | None = None
         self._unindexed: list[int] = []
         self._unindexed_ends: list[int] = []
@@ -121,15 +121,17 @@ class DraftedSet:
                 return
             last, most = chunk[-1], 2 * most
 
-    def runs(self, seq: int, *, newest_first: bool) -> dict[Place | None, Place]:
+    def runs(self, seq: int, now: int, *, newest_first: bool) -> dict[Place | None, Place]:
         """Return the ends of known runs of hidden items by what comes before them, for a page.
 
-        They are known as of line *seq* of the change log; the caller adds those it finds.
+        They are known as of line *seq* of the change log; the caller adds those it finds. Where
+        the clock was set back, what had expired among them may be there again.
         """
-        known = self._runs.get(newest_first)
-        if known is None or known[0] != seq:
-            known = self._runs[newest_first] = seq, {}
-        return known[1]
+        known_seq, known_now, runs = self._runs.get(newest_first, (seq, now, {}))
+        if known_seq != seq or now < known_now:
+            runs = {}
+        self._runs[newest_first] = seq, now, runs
+        return runs
 
     # --- what search reads ----------------------------------------------------------------------
 
