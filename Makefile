@@ -1,4 +1,4 @@
-# fornix. `make demo` shows it, `make test` proves it, `make help` lists the rest.
+# alveus. `make demo` shows it, `make test` proves it, `make help` lists the rest.
 # Needs make and Python 3.11 or newer; name another one with `make PYTHON=python3.13 …`.
 
 PYTHON ?= python3
@@ -13,8 +13,8 @@ OLDER_BIN := .venv-integrations-older/bin
 OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 # What may be compiled (hatch_build.py) is compiled again when it changes.
-NATIVE := hatch_build.py $(wildcard src/fornix/values/*.c src/fornix/values/_c/*.h) \
-	$(wildcard src/fornix/store/sqlite/*.c)
+NATIVE := hatch_build.py $(wildcard src/alveus/values/*.c src/alveus/values/_c/*.h) \
+	$(wildcard src/alveus/store/sqlite/*.c)
 # Python compiles what is imported, of thousands of modules that are installed.
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(PIP) -c constraints.txt
@@ -32,8 +32,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
-demo: .venv/.fornix  ## Show what fornix does, in a minute (ARGS go to `fornix demo`)
-	@$(BIN)/fornix demo $(ARGS)
+demo: .venv/.alveus  ## Show what alveus does, in a minute (ARGS go to `alveus demo`)
+	@$(BIN)/alveus demo $(ARGS)
 
 check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, coverage, docs (minutes)
 	$(BIN)/ruff check .
@@ -47,13 +47,13 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 
 .tests:
 	$(BIN)/coverage erase
-	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
+	ALVEUS_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 test: check .pooler  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
+	ALVEUS_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
 	@echo "Frameworks that need environments of their own, and beside them that of Flink; each tells when it is done (minutes) …"
 	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older .venv-flink/.flink
 	@$(MAKE) --no-print-directory browser
@@ -64,34 +64,34 @@ test-integrations:  ## Frameworks and clients of others that need environments o
 	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older
 
 .newer: .venv/.dev .venv-integrations/.peers
-	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python $(INTEGRATIONS:%=src/fornix/integrations/%.py)
+	$(BIN)/pyright --pythonpath $(INTEGRATIONS_BIN)/python $(INTEGRATIONS:%=src/alveus/integrations/%.py)
 	$(INTEGRATIONS_BIN)/python $(TEST_INTEGRATIONS) tests/integrations
 
 .older: .venv/.dev .venv-integrations-older/.peers
-	$(BIN)/pyright --pythonpath $(OLDER_BIN)/python $(OLDER:%=src/fornix/integrations/%.py)
+	$(BIN)/pyright --pythonpath $(OLDER_BIN)/python $(OLDER:%=src/alveus/integrations/%.py)
 	$(OLDER_BIN)/python $(TEST_INTEGRATIONS) tests/integrations_older
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
 	$(BIN)/python -m pytest -q -m browser tests/test_*_pages.py
 
 pictures: .venv/.browser .chromium  ## Take the pictures of the inspector for the documentation again
-	FORNIX_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k "pictures or looks" tests/test_inspector_pages.py
+	ALVEUS_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m browser -k "pictures or looks" tests/test_inspector_pages.py
 
 typescript: .typescript  ## The types of the TypeScript client, by TypeScript's own compiler
 	build/typescript/node_modules/.bin/tsc --noEmit --strict --noUncheckedIndexedAccess --target es2022 --module nodenext --lib es2023,dom,dom.iterable tests/typescript_types.mts
 
 # Dozens of JVMs live for a minute or less: too short for Java's second compiler to pay off.
 flink: .venv-flink/.flink .java  ## Agents in jobs of Apache Flink whose processes are killed, in an environment of its own
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" FORNIX_TEST_SCALE=full \
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" ALVEUS_TEST_SCALE=full \
 	  $(FLINK_BIN)/python -m pytest -q -m flink -n 2 --dist load --maxschedchunk 1 tests/test_flink_jobs.py
 
 soak: .venv/.dev .pooler  ## The random and kill tests with counts that take their time (an hour)
-	FORNIX_TEST_SCALE=soak $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
+	ALVEUS_TEST_SCALE=soak $(BIN)/python -m pytest -q -m "scaled and not flink" -n 2 --dist worksteal
 
 steady: .venv/.dev  ## Show that `make check` does not depend on how busy the machine is (an hour; ARGS: --rounds N)
 	@$(BIN)/python tools/steady.py $(ARGS)
 
-bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment of its own (ARGS go to bench)
+bench: .venv-bench/.peers  ## Measure alveus beside its peers, in an environment of its own (ARGS go to bench)
 	$(BENCH_BIN)/python -m bench $(ARGS)
 
 docs: .venv/.dev  ## Write the generated pages, build the site into build/site, then check every page
@@ -112,7 +112,7 @@ clean:  ## Remove results and caches; environments stay (to renew them: rm -r .v
 # $(call environment,FOLDER): a sound virtual environment in FOLDER, or a message that says what is missing.
 define environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "fornix needs Python 3.11 or newer, and '$(PYTHON)' is not: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "alveus needs Python 3.11 or newer, and '$(PYTHON)' is not: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Install one, or name the one you have: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' comes without venv or ensurepip, which make environments." >&2; \
@@ -125,16 +125,16 @@ endef
 	$(call environment,.venv)
 	@touch $@
 
-.venv/.fornix: .venv/.made pyproject.toml constraints.txt $(NATIVE)
-	@echo "Installing fornix into .venv …"
+.venv/.alveus: .venv/.made pyproject.toml constraints.txt $(NATIVE)
+	@echo "Installing alveus into .venv …"
 	@$(BIN)/python $(PIP_INSTALL) -e .
 	@touch $@
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt $(NATIVE)
-	@echo "Installing fornix and the tools of its tests into .venv …"
+	@echo "Installing alveus and the tools of its tests into .venv …"
 	@$(BIN)/python $(PIP_INSTALL) 'pip>=25.1'    # the first to know --group
 	@$(BIN)/python $(PIP_INSTALL) --group dev -e '.[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,plot,postgres,pydantic-ai,server]'
-	@touch .venv/.fornix $@
+	@touch .venv/.alveus $@
 
 .venv-flink/.made:
 	$(call environment,.venv-flink)
@@ -144,7 +144,7 @@ endef
 
 # Flink holds numpy, protobuf and others to versions of its own, so it has constraints of its own.
 .venv-flink/.flink: .venv-flink/.made pyproject.toml constraints-flink.txt $(NATIVE)
-	@echo "Installing fornix and Apache Flink into .venv-flink (large: some minutes) …"
+	@echo "Installing alveus and Apache Flink into .venv-flink (large: some minutes) …"
 	@$(FLINK_BIN)/python $(PIP) -c constraints-flink.txt 'pip>=25.1'
 	@$(FLINK_BIN)/python $(PIP) -c constraints-flink.txt --group flink -e '.[flink,postgres]'
 	@touch $@
@@ -168,7 +168,7 @@ endef
 	@touch $@
 
 .venv-integrations/.peers: .venv-integrations/.made pyproject.toml constraints-integrations.txt $(NATIVE)
-	@echo "Installing fornix and the frameworks of its integrations into .venv-integrations …"
+	@echo "Installing alveus and the frameworks of its integrations into .venv-integrations …"
 	@$(INTEGRATIONS_BIN)/python $(PIP) -c constraints-integrations.txt 'pip>=25.1'
 	@$(INTEGRATIONS_BIN)/python $(PIP) -c constraints-integrations.txt --group integrations -e '.[agentscope,google-adk,llama-index,server]'
 	@touch $@
@@ -181,7 +181,7 @@ endef
 
 # CrewAI holds pydantic, openai, mcp and others to versions that the other frameworks are past.
 .venv-integrations-older/.peers: .venv-integrations-older/.made pyproject.toml constraints-integrations-older.txt $(NATIVE)
-	@echo "Installing fornix and frameworks with older needs into .venv-integrations-older (large: some minutes) …"
+	@echo "Installing alveus and frameworks with older needs into .venv-integrations-older (large: some minutes) …"
 	@$(OLDER_BIN)/python $(PIP) -c constraints-integrations-older.txt 'pip>=25.1'
 	@$(OLDER_BIN)/python $(PIP) -c constraints-integrations-older.txt --group integrations-older -e '.[crewai]'
 	@touch $@
@@ -197,7 +197,7 @@ endef
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || { \
 	  echo "The tests of the inspector need Chromium; on Debian: apt install chromium" >&2; exit 1; }
 
-# Finds what is not accessible; a tool of the tests, which no package of fornix holds.
+# Finds what is not accessible; a tool of the tests, which no package of alveus holds.
 .axe:
 	@[ -f build/axe/node_modules/axe-core/axe.min.js ] || { \
 	  command -v npm >/dev/null && npm install --silent --no-save --no-audit --no-fund --prefix build/axe axe-core@4 >/dev/null; } || { \
@@ -214,6 +214,6 @@ endef
 
 # The peers choose their own versions, so the constraints do not hold here.
 .venv-bench/.peers: .venv-bench/.made pyproject.toml bench/requirements.txt $(NATIVE)
-	@echo "Installing fornix and its peers into .venv-bench (large: some minutes) …"
+	@echo "Installing alveus and its peers into .venv-bench (large: some minutes) …"
 	@$(BENCH_BIN)/python $(PIP) -r bench/requirements.txt -e .
 	@touch $@

@@ -1,7 +1,7 @@
-"""Compile the part of fornix that may be compiled, where a C compiler is; else leave it out.
+"""Compile the part of alveus that may be compiled, where a C compiler is; else leave it out.
 
-`FORNIX_NATIVE_BUILD` says what is asked: ``auto`` (the default), ``require`` (without it the build
-fails) or ``off`` (a wheel for every machine). See `src/fornix/values/native.py`.
+`ALVEUS_NATIVE_BUILD` says what is asked: ``auto`` (the default), ``require`` (without it the build
+fails) or ``off`` (a wheel for every machine). See `src/alveus/values/native.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import sys_tags
 
 SOURCES = (
-    "src/fornix/values/_native.c",
-    "src/fornix/store/sqlite/_statements.c",
-    "src/fornix/store/sqlite/_log_writes.c",
-    "src/fornix/values/_records.c",
-    "src/fornix/store/sqlite/_file_calls.c",
+    "src/alveus/values/_native.c",
+    "src/alveus/store/sqlite/_statements.c",
+    "src/alveus/store/sqlite/_log_writes.c",
+    "src/alveus/values/_records.c",
+    "src/alveus/store/sqlite/_file_calls.c",
 )
 """Each is a module of its own, beside it."""
 
@@ -68,9 +68,9 @@ class NativeBuild(BuildHookInterface[Any]):
         _ = version
         if self.target_name != "wheel":
             return
-        asked = os.environ.get("FORNIX_NATIVE_BUILD", "auto")
+        asked = os.environ.get("ALVEUS_NATIVE_BUILD", "auto")
         if asked not in ("auto", "require", "off"):
-            raise SystemExit(f"FORNIX_NATIVE_BUILD is auto, require or off, not {asked!r}")
+            raise SystemExit(f"ALVEUS_NATIVE_BUILD is auto, require or off, not {asked!r}")
         root = Path(self.root)
         if asked == "off" or not self._compiled(root, required=asked == "require"):
             for source in SOURCES:
@@ -96,6 +96,6 @@ class NativeBuild(BuildHookInterface[Any]):
             else:
                 return True
         if required:
-            raise SystemExit(f"FORNIX_NATIVE_BUILD=require, but: {problem}")
-        self.app.display_warning(f"fornix is built without its compiled part: {problem}")
+            raise SystemExit(f"ALVEUS_NATIVE_BUILD=require, but: {problem}")
+        self.app.display_warning(f"alveus is built without its compiled part: {problem}")
         return False

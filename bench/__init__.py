@@ -1,1 +1,1 @@
-"""How fast and how sharp fornix is, beside its peers; every figure it finds goes to LOG.md."""
+"""How fast and how sharp alveus is, beside its peers; every figure it finds goes to LOG.md."""

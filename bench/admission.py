@@ -26,10 +26,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fornix import Item, Memory
-from fornix.sets.admission import Exact, Injection, Near, Recalled, Rule, Secrets, Size, Verdict
-from fornix.sets.admission.injection import injections
-from fornix.sets.admission.secrets import secrets
+from alveus import Item, Memory
+from alveus.sets.admission import Exact, Injection, Near, Recalled, Rule, Secrets, Size, Verdict
+from alveus.sets.admission.injection import injections
+from alveus.sets.admission.secrets import secrets
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from fornix import Budget, Item, Memory
-from fornix.text.messages import MESSAGES, Message
+from alveus import Budget, Item, Memory
+from alveus.text.messages import MESSAGES, Message
 
 CHATS = 4
 ROUNDS = 3

@@ -116,7 +116,7 @@ def _order(values: NDArray[np.floating]) -> list[int]:
 
 def _chroma(names: Sequence[str], turns: Vectors, asked: Vectors, *, limit: int) -> list[list[str]]:
     """What a new Chroma collection with its defaults finds."""
-    import chromadb  # only baselines need it; fornix alone is ranked without
+    import chromadb  # only baselines need it; alveus alone is ranked without
 
     client = chromadb.EphemeralClient()
     items = client.create_collection("turns", embedding_function=None)

@@ -7,7 +7,7 @@
     python bench/context.py --evidence locomo.jsonl --store minilm.jsonl.db --prompts
     python bench/context.py --answers                          the same of long answers, made up
 
-Measured are `Memory.context`, the windows of fornix.agents.windows, and for `--evidence` the last
+Measured are `Memory.context`, the windows of alveus.agents.windows, and for `--evidence` the last
 messages that fit. `--prompts` measures `Memory.context` with and without a conversation, and beside
 it what a search finds as lines "Speaker: text", the best first. Evidence is the share of the turns
 that answer a question which are in the context that was made for it, whole; of long answers it is
@@ -29,14 +29,14 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Budget, Item, Memory, Shares
+from alveus.agents import windows
+from alveus.agents.windows import Observation, Stamp
+from alveus.text.messages import OBSERVATIONS, Message
 from bench import answers, conversations, measure, retrieval
 from bench.conversations import Conversation, Turn
 from bench.corpus import Corpus
 from bench.measure import Report, Result
-from fornix import Budget, Item, Memory, Shares
-from fornix.agents import windows
-from fornix.agents.windows import Observation, Stamp
-from fornix.text.messages import OBSERVATIONS, Message
 
 SIZES = (100, 10_000, 100_000)
 BUDGETS = (500, 1_000, 2_000, 4_000)
@@ -59,7 +59,7 @@ WINDOWS: Mapping[str, tuple[Sequence[int], Mapping[str, int]]] = {
     "Hierarchical": ([10, MANY], {}),
     "Linked": ([MANY], {"top_k": TOP}),
 }
-"""Windows that are measured, if fornix has them, and what they are made with."""
+"""Windows that are measured, if alveus has them, and what they are made with."""
 
 Ask = Callable[[str, int], tuple[set[str], int]]
 """Asks a question under a budget: the turns that are in the context, and its tokens."""

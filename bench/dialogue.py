@@ -21,10 +21,10 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Memory
+from alveus.agents.messages import ConversationMemory
 from bench import measure
 from bench.measure import Report, Result
-from fornix import Memory
-from fornix.agents.messages import ConversationMemory
 
 FILLED = 1_000
 """Messages that are added at once where only the size matters."""
@@ -60,7 +60,7 @@ def _costs(memory: Memory, size: int, rounds: int) -> Iterator[Result]:
     key = memory.key(f"of {size}")
     talk = key.conversation("talk")
     took = measure.once(lambda: _fill(talk, size)).per(size)
-    yield Result("fornix", f"add, {FILLED:,} at once", size, figure=took, note="a message")
+    yield Result("alveus", f"add, {FILLED:,} at once", size, figure=took, note="a message")
     memory.settle()
     last = talk.add(_message(size))
     calls: dict[str, Callable[[int], object]] = {
@@ -73,12 +73,12 @@ def _costs(memory: Memory, size: int, rounds: int) -> Iterator[Result]:
         "mark one": lambda n: talk.update_messages_mark(f"m{n}", msg_ids=last),
     }
     for name, call in calls.items():
-        yield Result("fornix", name, size, figure=measure.timed(call, rounds, warm=2))
-    yield Result("fornix", "sum up all of it", size, figure=measure.once(talk.compress))
+        yield Result("alveus", name, size, figure=measure.timed(call, rounds, warm=2))
+    yield Result("alveus", "sum up all of it", size, figure=measure.once(talk.compress))
     talk.add([_message(size + n) for n in range(50)])
-    yield Result("fornix", "sum up 50 more", size, figure=measure.once(talk.compress))
+    yield Result("alveus", "sum up 50 more", size, figure=measure.once(talk.compress))
     told = measure.timed(lambda _: talk.messages(), rounds)
-    yield Result("fornix", "what a model is told then", size, figure=told)
+    yield Result("alveus", "what a model is told then", size, figure=told)
 
 
 def _fill(talk: ConversationMemory, size: int) -> None:

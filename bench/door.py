@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 BASELINE = [sys.executable, "-c", "import numpy"]
-FORNIX = [sys.executable, "-m", "fornix"]
+ALVEUS = [sys.executable, "-m", "alveus"]
 
 
 def cpu_ms(command: Sequence[str]) -> float:
@@ -41,7 +41,7 @@ def cpu_ms(command: Sequence[str]) -> float:
 
 def filled(folder: str, items: int, embedder: str, *, searched: bool) -> Path:
     """Return a store of *items* short texts of one key, embedded; and *searched* by a program."""
-    from fornix import Memory
+    from alveus import Memory
 
     path = Path(folder) / ("searched.db" if searched else "app.db")
     with Memory.open(path, embedder=embedder, durability="normal") as memory:
@@ -60,12 +60,12 @@ def lines(store: Path, searched: Path, items: int) -> dict[str, list[str]]:
     question = ("search", "--key", "ada", "a seat in the train")
     return {
         "python": [sys.executable, "-c", "pass"],
-        "import fornix": [sys.executable, "-c", "import fornix"],
-        "import fornix; fornix.Memory": [sys.executable, "-c", "import fornix; fornix.Memory"],
-        "fornix --version": [*FORNIX, "--version"],
-        "fornix --help": [*FORNIX, "--help"],
-        f"fornix search, {items:,} items": [*FORNIX, "--db", str(store), *question],
-        "the same, after a program's": [*FORNIX, "--db", str(searched), *question],
+        "import alveus": [sys.executable, "-c", "import alveus"],
+        "import alveus; alveus.Memory": [sys.executable, "-c", "import alveus; alveus.Memory"],
+        "alveus --version": [*ALVEUS, "--version"],
+        "alveus --help": [*ALVEUS, "--help"],
+        f"alveus search, {items:,} items": [*ALVEUS, "--db", str(store), *question],
+        "the same, after a program's": [*ALVEUS, "--db", str(searched), *question],
     }
 
 

@@ -36,7 +36,7 @@ Facts = Mapping[str, Sequence[Mapping[str, Any]]]
 
 def results(asked: argparse.Namespace) -> Iterator[Result]:
     """Yield what turns and facts find, in the store beside `--out`."""
-    from fornix import Memory
+    from alveus import Memory
 
     facts = _read(asked.facts)
     excluded = set(filter(None, asked.exclude.split(",")))
@@ -155,8 +155,8 @@ def _learn(
     memory: Any, talk: Conversation, name: str, replay: _Replay | None, learnt: _Learnt
 ) -> dict[str, Sequence[str]]:
     """Have a key learn from the turns as messages; return the turns of each fact."""
-    from fornix import ScriptedChat
-    from fornix.text import tokens
+    from alveus import ScriptedChat
+    from alveus.text import tokens
 
     key = memory.key(name)
     chat = key.conversation("chat")
@@ -207,7 +207,7 @@ def _asked(
     memory: Any, key: str, question: str, sets: Sequence[str], entities: float = 0.0
 ) -> Iterator[tuple[str, list[str], int]]:
     """Yield what is measured, the ids that are found, and the tokens that they take."""
-    from fornix import Signals
+    from alveus import Signals
 
     signals = Signals(entities=entities)
     hits = memory.key(key).search(question, limit=max(CUTS), sets=sets, signals=signals)

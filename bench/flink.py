@@ -24,12 +24,12 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Agent, Event, InputEvent, OutputEvent, action
+from alveus.runs.runner.flink import FlinkRunner
+from alveus.runs.runner.flink.subtask import Mode
 from bench import measure
 from bench.measure import Report, Result
 from bench.postgres_server import Server
-from fornix import Agent, Event, InputEvent, OutputEvent, action
-from fornix.runs.runner.flink import FlinkRunner
-from fornix.runs.runner.flink.subtask import Mode
 
 WORK = Path(__file__).resolve().parent / ".work" / "flink"
 KEYS = 64
@@ -122,7 +122,7 @@ def measured(stores: dict[str, str], inputs: int, rounds: int) -> list[Result]:
                 )
                 results.append(
                     Result(
-                        "fornix",
+                        "alveus",
                         f"runs per core, {mode}, {execution} mode",
                         inputs,
                         layout=store,

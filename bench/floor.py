@@ -1,6 +1,6 @@
 """The floor of a write: the same rows, by apsw alone, in the same transactions.
 
-What fornix has the writer's connection do is noted while it writes; the same statements are then
+What alveus has the writer's connection do is noted while it writes; the same statements are then
 done to a copy of the file that was made just before. No program that writes these rows with
 SQLite from Python is faster.
 """
@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import apsw
 
+from alveus import Memory
+from alveus.store.sql.connection import Write
+from alveus.store.sqlite.connection import SqliteConnection
 from bench.measure import Figure, timed_in_turns
-from fornix import Memory
-from fornix.store.sql.connection import Write
-from fornix.store.sqlite.connection import SqliteConnection
 
 Durability: TypeAlias = Literal["full", "normal"]
 
@@ -48,7 +48,7 @@ class Floor(NamedTuple):
         """How many times its floor a write takes."""
         times = self.writes.p50 / self.bare.p50
         cpu = self.writes.cpu / self.bare.cpu
-        return f"apsw alone; fornix takes {times:.2f} times as long, CPU {cpu:.2f}"
+        return f"apsw alone; alveus takes {times:.2f} times as long, CPU {cpu:.2f}"
 
 
 def floor_of(
@@ -59,7 +59,7 @@ def floor_of(
     *,
     durability: Durability = "full",
 ) -> Floor:
-    """Return what *count* writes take with fornix and without; ``write(i)`` is called with 0, 1 …
+    """Return what *count* writes take with alveus and without; ``write(i)`` is called with 0, 1 …
 
     The first *count* are noted, and as many after them are timed in turns with the rows of the
     first. Each has to be one transaction of the memory's file, and none is to begin a set.
@@ -82,7 +82,7 @@ def floor_of(
 def floor_of_all(
     memory: Memory, work: Callable[[], object], folder: Path, *, durability: Durability
 ) -> tuple[float, float]:
-    """Return what all transactions of *work* take without fornix: seconds of CPU, and by the clock.
+    """Return what all transactions of *work* take without alveus: seconds of CPU, and by the clock.
 
     It begins no set.
     """

@@ -17,10 +17,10 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Memory
+from alveus.store import Add, Batch, ItemRecord, Scope, SetRef
 from bench import measure
 from bench.measure import Report, Result
-from fornix import Memory
-from fornix.store import Add, Batch, ItemRecord, Scope, SetRef
 
 CHARACTERS = 1_200
 
@@ -78,7 +78,7 @@ def _fill(memory: Memory, key: str, count: int) -> None:
 def _timed(name: str, count: int, work: Callable[[], object], note: str) -> Result:
     began = time.perf_counter()
     work()
-    return Result("fornix", name, count, value=time.perf_counter() - began, unit="s", note=note)
+    return Result("alveus", name, count, value=time.perf_counter() - began, unit="s", note=note)
 
 
 def _parser() -> argparse.ArgumentParser:

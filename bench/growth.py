@@ -22,9 +22,9 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Memory
 from bench import measure
 from bench.measure import Report, Result
-from fornix import Memory
 
 BATCH = 100
 
@@ -71,7 +71,7 @@ def _grown(path: Path, adds: int, live: int, embedder: str) -> list[Result]:
     found: list[Result] = []
 
     def note(what: str, value: float, note: str = "") -> None:
-        found.append(Result("fornix", what, adds, value=value, unit="MB", note=note))
+        found.append(Result("alveus", what, adds, value=value, unit="MB", note=note))
 
     with Memory.open(path, embedder=embedder, durability="normal") as memory:
         chosen = memory.key("bench").set("log", capacity=live, retention="purge")

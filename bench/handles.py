@@ -20,9 +20,9 @@ from typing import TypeVar
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Memory
 from bench import measure
 from bench.measure import Report, Result
-from fornix import Memory
 
 T = TypeVar("T")
 
@@ -80,13 +80,13 @@ def _measured(path: Path, items: int) -> list[Result]:
             ("its first search", search_ms, "ms"),
             ("resident, more", taken, "MB"),
         ):
-            found.append(Result("fornix", f"{nth} memory: {what}", items, value=value, unit=unit))
+            found.append(Result("alveus", f"{nth} memory: {what}", items, value=value, unit=unit))
     openings: list[float] = []
     for _ in range(OPENINGS):
         memory, opening_ms = _timed(opened)
         openings.append(opening_ms)
         memory.close()
-    each = Result("fornix", "a later memory: opening", items, value=median(openings), unit="ms")
+    each = Result("alveus", "a later memory: opening", items, value=median(openings), unit="ms")
     for memory in memories:
         memory.close()
     return [*found, each]

@@ -1,4 +1,4 @@
-"""fornix and LangGraph, each asked to do the same; the table of docs/coming-from/langgraph.md.
+"""alveus and LangGraph, each asked to do the same; the table of docs/coming-from/langgraph.md.
 
     python bench/langgraph_side_by_side.py          prints the table
 
@@ -31,8 +31,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
 from langgraph.store.sqlite import SqliteStore
 
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Trim, action
 from bench.peers import offline
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Trim, action
 
 TEXTS = ("Ada prefers a place by the glass.", "The shop opens at nine.", "Rain is expected.")
 ASKED = "which seat does Ada like?"
@@ -152,7 +152,7 @@ def langgraph(folder: Path) -> Answers:
     return found
 
 
-# --- fornix ---------------------------------------------------------------------------------------
+# --- alveus ---------------------------------------------------------------------------------------
 
 
 class Planned(Event):
@@ -177,15 +177,15 @@ class Shop(Agent):
 
 
 def shop_run(folder: Path) -> object:
-    with Memory.open(folder / "fornix.db") as memory, LocalRunner(Shop, memory) as runner:
+    with Memory.open(folder / "alveus.db") as memory, LocalRunner(Shop, memory) as runner:
         return runner.handle("ada", str(folder), event_id=REQUEST)
 
 
-def fornix(folder: Path) -> Answers:
-    """Return what fornix answers."""
+def alveus(folder: Path) -> Answers:
+    """Return what alveus answers."""
     killed(shop_run, folder)
     found: dict[str, object] = {}
-    with Memory.open(folder / "fornix.db") as memory:
+    with Memory.open(folder / "alveus.db") as memory:
         ada = memory.key("ada")
         found["state"] = ada.short_term.get("seen")
         with LocalRunner(Shop, memory) as runner:
@@ -235,14 +235,14 @@ def table() -> list[str]:
     with tempfile.TemporaryDirectory() as home:
         offline(Path(home))
         answers: list[Answers] = []
-        for each in (langgraph, fornix):
+        for each in (langgraph, alveus):
             folder = Path(home, each.__name__)
             folder.mkdir()
             answers.append(each(folder))
     theirs, ours = answers
     packages = ("langgraph", "langgraph-checkpoint-sqlite")
     lines = [
-        f"| | {', '.join(f'{name} {version(name)}' for name in packages)} | fornix |",
+        f"| | {', '.join(f'{name} {version(name)}' for name in packages)} | alveus |",
         "|---|---|---|",
     ]
     return lines + [f"| {said} | {theirs[row]} | {ours[row]} |" for row, said in ROWS.items()]

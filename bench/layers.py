@@ -25,12 +25,8 @@ from typing import Any, Self
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from bench import conversations, measure
-from bench.conversations import Conversation, Turn
-from bench.measure import Report, Result
-from bench.retrieval import item
-from fornix import Memory
-from fornix.agents.layers import (
+from alveus import Memory
+from alveus.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     HybridMemory,
@@ -40,6 +36,10 @@ from fornix.agents.layers import (
     SensoryMemory,
     ShortTermMemory,
 )
+from bench import conversations, measure
+from bench.conversations import Conversation, Turn
+from bench.measure import Report, Result
+from bench.retrieval import item
 
 CUT = 10
 """Turns, or fragments, that a question may look at."""

@@ -1,4 +1,4 @@
-"""fornix and mem0 (`infer=True`), each asked to learn the same conversation from the same model.
+"""alveus and mem0 (`infer=True`), each asked to learn the same conversation from the same model.
 
     python bench/learning_side_by_side.py          prints the table
 
@@ -27,8 +27,8 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus.testing.chat_server import ChatServer, ReceivedRequest
 from bench.peers import offline
-from fornix.testing.chat_server import ChatServer, ReceivedRequest
 
 COUNT, BATCH = 40, 10
 
@@ -93,11 +93,11 @@ def _decision(candidate: Mapping[str, Any]) -> dict[str, object]:
     return {"candidate": candidate["id"], "decision": decision, "fact": next(iter(same), None)}
 
 
-class Fornix:
-    """fornix, in a file."""
+class Alveus:
+    """alveus, in a file."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        from fornix import Memory, OpenAIChat
+        from alveus import Memory, OpenAIChat
 
         self._memory = Memory.open(folder / "app.db", embedder="static")
         self._model = OpenAIChat("script", base_url=url, api_key="none")
@@ -122,14 +122,14 @@ class Fornix:
 
 
 class Mem0:
-    """mem0 on Qdrant's local mode, with the vectors of fornix's static embedder."""
+    """mem0 on Qdrant's local mode, with the vectors of alveus's static embedder."""
 
     def __init__(self, folder: Path, url: str) -> None:
         from mem0 import Memory
         from mem0.configs.embeddings.base import BaseEmbedderConfig
         from mem0.embeddings.base import EmbeddingBase
 
-        from fornix.embed import open_embedder
+        from alveus.embed import open_embedder
 
         static = open_embedder("static")
 
@@ -179,7 +179,7 @@ class Mem0:
         self._memory.vector_store.client.close()
 
 
-SYSTEMS = {"fornix": Fornix, "mem0": Mem0}
+SYSTEMS = {"alveus": Alveus, "mem0": Mem0}
 
 
 def work(name: str, step: str, folder: Path, url: str) -> None:
@@ -267,9 +267,9 @@ def _doubled(found: Mapping[str, Any]) -> str:
 def main() -> None:
     """Print the table."""
     found = {name: dict(rows(name)) for name in SYSTEMS}
-    names = [f"fornix {version('fornix')}", f"mem0 {version('mem0ai')}"]
+    names = [f"alveus {version('alveus')}", f"mem0 {version('mem0ai')}"]
     print(f"| | {' | '.join(names)} |\n|---|---|---|")
-    for what in found["fornix"]:
+    for what in found["alveus"]:
         print(f"| {what} | {' | '.join(found[name][what] for name in SYSTEMS)} |")
 
 

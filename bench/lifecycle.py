@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Memory, MemorySet, Merge, Summarize, Trim
 from bench import conversations, corpus, measure, retrieval, score
 from bench.measure import Report, Result
-from fornix import Memory, MemorySet, Merge, Summarize, Trim
 
 HALF = 0.5
 STRATEGIES = {"trim": Trim(), "summarize": Summarize(), "merge": Merge(otherwise=Trim())}
@@ -95,7 +95,7 @@ def _costs(asked: argparse.Namespace, folder: Path) -> list[Result]:
             note = f"to {len(chosen):,} items in {steps} steps, wall {wall:.1f} s"
             results.append(
                 Result(
-                    "fornix", f"compact, {name}", asked.items, value=cpu, unit="s CPU", note=note
+                    "alveus", f"compact, {name}", asked.items, value=cpu, unit="s CPU", note=note
                 )
             )
             done = chosen.compactions(limit=1000)
@@ -103,7 +103,7 @@ def _costs(asked: argparse.Namespace, folder: Path) -> list[Result]:
             for one in done:
                 chosen.undo(one.id)
             cpu = time.process_time() - began_cpu
-            results.append(Result("fornix", f"undo, {name}", asked.items, value=cpu, unit="s CPU"))
+            results.append(Result("alveus", f"undo, {name}", asked.items, value=cpu, unit="s CPU"))
             assert len(chosen) == asked.items
     return results
 
@@ -160,7 +160,7 @@ def _scored(layout: str, data: Path, ranked: Mapping[str, Sequence[str]]) -> lis
     categories = score.by_category(conversations.read(data), ranked)
     rows = [row for name, found in categories.items() if name not in EXCLUDED for row in found]
     return [
-        Result("fornix", metric, len(rows), layout=layout, value=value, unit="%")
+        Result("alveus", metric, len(rows), layout=layout, value=value, unit="%")
         for metric, value in score.means(rows).items()
         if metric in score.SHOWN
     ]

@@ -1,6 +1,6 @@
 """Ranges: the latest of many names, the first of many, and a filtered search over many sets.
 
-    python bench/ranges.py                       fornix and bare SQLite, one table
+    python bench/ranges.py                       alveus and bare SQLite, one table
     python bench/ranges.py --calls 500
 
 `latest` reads the last of 2,000 checkpoints, its name and its value; `first` the names of the first
@@ -23,7 +23,7 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from fornix import Memory
+from alveus import Memory
 
 CHECKPOINTS, FIELDS, SETS, ITEMS = 2_000, 5_000, 20, 100
 WANTED = 10
@@ -36,9 +36,9 @@ def text_of(number: int) -> str:
     return f"{' '.join(words)} {number}"
 
 
-def fornix_calls(folder: Path) -> tuple[Memory, dict[str, Callable[[], object]]]:
+def alveus_calls(folder: Path) -> tuple[Memory, dict[str, Callable[[], object]]]:
     """Return a filled memory, and the calls to time."""
-    memory = Memory.open(folder / "fornix.db", embedder="words")
+    memory = Memory.open(folder / "alveus.db", embedder="words")
     key = memory.key("ada")
     with key.batch() as batch:
         for number in range(CHECKPOINTS):
@@ -122,9 +122,9 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--calls", type=int, default=200, help="timed calls of each")
     calls: int = parser.parse_args(given).calls
     with tempfile.TemporaryDirectory() as folder:
-        memory, ours = fornix_calls(Path(folder))
+        memory, ours = alveus_calls(Path(folder))
         db, theirs = sqlite_calls(Path(folder))
-        print("| call | fornix, ms | SQLite, ms | x |\n| --- | ---: | ---: | ---: |")
+        print("| call | alveus, ms | SQLite, ms | x |\n| --- | ---: | ---: | ---: |")
         for name, call in ours.items():
             took = median_ms(call, calls)
             other = median_ms(theirs[name], calls) if name in theirs else None

@@ -19,9 +19,9 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus import Item, Memory
 from bench import conversations, measure
 from bench.measure import Report, Result
-from fornix import Item, Memory
 
 LIMIT = 10
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parts.append(len(near & exact) / max(1, len(exact)))
                 step("questions")
     found = Result(
-        f"fornix, {asked.embedder}",
+        f"alveus, {asked.embedder}",
         "recall",
         len(texts),
         value=sum(parts) / len(parts),

@@ -47,7 +47,7 @@ AWAY = 3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count and print."""
-    from fornix import Memory
+    from alveus import Memory
 
     parser = argparse.ArgumentParser(prog="bench/relevance.py", description="What relevance means.")
     parser.add_argument("data", type=Path, help="conversations, one per line")

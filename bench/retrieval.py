@@ -1,11 +1,11 @@
-"""How well fornix finds the turns that answer a question, on a file of recorded conversations.
+"""How well alveus finds the turns that answer a question, on a file of recorded conversations.
 
     python bench/retrieval.py DATA.jsonl --embedder minilm --out ranking.jsonl
     python bench/retrieval.py DATA.jsonl --out ranking.jsonl --baselines --log
     python bench/retrieval.py DATA.jsonl --out ranking.jsonl --facts FACTS.jsonl
 
 The file's form is in conversations.py. Each conversation becomes a key, each turn an item; then
-every question is searched in its key with fornix's defaults. Stopped at any time, the same command
+every question is searched in its key with alveus's defaults. Stopped at any time, the same command
 goes on where it was: items are in the store beside `--out` (`ranking.jsonl.db`), and each answered
 question is a line of `--out`: `{"query_id", "ranked": [turn ids, best first]}`. With
 `--conversation` each session becomes a conversation, and each turn a message with its `timestamp`.
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.facts:
         return _report_facts(asked, size)
     results = [] if asked.score_only else _rank(asked, size)
-    rankings = {"fornix": read_ranking(asked.out)}
+    rankings = {"alveus": read_ranking(asked.out)}
     for name in baselines.NAMES:
         if beside(asked.out, name).exists():
             rankings[name] = read_ranking(beside(asked.out, name))
@@ -140,8 +140,8 @@ def add_messages(key, turns: Sequence[Turn]) -> None:
 
 
 def item(turn: Turn):
-    """*turn* as an item of fornix."""
-    from fornix import Item  # here, so that scoring needs no fornix
+    """*turn* as an item of alveus."""
+    from alveus import Item  # here, so that scoring needs no alveus
 
     return Item(
         turn.text,
@@ -155,7 +155,7 @@ def item(turn: Turn):
 
 
 def _rank(asked: argparse.Namespace, size: Size) -> list[Result]:
-    from fornix import Memory
+    from alveus import Memory
 
     done = read_ranking(asked.out)
     took: list[float] = []
@@ -213,8 +213,8 @@ def _rank_baselines(asked: argparse.Namespace, size: Size) -> None:
 
 
 def minilm() -> baselines.Embedder:
-    """fornix's bundled MiniLM, so that the baselines have the very same vectors."""
-    from fornix.embed import open_embedder
+    """alveus's bundled MiniLM, so that the baselines have the very same vectors."""
+    from alveus.embed import open_embedder
 
     return open_embedder("minilm")
 
@@ -237,9 +237,9 @@ def _filled(embedder: str, size: Size, wall: float, cpu: float, total: float) ->
     note = f"wall; CPU {1000 * cpu / max(1, size.turns):.1f} ms a turn"
     rate = size.turns / max(wall, 1e-9)
     yield Result(
-        "fornix", f"fill with {embedder}", size.turns, value=rate, unit="turns/s", note=note
+        "alveus", f"fill with {embedder}", size.turns, value=rate, unit="turns/s", note=note
     )
-    yield Result("fornix", "whole run", size.turns, value=total, unit="s")
+    yield Result("alveus", "whole run", size.turns, value=total, unit="s")
 
 
 def _searched(size: Size, took: Sequence[float], cpu: float) -> Iterator[Result]:
@@ -247,7 +247,7 @@ def _searched(size: Size, took: Sequence[float], cpu: float) -> Iterator[Result]
         return
     median, slow = (1000 * measure.percentile(took, percent) for percent in (50, 99))
     note = f"p99 {slow:.1f} ms, CPU {1000 * cpu / len(took):.1f} ms, {len(took)} questions"
-    yield Result("fornix", "search", size.turns, value=median, unit="ms p50", note=note)
+    yield Result("alveus", "search", size.turns, value=median, unit="ms p50", note=note)
 
 
 def _report(asked: argparse.Namespace, rankings: Mapping[str, score.Rankings]) -> list[Result]:

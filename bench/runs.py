@@ -1,6 +1,6 @@
 """Runs: what one costs, in RAM and on disk, beside LangGraph doing the same work.
 
-    python bench/runs.py                     fornix and LangGraph
+    python bench/runs.py                     alveus and LangGraph
     python bench/runs.py --runs 20000 --log
     python bench/runs.py --systems ram,normal
 
@@ -45,7 +45,7 @@ class System(Protocol):
     def close(self) -> None: ...
 
 
-class Fornix:
+class Alveus:
     """`LocalRunner.map` over a memory in RAM, or on a file."""
 
     def __init__(self, name: str, place: str, durability: Literal["full", "normal"]) -> None:
@@ -54,7 +54,7 @@ class Fornix:
         self.note = f"{durability} durability" if place else "in RAM"
 
     def open(self, folder: Path) -> None:
-        from fornix import LocalRunner, Memory
+        from alveus import LocalRunner, Memory
 
         place = self._place or ":memory:"
         if self._place and "://" not in place:
@@ -82,7 +82,7 @@ class Fornix:
 
 def agent() -> Any:
     """Return the agent that is measured."""
-    from fornix import Agent, Event, InputEvent, OutputEvent, action
+    from alveus import Agent, Event, InputEvent, OutputEvent, action
 
     class Counted(Event):
         n: int
@@ -171,7 +171,7 @@ def system(name: str) -> System:
     if name.startswith("langgraph"):
         return LangGraph("sync" if name.endswith("sync") else "exit")
     durability: Literal["full", "normal"] = "full" if name == "full" else "normal"
-    return Fornix(f"fornix-{name}", "" if name == "ram" else "runs.db", durability)
+    return Alveus(f"alveus-{name}", "" if name == "ram" else "runs.db", durability)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -201,7 +201,7 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
     folder = work / "runs"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    few = count if what.name.startswith("fornix") else max(KEYS, count // 20)
+    few = count if what.name.startswith("alveus") else max(KEYS, count // 20)
     what.open(folder)
     try:
         what.run(0, 4 * KEYS)  # warm: threads, statements, how long actions take
@@ -213,7 +213,7 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
             rates.append((few / (time.process_time() - cpu), few / (time.perf_counter() - began)))
             assert outputs == [i + i // KEYS + 1 for i in range(first, first + few)]
             first += few
-        on_file = isinstance(what, Fornix) and what.name != "fornix-ram"
+        on_file = isinstance(what, Alveus) and what.name != "alveus-ram"
         floor = what.floor(first, few, folder) if on_file else None
     finally:
         what.close()
@@ -226,7 +226,7 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
         note = "apsw alone, the same rows and transactions"
         operation, rate = f"floor of runs by {clock}", few / seconds
         yield Result(what.name, operation, few, value=rate, unit="runs/s", note=note)
-    if what.name == "fornix-full":
+    if what.name == "alveus-full":
         for operation, found in syncs.syncs_per_run():
             yield Result(what.name, operation, few, value=found, unit="syncs per run")
 
@@ -235,7 +235,7 @@ def _trees() -> Iterator[Result]:
     """Sets and gets of an action's exact tree, flat and four deep, beside a plain dict."""
     for what, path in (("flat", "n{}"), ("four deep", "a.b.c.n{}")):
         paths = [path.format(i % 100) for i in range(TREE_OPERATIONS)]
-        for name, tree in (("fornix", Exact(paths)), ("dict", Plain(paths))):
+        for name, tree in (("alveus", Exact(paths)), ("dict", Plain(paths))):
             yield Result(name, f"set {what}", len(paths), figure=timed(tree.set, len(paths)))
             yield Result(name, f"get {what}", len(paths), figure=timed(tree.get, len(paths)))
 
@@ -244,7 +244,7 @@ class Exact:
     """The exact tree of an action."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        from fornix.state import MemoryKind, Overlay, root_of
+        from alveus.state import MemoryKind, Overlay, root_of
 
         self._root = root_of(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
         self._paths = paths
@@ -285,7 +285,7 @@ def _ratios(results: Sequence[Result]) -> list[str]:
     return [
         f"{name}: {rate / peer:.1f} times the runs of langgraph-sync per second of CPU"
         for name, rate in rates.items()
-        if name.startswith("fornix") and rate
+        if name.startswith("alveus") and rate
     ]
 
 

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from alveus.embed import open_embedder
 from bench import measure
 from bench.corpus import DIMENSIONS, KINDS, Corpus, CorpusEmbedder, Rows
 from bench.floor import floor_of
 from bench.measure import Figure, Result, timed
 from bench.peers import EVERYWHERE, Peer, offline, peer
-from bench.peers.ours import Fornix
-from fornix.embed import open_embedder
+from bench.peers.ours import Alveus
 
 PER_SCOPE = 100
 """Items of one user in the layout `many`."""
@@ -201,7 +201,7 @@ class Scenario:
             figure=self._timed(lambda i: self._ask(i, None), 500),
             note=self._peer.searches,
         )
-        if isinstance(self._peer, Fornix):
+        if isinstance(self._peer, Alveus):
             asked = range(3 if self._job.items > MANY else 30)
             same = [self._peer.recall(self._job.questions.texts[i], LIMIT) for i in asked]
             yield self._result(
@@ -233,8 +233,8 @@ class Scenario:
             yield self._result(f"filtered {KINDS[kind]:.0%}", figure=figure)
 
     def _embed(self) -> Iterator[Result]:
-        """What a search costs more when its query is embedded by what comes with fornix."""
-        if not isinstance(self._peer, Fornix):
+        """What a search costs more when its query is embedded by what comes with alveus."""
+        if not isinstance(self._peer, Alveus):
             return
         texts = self._job.questions.texts
         for name in ("minilm", "static"):
@@ -261,7 +261,7 @@ class Scenario:
             "sync of 4 KB", figure=baseline, note="append and fdatasync, just before the adds"
         )
         yield self._result("add", figure=figure, note=f"survives {self._peer.durable}")
-        if isinstance(self._peer, Fornix) and self._peer.durability == "full":
+        if isinstance(self._peer, Alveus) and self._peer.durability == "full":
             number = self._take_fresh(2 * FLOOR)
             rows = [self._fresh.part(number + i, number + i + 1) for i in range(2 * FLOOR)]
 

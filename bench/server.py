@@ -1,4 +1,4 @@
-"""`fornix serve` beside mem0's server: requests per second, and how long one takes.
+"""`alveus serve` beside mem0's server: requests per second, and how long one takes.
 
     python bench/server.py                  five rounds, some three minutes
     python bench/server.py --quick          a smoke run
@@ -6,7 +6,7 @@
 
 Each server is a process of its own; they take turns in short rounds, and a ratio is made of two
 turns of the same round. Clients are threads with one connection each, which ask as fast as they
-are answered. fornix keeps its items in a file or on PostgreSQL, mem0 on the same PostgreSQL with
+are answered. alveus keeps its items in a file or on PostgreSQL, mem0 on the same PostgreSQL with
 pgvector (bench/peers/mem0_server.py). All embed texts with the same `static` embedder, and wait
 for the disk before they answer.
 """
@@ -44,7 +44,7 @@ from bench.postgres_server import SETTINGS, Server
 from bench.turns import rotated
 
 PEER = "mem0"
-SYSTEMS = ("fornix-sqlite", "fornix-postgres", PEER)
+SYSTEMS = ("alveus-sqlite", "alveus-postgres", PEER)
 KEYS = 20
 PER_KEY = 50
 CLIENTS = 16
@@ -63,12 +63,12 @@ class Asked(NamedTuple):
     """How systems are asked to do the same.
 
     Attributes:
-        fornix: The request for a key and a text.
+        alveus: The request for a key and a text.
         mem0: The same to mem0; None: it has nothing like it.
     """
 
     name: str
-    fornix: Callable[[str, str], Call]
+    alveus: Callable[[str, str], Call]
     mem0: Callable[[str, str], Call] | None
 
 
@@ -153,7 +153,7 @@ class Running:
 
     def request(self, asked: Asked, key: str, text: str) -> Call | None:
         """Return what is sent; None: it cannot do that."""
-        made = asked.mem0 if self.name == PEER else asked.fornix
+        made = asked.mem0 if self.name == PEER else asked.alveus
         return None if made is None else made(key, text)
 
     def cpu_s(self) -> float:
@@ -218,9 +218,9 @@ class Bench:
             module = "bench.peers.mem0_server"
             words = ["-m", module, self._postgres.make(name), str(port), str(folder)]
         else:
-            on_file = name == "fornix-sqlite"
+            on_file = name == "alveus-sqlite"
             db = str(folder / "app.db") if on_file else self._postgres.make(name)
-            words = ["-m", "fornix.cli", "--db", db, "--embedder", "static", "serve"]
+            words = ["-m", "alveus.cli", "--db", db, "--embedder", "static", "serve"]
             words += ["--port", str(port)]
         return Running(name, [sys.executable, *words], port, folder / "log.txt")
 
@@ -271,7 +271,7 @@ class Bench:
             raise problems[0]
         found.rates.append(len(samples) / (time.perf_counter() - began))
         found.samples.extend(samples)
-        on_file = server.name == "fornix-sqlite"
+        on_file = server.name == "alveus-sqlite"
         database = 0.0 if on_file else self._postgres.cpu_s() - postgres
         found.cpu_s += server.cpu_s() - cpu + database
 
@@ -328,7 +328,7 @@ def _notes(asked: argparse.Namespace) -> Iterator[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bench/server.py", description="Compare fornix serve with mem0's server."
+        prog="bench/server.py", description="Compare alveus serve with mem0's server."
     )
     parser.add_argument(
         "--systems",

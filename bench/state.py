@@ -1,12 +1,12 @@
 """Exact memory: what reading and writing a tree costs, alone, and beside a million nodes.
 
-    python bench/state.py                        fornix, a dict, and LangGraph's SqliteSaver
+    python bench/state.py                        alveus, a dict, and LangGraph's SqliteSaver
     python bench/state.py --nodes 1000000 --log
     python bench/state.py --systems dict,langgraph-saver
 
 `set` is one durable commit each; `set in a batch` is one field of a batch of 1,000. An action reads
 and writes ten fields and commits once. A dict is the floor: it keeps nothing. The saver writes its
-whole state at every step, and keeps every step. The floor of what fornix writes is apsw alone: the
+whole state at every step, and keeps every step. The floor of what alveus writes is apsw alone: the
 same rows, in the same transactions.
 """
 
@@ -150,18 +150,18 @@ class Saver:
         raise NotImplementedError
 
 
-class Fornix:
+class Alveus:
     """The short-term tree of one key."""
 
-    name = "fornix"
+    name = "alveus"
     durable = True
     durability: Literal["full", "normal"] = "full"
     lacks: Mapping[str, str] = MappingProxyType({})
 
     def open(self, folder: Path) -> None:
-        from fornix import Memory
+        from alveus import Memory
 
-        self._memory = Memory.open(str(folder / "fornix.db"), durability=self.durability)
+        self._memory = Memory.open(str(folder / "alveus.db"), durability=self.durability)
         self._key = self._memory.key(KEY)
         self._tree = self._key.short_term
 
@@ -195,15 +195,15 @@ class Fornix:
         self._memory.close()
 
 
-class FornixNormal(Fornix):
+class AlveusNormal(Alveus):
     """Without the sync per commit."""
 
-    name = "fornix-normal"
+    name = "alveus-normal"
     durability = "normal"
 
 
 SYSTEMS: dict[str, Callable[[], Tree]] = {
-    each.name: each for each in (Fornix, FornixNormal, Saver, Dict)
+    each.name: each for each in (Alveus, AlveusNormal, Saver, Dict)
 }
 
 
@@ -255,7 +255,7 @@ def measured(tree: Tree, folder: Path, *, nodes: int, count: int) -> Iterator[Re
                     yield Result(tree.name, name, items, note=tree.lacks[name])
                     continue
                 yield from _related(tree, folder, name, items, operation)
-            if isinstance(tree, Fornix) and not items:
+            if isinstance(tree, Alveus) and not items:
                 yield from _floors(tree, folder, count)
     finally:
         tree.close()
@@ -274,8 +274,8 @@ def _related(
     )
 
 
-def _floors(tree: Fornix, folder: Path, count: int) -> Iterator[Result]:
-    """What apsw alone takes for the rows that fornix writes."""
+def _floors(tree: Alveus, folder: Path, count: int) -> Iterator[Result]:
+    """What apsw alone takes for the rows that alveus writes."""
     paths = [f"f{i}" for i in range(FIELDS)]
     batch = [f"b{i}" for i in range(IN_BATCH)]
     few = max(5, count // 100)

@@ -1,4 +1,4 @@
-"""fornix and its peers on the same texts and vectors: how fast, how much memory, how much disk.
+"""alveus and its peers on the same texts and vectors: how fast, how much memory, how much disk.
 
     python bench/store.py --scale quick                10,000 items, some minutes
     python bench/store.py --scale full --log           up to 1,000,000 items; results go into LOG.md
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "syncs" in asked.only:
         results.extend(_syncs(systems))
     results.sort(key=_order)
-    measure.show(results, title=f"fornix and peers · {where.line()}")
+    measure.show(results, title=f"alveus and peers · {where.line()}")
     compared = comparison(results)
     if compared:
         print("\n".join(compared))
@@ -81,12 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def comparison(results: Sequence[Result]) -> list[str]:
-    """One line per operation and peer: how many times longer than fornix it takes, or how many
+    """One line per operation and peer: how many times longer than alveus it takes, or how many
     times less it does in a second; with the reason, where a peer is ahead. Empty without both."""
     ours = {
         (each.operation, each.layout, each.items): each
         for each in results
-        if each.system == "fornix"
+        if each.system == "alveus"
     }
     lines: list[str] = []
     for each in results:
@@ -96,12 +96,12 @@ def comparison(results: Sequence[Result]) -> list[str]:
             continue
         what = f"{each.operation:14} {each.layout:5} {each.items:9,}  {each.system:18}"
         why = f"  {_why(each)}" if times < 1 else ""
-        lines.append(f"{what} {measure.number(times)} x fornix{why}")
+        lines.append(f"{what} {measure.number(times)} x alveus{why}")
     return lines
 
 
 def _times(mine: Result, other: Result) -> float | None:
-    """Return how many times better fornix does; None: a row of something else."""
+    """Return how many times better alveus does; None: a row of something else."""
     if mine.figure and other.figure and mine.operation != "sync of 4 KB":
         return other.figure.p50 / mine.figure.p50
     if mine.value and other.value and mine.unit.endswith("/s"):
@@ -240,7 +240,7 @@ def _order(each: Result) -> tuple[int, str, int, int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bench/store.py", description="Compare fornix with its peers."
+        prog="bench/store.py", description="Compare alveus with its peers."
     )
     parser.add_argument("--scale", choices=SCALES, default="quick")
     parser.add_argument(

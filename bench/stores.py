@@ -1,13 +1,13 @@
-"""fornix on SQLite and on PostgreSQL, beside pgvector alone and LangGraph's Postgres store.
+"""alveus on SQLite and on PostgreSQL, beside pgvector alone and LangGraph's Postgres store.
 
     python bench/stores.py                       keys of 100 items, and one of 100,000
     python bench/stores.py --million --log       one of 1,000,000 too; results go into LOG.md
     python bench/stores.py --quick               a smoke run, under a minute
-    python bench/stores.py --systems fornix-sqlite,fornix-postgres --only search,adds
+    python bench/stores.py --systems alveus-sqlite,alveus-postgres --only search,adds
 
 All systems are open at once, on one disk and one PostgreSQL server, which is started here and
 removed at the end. They take turns in short rounds, so that a busy machine slows all of them alike.
-Texts are generated, their vectors come from fornix's `static` embedder, and every system reads them
+Texts are generated, their vectors come from alveus's `static` embedder, and every system reads them
 from the same dictionary: what embedding takes is a row of its own.
 """
 
@@ -35,21 +35,21 @@ import numpy as np
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from alveus.embed import open_embedder
 from bench import measure, peers
 from bench.corpus import Corpus, Rows, Vectors
 from bench.measure import Report
 from bench.peers import EVERYWHERE
 from bench.turns import PEER, Measured, Operation, Turns, mean, rotated, sheet
-from fornix.embed import open_embedder
 
 SYSTEMS: Mapping[str, tuple[str, str]] = {
-    "fornix-sqlite": ("bench.peers.ours", "Fornix"),
-    "fornix-postgres": ("bench.peers.ours", "FornixPostgres"),
+    "alveus-sqlite": ("bench.peers.ours", "Alveus"),
+    "alveus-postgres": ("bench.peers.ours", "AlveusPostgres"),
     "pgvector-hnsw": ("bench.peers.on_postgres", "Pgvector"),
     "pgvector-exact": ("bench.peers.on_postgres", "PgvectorExact"),
     "langgraph-postgres": ("bench.peers.langgraph_postgres", "LangGraphPostgres"),
 }
-ON_A_FILE = ("fornix-sqlite",)
+ON_A_FILE = ("alveus-sqlite",)
 OPERATIONS = ("add", "batch", "get", "search", "runs", "adds", "across")
 LIMIT = 10
 PER_KEY = 100
@@ -96,7 +96,7 @@ QUICK = Scale(keys=30, rounds=2, turn_s=0.1, questions=100, recalled=20, exact=5
 
 
 class StaticTexts:
-    """The vectors of fornix's `static` embedder, each text's computed once: a look-up, no model.
+    """The vectors of alveus's `static` embedder, each text's computed once: a look-up, no model.
 
     `keep` learns texts for good, `turn_to` until it is called again.
     """
@@ -486,10 +486,10 @@ def _agent(place: Place) -> Any:
     """The system of `bench/runs.py` that keeps its runs where *place* is; None: there is none."""
     from bench import runs
 
-    if place.system == "fornix-sqlite":
-        return _at(runs.Fornix(place.system, "runs.db", "full"), place)
-    if place.system == "fornix-postgres":
-        return _at(runs.Fornix(place.system, place.url, "full"), place)
+    if place.system == "alveus-sqlite":
+        return _at(runs.Alveus(place.system, "runs.db", "full"), place)
+    if place.system == "alveus-postgres":
+        return _at(runs.Alveus(place.system, place.url, "full"), place)
     if place.system == PEER:
         from bench.peers.langgraph_postgres import LangGraphRuns
 
@@ -590,7 +590,7 @@ def _notes(postgresql: str | None) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench/stores.py",
-        description="Compare fornix on SQLite and PostgreSQL with its peers on PostgreSQL.",
+        description="Compare alveus on SQLite and PostgreSQL with its peers on PostgreSQL.",
     )
     parser.add_argument(
         "--systems", type=measure.some_of(SYSTEMS), default=list(SYSTEMS), help=",".join(SYSTEMS)

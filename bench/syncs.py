@@ -75,8 +75,8 @@ def syncs_per_run() -> list[tuple[str, float]]:
 
 def _runs_child(how: str, place: Path) -> None:
     """Do runs between two failing system calls that the trace shows."""
+    from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
     from bench.runs import agent  # not needed by the other child
-    from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
 
     class Calling(Agent):
         @action(InputEvent)

@@ -24,8 +24,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.telemetry import OpenTelemetry
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.telemetry import OpenTelemetry
 
 CALLS = 200
 """Calls of a turn; its figure is their median."""

@@ -1,4 +1,4 @@
-"""Two versions of fornix beside each other: what one call of each kind costs the processor.
+"""Two versions of alveus beside each other: what one call of each kind costs the processor.
 
     python bench/versions.py OLD/src src               12 turns, a minute or two
     python bench/versions.py OLD/src src --turns 30
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 def measure(folder: str) -> dict[str, float]:
     """Return the microseconds of CPU time that each kind of call takes, least of some rounds."""
-    from fornix import Memory
+    from alveus import Memory
 
     found: dict[str, float] = {}
     number = count()
@@ -64,7 +64,7 @@ def measure(folder: str) -> dict[str, float]:
 
 
 def _runner(memory):
-    from fornix import Agent, InputEvent, LocalRunner, OutputEvent, action
+    from alveus import Agent, InputEvent, LocalRunner, OutputEvent, action
 
     class Shop(Agent):
         @action(InputEvent)
@@ -88,7 +88,7 @@ def once(source: str, work: str) -> dict[str, float]:
 
 def main() -> None:
     """Measure both in turn, and print a table for LOG.md."""
-    parser = argparse.ArgumentParser(description="Compare two versions of fornix.")
+    parser = argparse.ArgumentParser(description="Compare two versions of alveus.")
     parser.add_argument("versions", nargs="*", help="two folders of sources: old, new")
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--work", default=".", help="a folder on the disk to be measured")

@@ -2,7 +2,7 @@
 
 ``python automata_worker.py DATABASE LEDGER FIRST COUNT`` prompts an agent COUNT times, and prints
 the number of each prompt when it has its answer. What its model and its tool are asked goes to the
-ledger, a line each. ``FORNIX_CRASH=STEP:before|after:COUNT`` ends it, by SIGKILL, at a step, for
+ledger, a line each. ``ALVEUS_CRASH=STEP:before|after:COUNT`` ends it, by SIGKILL, at a step, for
 the COUNT-th time.
 """
 
@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fornix import Memory
-from fornix.agents.automata import Manifold
-from fornix.agents.windows import Stream
-from fornix.llm import Unfit
-from fornix.store.sqlite import SqliteStore
+from alveus import Memory
+from alveus.agents.automata import Manifold
+from alveus.agents.windows import Stream
+from alveus.llm import Unfit
+from alveus.store.sqlite import SqliteStore
 from layers_worker import crash
 from waiting import LIMIT_S
 
@@ -92,6 +92,6 @@ def main(path: str, ledger: str, first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    if "FORNIX_CRASH" in os.environ:
-        crash(os.environ["FORNIX_CRASH"], STEPS)
+    if "ALVEUS_CRASH" in os.environ:
+        crash(os.environ["ALVEUS_CRASH"], STEPS)
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -2,8 +2,8 @@
 
 ``python chat_worker.py DATABASE FIRST COUNT [named] [mailed]`` says the messages FIRST …
 FIRST+COUNT-1, with an event id each if they are ``named``, and prints what the model is asked and
-what is replied, as JSON, a line each. ``FORNIX_CRASH=STEP:COUNT`` ends it at a step of a commit
-(see layers_worker); ``FORNIX_CRASH=model:COUNT`` while the model is asked for the COUNT-th time,
+what is replied, as JSON, a line each. ``ALVEUS_CRASH=STEP:COUNT`` ends it at a step of a commit
+(see layers_worker); ``ALVEUS_CRASH=model:COUNT`` while the model is asked for the COUNT-th time,
 ``mail:COUNT`` once the COUNT-th message has its mail, which an action sends if they are ``mailed``.
 """
 
@@ -15,8 +15,8 @@ import os
 import signal
 import sys
 
-from fornix import Memory, ScriptedChat
-from fornix.agents.chat import (
+from alveus import Memory, ScriptedChat
+from alveus.agents.chat import (
     Action,
     ActionOutput,
     AgentContext,
@@ -26,7 +26,7 @@ from fornix.agents.chat import (
     ProfileConfig,
     UserProxyAgent,
 )
-from fornix.agents.layers import AgentMemory, ShortTermMemory
+from alveus.agents.layers import AgentMemory, ShortTermMemory
 from layers_worker import crash
 from waiting import LIMIT_S
 
@@ -77,7 +77,7 @@ def tell(**told):
 
 def killed_at(step: str) -> None:
     """End this process if this is the step."""
-    if os.environ.get("FORNIX_CRASH") == step:
+    if os.environ.get("ALVEUS_CRASH") == step:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -128,6 +128,6 @@ async def main(path: str, first: int, count: int, *named: str) -> None:
 
 
 if __name__ == "__main__":
-    if not os.environ.get("FORNIX_CRASH", "model:").startswith(("model:", "mail:")):
-        crash(os.environ["FORNIX_CRASH"])
+    if not os.environ.get("ALVEUS_CRASH", "model:").startswith(("model:", "mail:")):
+        crash(os.environ["ALVEUS_CRASH"])
     asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-PICTURES = Path(os.environ.get("FORNIX_TEST_PICTURES", ROOT / "build" / "pictures"))
+PICTURES = Path(os.environ.get("ALVEUS_TEST_PICTURES", ROOT / "build" / "pictures"))
 CHROMIUM = [*filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))]
 
 FLAGS = [

@@ -5,7 +5,7 @@ import os
 import threading
 from pathlib import Path
 
-from fornix import Agent, Event, InputEvent, OutputEvent, action
+from alveus import Agent, Event, InputEvent, OutputEvent, action
 
 __all__ = ["json"]
 
@@ -41,7 +41,7 @@ class Next(Counter):
     on_failed = "next"
 
 
-HELD = "FORNIX_TEST_HELD"
+HELD = "ALVEUS_TEST_HELD"
 """Names a number and a file: while it is there, inputs from that number on are not done."""
 
 

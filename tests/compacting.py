@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fornix import Item
+from alveus import Item
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,8 +10,8 @@ import os
 import sys
 from datetime import timedelta
 
-from fornix import Compactor, Memory, Summarize, Trim
-from fornix.errors import CompactionChanged, NotFound, SetBusy
+from alveus import Compactor, Memory, Summarize, Trim
+from alveus.errors import CompactionChanged, NotFound, SetBusy
 
 CAPACITY = 30
 
@@ -60,7 +60,7 @@ def agent(memory: Memory, name: str, step: int) -> None:
 
 
 def compactor(memory: Memory, _name: str, _step: int) -> None:
-    """Compact what is due, as `fornix compact --watch` does, and now and then undo something."""
+    """Compact what is due, as `alveus compact --watch` does, and now and then undo something."""
     watcher = Compactor(memory)
     watcher.run(every=timedelta(milliseconds=1))
     notes = memory.key("shared").set("shared")

@@ -1,4 +1,4 @@
-"""Compiled parts of fornix, made of their sources as they are now."""
+"""Compiled parts of alveus, made of their sources as they are now."""
 
 from __future__ import annotations
 

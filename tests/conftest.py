@@ -17,9 +17,9 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from alveus import KeyMemory, Memory
+from alveus.embed import Embedder
 from doors import Clock, Letters
-from fornix import KeyMemory, Memory
-from fornix.embed import Embedder
 from scale import COUNTS, SCALE
 from scaled import is_scaled
 from waiting import LIMIT_S
@@ -116,7 +116,7 @@ def _is_here(host: object) -> bool:
 
 def _refuse(host: object) -> None:
     if not _is_here(host):
-        message = f"a test reached for the network: {host!r}; fornix works without one"
+        message = f"a test reached for the network: {host!r}; alveus works without one"
         raise RuntimeError(message)
 
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix import Item, Memory
-from fornix.store import Batch, Begin, Put, QueuedInput, Scope, Step
+from alveus import Item, Memory
+from alveus.store import Batch, Begin, Put, QueuedInput, Scope, Step
 
 MANY = 20
 

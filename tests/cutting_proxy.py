@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 COMMIT = b"COMMIT"
 
-PREPARED_COMMIT = re.compile(rb"(fornix_[0-9a-f]+)\0COMMIT\0")
+PREPARED_COMMIT = re.compile(rb"(alveus_[0-9a-f]+)\0COMMIT\0")
 """A Parse message: the statement is named from then on, and its text not sent again."""
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from fornix import Memory
-from fornix.errors import FornixError, NotAStore, StoreDamaged
-from fornix.store import SetRef, StoredItem
-from fornix.store.scope import Scope
-from fornix.store.sqlite import SqliteStore
+from alveus import Memory
+from alveus.errors import AlveusError, NotAStore, StoreDamaged
+from alveus.store import SetRef, StoredItem
+from alveus.store.scope import Scope
+from alveus.store.sqlite import SqliteStore
 from planting import AGENT, Planter
 
 PAGE = 4096
@@ -129,7 +129,7 @@ class Verdict:
     wrong: list[str]
     foreign: list[str]
     sound: bool
-    opened: FornixError | None = None
+    opened: AlveusError | None = None
 
 
 def examine(path: Path, asked: dict[str, Question], expected: dict[str, object]) -> Verdict:
@@ -153,7 +153,7 @@ def _ask(verdict: Verdict, memory: Memory, name: str, question: Question, expect
         answer = question(memory)
     except StoreDamaged:
         verdict.told.append(name)
-    except FornixError:
+    except AlveusError:
         verdict.wrong.append(name)
     except Exception as error:  # noqa: BLE001 - any is a finding
         verdict.foreign.append(f"{name}: {error!r}")
@@ -235,7 +235,7 @@ def damaged_copy(content: bytes, place: Path, how: str, rng: Random) -> str:
     """Write a damaged copy of a file to *place*, without side files; tell what was done."""
     changed = bytearray(content)
     what = WAYS[how](changed, rng)
-    shutil.rmtree(f"{place}.fornix", ignore_errors=True)
+    shutil.rmtree(f"{place}.alveus", ignore_errors=True)
     for suffix in ("-wal", "-shm"):
         Path(f"{place}{suffix}").unlink(missing_ok=True)
     place.write_bytes(changed)

@@ -2,7 +2,7 @@
 
 ``python dialogue_worker.py DATABASE NAME FIRST COUNT`` adds turns FIRST … FIRST+COUNT-1 of a
 request, a tool call and its answer, sums up what is old, and prints the number of each turn that it
-added. ``FORNIX_CRASH=STEP:WHEN:COUNT`` ends it, by SIGKILL, at a step of a commit.
+added. ``ALVEUS_CRASH=STEP:WHEN:COUNT`` ends it, by SIGKILL, at a step of a commit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from fornix import Memory
+from alveus import Memory
 from layers_worker import crash
 from waiting import LIMIT_S
 
@@ -50,6 +50,6 @@ def main(path: str, name: str, first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    if "FORNIX_CRASH" in os.environ:
-        crash(os.environ["FORNIX_CRASH"])
+    if "ALVEUS_CRASH" in os.environ:
+        crash(os.environ["ALVEUS_CRASH"])
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import apsw
 
+from alveus.errors import AlveusError
+from alveus.search.index.segment import Damaged, Segment
+from alveus.store.sqlite import SqliteStore
 from disk_log import Note, Op, Write
 from disk_scenarios import Work
 from disk_states import kept_all, states
-from fornix.errors import FornixError
-from fornix.search.index.segment import Damaged, Segment
-from fornix.store.sqlite import SqliteStore
 
 FRAME_HEADER = 24
 
@@ -52,7 +52,7 @@ class Laws:
             tried.add(digest)
             try:
                 self._try(cut, files)
-            except (AssertionError, FornixError, Damaged, apsw.Error) as error:
+            except (AssertionError, AlveusError, Damaged, apsw.Error) as error:
                 self.write(files)
                 raise AssertionError(self._describe(seed, cut, told, error)) from error
             if len(tried) == count:

@@ -1,4 +1,4 @@
-"""Records what a disk is told, in one order: by SQLite through a VFS, by fornix through `os`.
+"""Records what a disk is told, in one order: by SQLite through a VFS, by alveus through `os`.
 
 `recording(folder)` notes every write, truncation and sync of every file below a folder, every name
 that is made, renamed and removed there, and every sync of a folder. `disk_states` makes of such a
@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from fornix.store.sqlite import checksums
+from alveus.store.sqlite import checksums
 
 PAGE = 4096
 
@@ -367,7 +367,7 @@ def _text(name: Any) -> str:
     return name.filename() if isinstance(name, apsw.URIFilename) else name
 
 
-# --- fornix's part ------------------------------------------------------------------------------
+# --- alveus's part ------------------------------------------------------------------------------
 
 
 class _Patched:

@@ -13,13 +13,13 @@ from typing import Any, Literal, TypeAlias
 
 from click.testing import CliRunner
 
+from alveus import Agent, Event, InputEvent, Item, LocalRunner, Memory, OutputEvent, action
+from alveus.cli.app import alveus
+from alveus.compaction import Trim
+from alveus.embed import Embedder
+from alveus.sets.forgetting import Receipt
 from disk_log import DiskLog
 from doors import START, Letters
-from fornix import Agent, Event, InputEvent, Item, LocalRunner, Memory, OutputEvent, action
-from fornix.cli.app import fornix
-from fornix.compaction import Trim
-from fornix.embed import Embedder
-from fornix.sets.forgetting import Receipt
 from old_stores import as_schema_1
 
 
@@ -266,7 +266,7 @@ def copies(work: Work) -> None:
 
 
 def _command(*words: str) -> None:
-    done = CliRunner().invoke(fornix, words)
+    done = CliRunner().invoke(alveus, words)
     assert done.exit_code == 0, done.output
 
 

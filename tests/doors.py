@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix import Item
-from fornix.testing import START, Clock
+from alveus import Item
+from alveus.testing import START, Clock
 
 __all__ = ["START", "Clock", "Letters", "texts"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fornix import ScriptedChat
-from fornix.llm import ModelMessage
+from alveus import ScriptedChat
+from alveus.llm import ModelMessage
 
 _SAID = re.compile(r"(\w+) (lives in|likes|is not from) ([\w ]+)\.")
 """What the script takes for a fact, in messages of one sentence."""

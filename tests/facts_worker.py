@@ -13,9 +13,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+from alveus import Memory
+from alveus.facts import LearnOptions
 from facts_script import scripted
-from fornix import Memory
-from fornix.facts import LearnOptions
 
 
 def say(word: str) -> None:

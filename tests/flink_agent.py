@@ -8,10 +8,10 @@ import time
 import uuid
 from pathlib import Path
 
-from fornix import Agent, Event, InputEvent, OutputEvent, action
-from fornix.errors import StaleRun
-from fornix.runs.runner.flink.subtask import Subtask
-from fornix.store.sql import apply
+from alveus import Agent, Event, InputEvent, OutputEvent, action
+from alveus.errors import StaleRun
+from alveus.runs.runner.flink.subtask import Subtask
+from alveus.store.sql import apply
 
 PAUSE_S = float(os.environ.get("FLINK_AGENT_PAUSE_S", "0.005"))
 """How long an action takes, as if it asked a model."""

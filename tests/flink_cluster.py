@@ -60,7 +60,7 @@ class Cluster:
 
     @property
     def jobmanager(self) -> str:
-        """Its REST server, as ``fornix flink submit`` takes it."""
+        """Its REST server, as ``alveus flink submit`` takes it."""
         return f"localhost:{self.rest}"
 
     def _start(self, kind: str) -> subprocess.Popen[bytes]:

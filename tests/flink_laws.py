@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from fornix import LocalRunner
-from fornix.runs.run import RunnerHooks
-from fornix.runs.runner.flink.hot_tree import HotRecords, HotTree
-from fornix.state.committed_tree import LeasedTree
-from fornix.testing import RunnerContract
+from alveus import LocalRunner
+from alveus.runs.run import RunnerHooks
+from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
+from alveus.state.committed_tree import LeasedTree
+from alveus.testing import RunnerContract
 from test_runner import OnDisk
 from waiting import LIMIT_S
 
@@ -181,9 +181,9 @@ def run_job(folder: Path) -> None:
     from pyflink.common import Types
     from pyflink.datastream import DataStream
 
+    from alveus.runs.runner.flink.job import environment
+    from alveus.runs.runner.flink.settings import FlinkSettings
     from flink_operator import KeepLaws
-    from fornix.runs.runner.flink.job import environment
-    from fornix.runs.runner.flink.settings import FlinkSettings
 
     laws, source = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     threading.Thread(target=_hand_on, args=(laws, source), daemon=True).start()

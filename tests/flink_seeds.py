@@ -10,7 +10,7 @@ import os
 import signal
 from pathlib import Path
 
-from fornix.compat.flink_agents import (
+from alveus.compat.flink_agents import (
     Agent,
     ChatMessage,
     Event,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import apsw
 
-from fornix import Memory
-from fornix.search.index import set_loader
+from alveus import Memory
+from alveus.search.index import set_loader
 
 LARGE = 20
 """Sets of so many items are sealed here."""

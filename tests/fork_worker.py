@@ -22,10 +22,10 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from fornix import Memory
-from fornix.embed import open_embedder
-from fornix.errors import ForkedStore, StoreClosed
-from fornix.store.sqlite import database_file
+from alveus import Memory
+from alveus.embed import open_embedder
+from alveus.errors import ForkedStore, StoreClosed
+from alveus.store.sqlite import database_file
 
 LIMIT_S = 120.0
 """How long a trial may take before it counts as hung."""

@@ -1,9 +1,9 @@
 """What the table of docs/integrations.md says of each framework: made from what its tests counted.
 
-A test that holds fornix to a framework's own ends with `counted`. What the last run counted is in
+A test that holds alveus to a framework's own ends with `counted`. What the last run counted is in
 tests/data/integrations.json, from which tools/make_integrations.py writes the table; a run that
 counts something else, or has other versions than the constraints, fails. To note what is counted
-now: FORNIX_NOTE_COUNTS=1, then `make docs`.
+now: ALVEUS_NOTE_COUNTS=1, then `make docs`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Framework:
         name: As the page says it.
         section: Of the page.
         packages: That the row gives the versions of; the first is the framework itself.
-        role: What fornix is to it.
-        extra: Of fornix, or None.
+        role: What alveus is to it.
+        extra: Of alveus, or None.
         says: What its own tests say; in braces, what was counted and versions of packages.
         constraints: Where the versions are.
     """
@@ -53,7 +53,7 @@ class Framework:
         named = "".join(
             f" ({name} {number})" for name, number in others if f"{{{name}}}" not in self.says
         )
-        extra = f"`fornix[{self.extra}]`" if self.extra else "none"
+        extra = f"`alveus[{self.extra}]`" if self.extra else "none"
         says = self.says.format(**counts, **self.pins())
         return (
             f"| [{self.name}](#{self.section}) {first[1]}{named} | {self.role} | {extra} | {says} |"
@@ -165,10 +165,10 @@ def counted(name: str, **counts: int) -> None:
     installed = {package: version(package) for package in framework.packages}
     assert installed == framework.pins(), f"{framework.constraints} has other versions"
     noted = json.loads(COUNTED.read_text(encoding="utf-8"))
-    if os.environ.get("FORNIX_NOTE_COUNTS"):
+    if os.environ.get("ALVEUS_NOTE_COUNTS"):
         noted = dict(sorted({**noted, name: counts}.items()))
         COUNTED.write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
     assert noted.get(name) == counts, (
         f"{COUNTED.name} says {noted.get(name)} of {name}, and this run counted {counts}: "
-        "run it again with FORNIX_NOTE_COUNTS=1, then `make docs`"
+        "run it again with ALVEUS_NOTE_COUNTS=1, then `make docs`"
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from fornix.store.sqlite import checksums
+from alveus.store.sqlite import checksums
 
 DROP_RIGHTS = """
 import os as _os
@@ -29,7 +29,7 @@ if _os.getuid() == 0:
 @contextmanager
 def closed_folder() -> Generator[Path]:
     """Give a folder that nobody may write to, from when the block has called `shut` on it."""
-    folder = Path(tempfile.mkdtemp(prefix="fornix-rights-"))  # pytest's own are closed to others
+    folder = Path(tempfile.mkdtemp(prefix="alveus-rights-"))  # pytest's own are closed to others
     folder.chmod(0o755)
     try:
         yield folder

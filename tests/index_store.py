@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from fornix.errors import Unavailable
-from fornix.search.index import (
+from alveus.errors import Unavailable
+from alveus.search.index import (
     Index,
     SetIndex,
     bit_codes,
@@ -23,12 +23,12 @@ from fornix.search.index import (
     set_loader,
     vectors,
 )
-from fornix.search.index import (
+from alveus.search.index import (
     postings as terms,
 )
-from fornix.store import Feature, FeatureChange, SearchView
-from fornix.store.filters import Filter
-from fornix.values import wire
+from alveus.store import Feature, FeatureChange, SearchView
+from alveus.store.filters import Filter
+from alveus.values import wire
 
 DIMENSIONS = 24
 TERMS = range(1, 12)

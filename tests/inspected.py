@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.compaction import CompactionPlan, Derived
-from fornix.errors import RunFailed
-from fornix.sets.admission import Injection
-from fornix.store.items import Item
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.compaction import CompactionPlan, Derived
+from alveus.errors import RunFailed
+from alveus.sets.admission import Injection
+from alveus.store.items import Item
 from waiting import LIMIT_S
 
 EVE = "eve <b>\u202eeve"
@@ -155,7 +155,7 @@ class Inspected:
     def __init__(self, file, *words):
         self.file = file
         command = [
-            sys.executable, "-m", "fornix", "ui", "--json", "--db", str(file), "--port", "0",
+            sys.executable, "-m", "alveus", "ui", "--json", "--db", str(file), "--port", "0",
             "--embedder", "static", *map(str, words),
         ]  # fmt: skip
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

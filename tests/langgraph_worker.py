@@ -11,14 +11,14 @@ from typing import TypedDict
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
-from fornix.integrations.langgraph import FornixSaver
+from alveus.integrations.langgraph import AlveusSaver
 
 
 class State(TypedDict):
     steps: list[str]
 
 
-def graph(saver: FornixSaver, mark: Path):
+def graph(saver: AlveusSaver, mark: Path):
     def first(state: State) -> State:
         with mark.open("a") as log:
             log.write("first\n")
@@ -42,7 +42,7 @@ def graph(saver: FornixSaver, mark: Path):
 
 def main() -> None:
     folder, begins = Path(sys.argv[1]), sys.argv[2] == "begin"
-    with FornixSaver.from_conn_string(str(folder / "app.db"), embedder="words") as saver:
+    with AlveusSaver.from_conn_string(str(folder / "app.db"), embedder="words") as saver:
         config: RunnableConfig = {"configurable": {"thread_id": "ada"}}
         asked = State(steps=[]) if begins else None
         made = graph(saver, folder / "mark").invoke(asked, config, durability="sync")

@@ -10,9 +10,9 @@ import os
 import sys
 from itertools import count
 
-from fornix import Memory
-from fornix.agents.windows import Hierarchical, Observation, Reflection, Reply
-from fornix.text.messages import Message
+from alveus import Memory
+from alveus.agents.windows import Hierarchical, Observation, Reflection, Reply
+from alveus.text.messages import Message
 from waiting import LIMIT_S
 
 

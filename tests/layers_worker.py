@@ -1,7 +1,7 @@
 """A process that writes to layers and is going to be killed.
 
 ``python layers_worker.py DATABASE FIRST COUNT`` writes fragments FIRST … FIRST+COUNT-1 and
-prints the number of each when it is written. ``FORNIX_CRASH=STEP:COUNT`` ends it, by SIGKILL, at a
+prints the number of each when it is written. ``ALVEUS_CRASH=STEP:COUNT`` ends it, by SIGKILL, at a
 step of a commit, for the COUNT-th time.
 """
 
@@ -14,16 +14,16 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fornix import Memory
-from fornix.agents.layers import (
+from alveus import Memory
+from alveus.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     HybridMemory,
     LongTermMemory,
     SensoryMemory,
 )
-from fornix.store.sql.items import Changes
-from fornix.store.sqlite import SqliteStore
+from alveus.store.sql.items import Changes
+from alveus.store.sqlite import SqliteStore
 from waiting import LIMIT_S
 
 STEPS = {"commit": (SqliteStore, "commit"), "item": (Changes, "_insert")}
@@ -90,6 +90,6 @@ async def main(path: str, first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    if "FORNIX_CRASH" in os.environ:
-        crash(os.environ["FORNIX_CRASH"])
+    if "ALVEUS_CRASH" in os.environ:
+        crash(os.environ["ALVEUS_CRASH"])
     asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

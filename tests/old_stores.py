@@ -1,4 +1,4 @@
-"""Files as earlier versions of fornix made them."""
+"""Files as earlier versions of alveus made them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import apsw
 
-from fornix.store.sqlite.checksums import MARK
-from fornix.store.sqlite.connection import APPLICATION_ID, migrations, sql
+from alveus.store.sqlite.checksums import MARK
+from alveus.store.sqlite.connection import APPLICATION_ID, migrations, sql
 
 
 def as_schema_1(made: Path, path: Path) -> None:

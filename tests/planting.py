@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from fornix import Item, Memory
-from fornix.store import (
+from alveus import Item, Memory
+from alveus.store import (
     Add,
     Batch,
     Begin,

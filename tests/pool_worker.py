@@ -10,7 +10,7 @@ import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
 
-from fornix import Memory
+from alveus import Memory
 
 
 @functools.cache

@@ -32,7 +32,7 @@ class Pooler:
 
     def __init__(self, server: str, mode: str = "transaction", *, size: int) -> None:
         assert PROGRAM, "there is no PgBouncer; make .pooler installs it"
-        self._folder = Path(tempfile.mkdtemp(prefix="fornix-pooler-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="alveus-pooler-"))
         behind = conninfo_to_dict(server)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

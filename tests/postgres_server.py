@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for the tests: the one of $FORNIX_TEST_POSTGRES, or one that they start.
+"""A real PostgreSQL server for the tests: the one of $ALVEUS_TEST_POSTGRES, or one that they start.
 
 Its programs come with a Python package. Each test process that needs a server starts one of its
 own, which its children use too, and which ends with it: none waits for what another one does, or
@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from fornix.store.postgres import PostgresStore
+from alveus.store.postgres import PostgresStore
 from waiting import wait_until
 
 LOST_WITH_THE_MACHINE = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
@@ -33,11 +33,11 @@ LOST_WITH_THE_MACHINE = ("fsync=off", "full_page_writes=off", "synchronous_commi
 @functools.cache
 def server() -> str:
     """The URL of a server in which tests may make schemas."""
-    given = os.environ.get("FORNIX_TEST_POSTGRES")
+    given = os.environ.get("ALVEUS_TEST_POSTGRES")
     if given:
         return given
-    os.environ["FORNIX_TEST_POSTGRES"] = _started(_programs())
-    return os.environ["FORNIX_TEST_POSTGRES"]
+    os.environ["ALVEUS_TEST_POSTGRES"] = _started(_programs())
+    return os.environ["ALVEUS_TEST_POSTGRES"]
 
 
 @functools.cache
@@ -132,7 +132,7 @@ class OwnServer:
     ) -> None:
         self._settings, self._only_socket = settings, only_socket
         self._programs = programs or _programs()
-        self.folder = Path(tempfile.mkdtemp(prefix="fornix-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="alveus-postgres-"))
         self._user = None
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
             self._user = "nobody"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fornix import Item
-from fornix.sets.admission import Candidate, Verdict, admission_rule
+from alveus import Item
+from alveus.sets.admission import Candidate, Verdict, admission_rule
 from waiting import wait_until
 
 ASKED: list[str | None] = []

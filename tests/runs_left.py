@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fornix import LocalRunner, Memory
-from fornix.store import Run, Scope
-from fornix.store.sqlite import SqliteStore
-from fornix.values import wire
+from alveus import LocalRunner, Memory
+from alveus.store import Run, Scope
+from alveus.store.sqlite import SqliteStore
+from alveus.values import wire
 from runs_worker import CONSUMER, EMBEDDER, MAILBOX, World, agents, deliver, runners
 
 Given = tuple[str, str, dict[str, Any], str | None]

@@ -1,7 +1,7 @@
 """A process that runs agents and is going to be killed; its agents never do the same twice.
 
 ``python runs_worker.py ORDERS`` takes a JSON object: the database, the world's file, inputs to
-submit, whether to serve afterwards. ``FORNIX_CRASH=POINT:COUNT`` ends it, by SIGKILL, when it comes
+submit, whether to serve afterwards. ``ALVEUS_CRASH=POINT:COUNT`` ends it, by SIGKILL, when it comes
 to a point for the COUNT-th time; with ``:wait=FILE`` it waits there until the file exists instead,
 with ``:lose`` each COUNT-th answer is lost.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fornix import (
+from alveus import (
     Agent,
     Event,
     InputEvent,
@@ -32,11 +32,11 @@ from fornix import (
     RunnerContext,
     action,
 )
-from fornix.errors import StoreBusy
-from fornix.runs.run import RunRecorder
-from fornix.store.sql.apply import Transaction
-from fornix.store.sql.inputs import InputWriter
-from fornix.store.sqlite import SqliteStore
+from alveus.errors import StoreBusy
+from alveus.runs.run import RunRecorder
+from alveus.store.sql.apply import Transaction
+from alveus.store.sql.inputs import InputWriter
+from alveus.store.sqlite import SqliteStore
 from waiting import LIMIT_S, wait_until
 
 EMBEDDER = "words"
@@ -377,9 +377,9 @@ def deliver(memory: Memory, runner: LocalRunner, *, wait_s: float | None) -> Non
 def main() -> None:
     """Do what was ordered, until somebody kills this."""
     orders = json.loads(sys.argv[1])
-    if "FORNIX_CRASH" in os.environ:
-        lay(os.environ["FORNIX_CRASH"])
-    logging.getLogger("fornix").addHandler(Saying())
+    if "ALVEUS_CRASH" in os.environ:
+        lay(os.environ["ALVEUS_CRASH"])
+    logging.getLogger("alveus").addHandler(Saying())
     say("up")
     world = Path(orders["world"])
     with (

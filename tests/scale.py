@@ -1,6 +1,6 @@
 """How much the random, kill and contention tests do: the one place that says so.
 
-`FORNIX_TEST_SCALE=quick` (the default, `make check`) keeps the everyday run short;
+`ALVEUS_TEST_SCALE=quick` (the default, `make check`) keeps the everyday run short;
 `full` (`make test`, CI) repeats the same laws many more times, with every kill that was promised;
 `soak` (`make soak`) takes its time for what is random.
 A test asks for the count it needs and never looks at the environment itself::
@@ -135,9 +135,9 @@ SCALES = {
     ),
 }
 
-SCALE = os.environ.get("FORNIX_TEST_SCALE", "quick")
+SCALE = os.environ.get("ALVEUS_TEST_SCALE", "quick")
 if SCALE not in SCALES:
-    message = f"FORNIX_TEST_SCALE is {SCALE!r}; it can be one of {', '.join(SCALES)}"
+    message = f"ALVEUS_TEST_SCALE is {SCALE!r}; it can be one of {', '.join(SCALES)}"
     raise ValueError(message)
 
 COUNTS = SCALES[SCALE]

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fornix import Memory
+from alveus import Memory
 
-PLACE = os.environ["FORNIX_TEST_STORE"]
+PLACE = os.environ["ALVEUS_TEST_STORE"]
 
 
 @functools.cache
@@ -35,7 +35,7 @@ def celery() -> Any:
     """Return the application of Celery, whose broker is a folder."""
     from celery import Celery
 
-    folder = os.environ["FORNIX_TEST_BROKER"]
+    folder = os.environ["ALVEUS_TEST_BROKER"]
     app = Celery("served_app", broker="filesystem://", backend=f"file://{folder}/results")
     app.conf.update(
         broker_transport_options={
@@ -60,5 +60,5 @@ def celery() -> Any:
     return app
 
 
-if "FORNIX_TEST_BROKER" in os.environ:
+if "ALVEUS_TEST_BROKER" in os.environ:
     app = celery()

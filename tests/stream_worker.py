@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from fornix import Memory
-from fornix.agents.windows import Observation, Stream
+from alveus import Memory
+from alveus.agents.windows import Observation, Stream
 
 CAP = 5
 

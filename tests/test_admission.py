@@ -18,8 +18,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doors import Clock
-from fornix import (
+from alveus import (
     Agent,
     AsyncMemory,
     InputEvent,
@@ -32,10 +31,10 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.cli import fornix as command_line
-from fornix.errors import (
+from alveus.cli import alveus as command_line
+from alveus.errors import (
+    AlveusError,
     DuplicateItem,
-    FornixError,
     InvalidInput,
     InvalidName,
     NotFound,
@@ -43,8 +42,8 @@ from fornix.errors import (
     RuleFailed,
     SetMoved,
 )
-from fornix.search.near_duplicates import RECENT_ITEMS, ItemsByTerm, Probe
-from fornix.sets.admission import (
+from alveus.search.near_duplicates import RECENT_ITEMS, ItemsByTerm, Probe
+from alveus.sets.admission import (
     CustomRule,
     Exact,
     Injection,
@@ -57,13 +56,14 @@ from fornix.sets.admission import (
     Verdict,
     plans,
 )
-from fornix.sets.admission.rules import rules_of
-from fornix.sets.admission.secret_formats import is_card
-from fornix.sets.admission.secrets import secrets
-from fornix.store import Retire, Scope, SetRef
-from fornix.store.scope import HIDDEN
-from fornix.text.statements import statement
-from fornix.transfer import Load, Selection, Source, export_lines
+from alveus.sets.admission.rules import rules_of
+from alveus.sets.admission.secret_formats import is_card
+from alveus.sets.admission.secrets import secrets
+from alveus.store import Retire, Scope, SetRef
+from alveus.store.scope import HIDDEN
+from alveus.text.statements import statement
+from alveus.transfer import Load, Selection, Source, export_lines
+from doors import Clock
 from rules_of_tests import ASKED, broken, meets, mute, no_weather
 from waiting import LIMIT_S
 
@@ -273,7 +273,7 @@ def test_a_set_with_exact_holds_each_text_once(texts: list[str], together: bool)
 )
 def test_a_crowd_finds_whatever_shares_enough(held: list[list[int]], asked: list[int], least: int):
     """It is compared with counting; terms are numbers here, above those of marks."""
-    from fornix.values.words import pack
+    from alveus.values.words import pack
 
     least = min(least, max(1, len(asked)))
     crowd = ItemsByTerm()
@@ -292,7 +292,7 @@ def test_duplicates_are_found_in_a_set_too_large_for_a_crowd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The index has the older items, the crowd those since."""
-    monkeypatch.setattr("fornix.search.near_duplicates.RECENT_ITEMS", 16)
+    monkeypatch.setattr("alveus.search.near_duplicates.RECENT_ITEMS", 16)
     assert RECENT_ITEMS > 16
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         facts = guarded(memory, Exact(), Near())
@@ -310,7 +310,7 @@ def test_duplicates_are_found_in_a_set_too_large_for_a_crowd(
 ADDER = """
 import sys
 from pathlib import Path
-from fornix import Memory
+from alveus import Memory
 with Memory.open(sys.argv[1], embedder="words") as memory:
     facts = memory.key("ada").set("facts")
     for place in sorted(Path(sys.argv[2]).iterdir()):
@@ -738,7 +738,7 @@ def test_rules_come_back_from_json():
 
 
 @pytest.mark.parametrize("plan", [{"rule": "new"}, {"rule": "size", "x": 1}, {"rule": "size"}])
-def test_a_rule_that_this_fornix_does_not_know_is_an_error(plan):
+def test_a_rule_that_this_alveus_does_not_know_is_an_error(plan):
     """Not to know what guards a set is no reason to let everything in."""
     with pytest.raises(RuleFailed):
         rules_of([plan])
@@ -806,7 +806,7 @@ def test_a_released_item_is_in_its_set_as_it_was_meant(memory: Memory):
     assert memory.stats().store.commits == commit + 1
     item = got(facts, held)
     assert (item.text, item.importance, item.metadata["from"]) == (ATTACK, 0.5, "web")
-    mark = item.metadata["fornix:quarantine"]
+    mark = item.metadata["alveus:quarantine"]
     assert (mark["rule"], mark["released"], mark["by"]) == ("injection", True, "Ann")
     assert [hit.item.id for hit in memory.key("ada").search(ATTACK)] == [held]
     assert facts.quarantine.list() == []
@@ -862,7 +862,7 @@ def test_one_idempotency_key_at_two_callers_at_once_has_one_answer(memory: Memor
         gate.wait(LIMIT_S)
         try:
             answers.append(str(call()))
-        except FornixError as error:
+        except AlveusError as error:
             answers.append(repr(error))
 
     try:
@@ -928,7 +928,7 @@ def test_an_export_takes_rules_along_and_brings_back_what_they_would_not_have(tm
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with Memory.open(tmp_path / "b.db", embedder="words") as memory:
         with file.open("rb") as handle:
-            Load(memory).run(Source("a.jsonl", handle), "fornix")
+            Load(memory).run(Source("a.jsonl", handle), "alveus")
         assert list(export_lines(memory, Selection())) == lines
         facts = memory.key("ada").set("facts")
         with pytest.raises(Rejected):
@@ -952,7 +952,7 @@ def test_rules_are_asked_of_other_processes_items_that_were_erased_since(tmp_pat
 def test_the_command_line_shows_and_decides(tmp_path: Path):
     db = str(tmp_path / "a.db")
 
-    def fornix(*words: str, code: int = 0) -> str:
+    def alveus(*words: str, code: int = 0) -> str:
         done = CliRunner().invoke(command_line, ["--db", db, *words, "--key", "ada"])
         assert done.exit_code == code, done.output
         return done.stdout if code == 0 else done.stderr
@@ -960,21 +960,21 @@ def test_the_command_line_shows_and_decides(tmp_path: Path):
     with Memory.open(db, embedder="words") as memory:
         guarded(memory, Injection(), Secrets()).add("fine")
         held = memory.key("ada").set("facts").add(ATTACK, metadata={"n": 1})
-    assert held in fornix("quarantine", "list")
-    assert "injection" in fornix("quarantine", "show", held)
-    (told,) = map(json.loads, fornix("quarantine", "list", "--json").splitlines())
-    assert told == json.loads(fornix("quarantine", "show", held, "--json"))
+    assert held in alveus("quarantine", "list")
+    assert "injection" in alveus("quarantine", "show", held)
+    (told,) = map(json.loads, alveus("quarantine", "list", "--json").splitlines())
+    assert told == json.loads(alveus("quarantine", "show", held, "--json"))
     assert (told["id"], told["set"], told["rule"]) == (held, "facts", "injection")
     assert (told["item"]["text"], told["item"]["metadata"]) == (ATTACK, {"n": 1})
-    assert "nothing" in fornix("quarantine", "show", "no", code=3)
-    assert "nothing" in fornix("quarantine", "release", "no", code=3)
-    assert "Secrets" not in fornix("add", KEY, "--set", "facts", code=1)
-    other = fornix("add", ATTACK + " Now!", "--set", "facts", "--no-wait").strip()
-    assert fornix("quarantine", "release", held, "--by", "Ann").strip() == held
-    fornix("quarantine", "discard", other, "--set", "facts")
-    assert fornix("quarantine", "list", "--quiet") == ""
-    assert fornix("sets").count("\n") == 2
-    assert "Ann" in fornix("show", held, "--set", "facts")
+    assert "nothing" in alveus("quarantine", "show", "no", code=3)
+    assert "nothing" in alveus("quarantine", "release", "no", code=3)
+    assert "Secrets" not in alveus("add", KEY, "--set", "facts", code=1)
+    other = alveus("add", ATTACK + " Now!", "--set", "facts", "--no-wait").strip()
+    assert alveus("quarantine", "release", held, "--by", "Ann").strip() == held
+    alveus("quarantine", "discard", other, "--set", "facts")
+    assert alveus("quarantine", "list", "--quiet") == ""
+    assert alveus("sets").count("\n") == 2
+    assert "Ann" in alveus("show", held, "--set", "facts")
 
 
 def test_asyncio_has_all_of_it():

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission_texts import HALVES, LISTS, half_of, lines, samples, spelled_out
-from fornix.sets.admission.injection import _GROUPS, _has, injections
-from fornix.sets.admission.injection_forms import forms
-from fornix.sets.admission.injection_guards import Examples
-from fornix.sets.admission.secrets import KnownSpans, secret_spans, secrets
+from alveus.sets.admission.injection import _GROUPS, _has, injections
+from alveus.sets.admission.injection_forms import forms
+from alveus.sets.admission.injection_guards import Examples
+from alveus.sets.admission.secrets import KnownSpans, secret_spans, secrets
 from pages import ROOT
 from scale import COUNTS
 

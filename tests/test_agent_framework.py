@@ -15,9 +15,9 @@ from agent_framework import (
     Message,
 )
 
-from fornix import Memory
-from fornix.errors import StoreClosed
-from fornix.integrations.agent_framework import FornixContextProvider, FornixHistoryProvider
+from alveus import Memory
+from alveus.errors import StoreClosed
+from alveus.integrations.agent_framework import AlveusContextProvider, AlveusHistoryProvider
 from frameworks_tried import counted
 
 
@@ -40,7 +40,7 @@ def test_a_session_goes_on_after_a_restart(tmp_path):
     """Another process has the messages of the session, and no other session has them."""
 
     async def say(text, session_id, answer):
-        history = FornixHistoryProvider(tmp_path / "a.db", key="ada")
+        history = AlveusHistoryProvider(tmp_path / "a.db", key="ada")
         model = Scripted(answer)
         agent = Agent(model, context_providers=[history])
         await agent.run(text, session=AgentSession(session_id=session_id))
@@ -86,7 +86,7 @@ def test_messages_come_back_as_they_were(tmp_path):
         return [one.to_dict() for one in await history.get_messages("one", state=state)]
 
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        ours = asyncio.run(kept_by(FornixHistoryProvider(memory, key="ada"), None))
+        ours = asyncio.run(kept_by(AlveusHistoryProvider(memory, key="ada"), None))
         assert ours == asyncio.run(kept_by(InMemoryHistoryProvider(), {}))
         counted("Microsoft Agent Framework", messages=len(ours))
         (found, *_) = memory.key("ada").search("weather")
@@ -103,7 +103,7 @@ def test_a_message_with_an_id_is_kept_once(tmp_path):
         return await history.get_messages(None)
 
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        (kept,) = asyncio.run(use(FornixHistoryProvider(memory, key="ada")))
+        (kept,) = asyncio.run(use(AlveusHistoryProvider(memory, key="ada")))
         assert (kept.text, kept.message_id) == ("Hello", "m1")
 
 
@@ -111,8 +111,8 @@ def test_an_agent_is_told_what_is_remembered(tmp_path):
     """As a quotation before its input, without what the history of its session has."""
 
     async def use(memory, path):
-        recall = FornixContextProvider(path, key="ada", budget_tokens=200)
-        history = FornixHistoryProvider(memory, key="ada")
+        recall = AlveusContextProvider(path, key="ada", budget_tokens=200)
+        history = AlveusHistoryProvider(memory, key="ada")
         model = Scripted("By the glass.", "Yes.", "Yes.")
         agent = Agent(model, context_providers=[recall, history])
         await agent.run("Which seat does she like?", session=AgentSession(session_id="one"))
@@ -136,8 +136,8 @@ def test_nothing_is_told_where_nothing_is_known(tmp_path):
 
     async def use(memory):
         model = Scripted("Hi.", "Hi.")
-        recall = FornixContextProvider(memory, key="ada")
-        agent = Agent(model, context_providers=[recall, FornixHistoryProvider(memory, key="ada")])
+        recall = AlveusContextProvider(memory, key="ada")
+        agent = Agent(model, context_providers=[recall, AlveusHistoryProvider(memory, key="ada")])
         for _ in range(2):
             await agent.run("Hello", session=AgentSession(session_id="one"))
         return model.asked
@@ -151,7 +151,7 @@ def test_nothing_is_told_where_nothing_is_known(tmp_path):
 def test_a_message_that_one_call_names_twice_is_kept_once():
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            history = FornixHistoryProvider(memory, key="ada")
+            history = AlveusHistoryProvider(memory, key="ada")
             named = Message(role="user", contents=["Hello"], message_id="m1")
             unnamed = Message(role="user", contents=["Hello"])
             await history.save_messages("one", [named, named, unnamed, unnamed])

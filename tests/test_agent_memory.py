@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fornix import CompactionPlan, Derived, Item, Memory
-from fornix.agents.layers import (
+from alveus import CompactionPlan, Derived, Item, Memory
+from alveus.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -23,9 +23,9 @@ from fornix.agents.layers import (
     SensoryMemory,
     ShortTermMemory,
 )
-from fornix.agents.layers import LayerMemory as Layer
-from fornix.compat import dbgpt
-from fornix.errors import InvalidInput
+from alveus.agents.layers import LayerMemory as Layer
+from alveus.compat import dbgpt
+from alveus.errors import InvalidInput
 
 PUBLISHED = sorted(name for name, _ in inspect.getmembers(Layer) if not name.startswith("_"))
 SETTINGS = {"importance_weight", "kind", "reads_meaning"}
@@ -103,7 +103,7 @@ def test_a_layer_refuses_an_importance_out_of_range(kind: type[Any], importance:
     """Nothing of a write with an importance outside 0..1 is kept; DB-GPT's profile goes to 10."""
 
     async def main() -> None:
-        memory = kind() if kind is AgentMemory else kind(profile="fornix")
+        memory = kind() if kind is AgentMemory else kind(profile="alveus")
         with pytest.raises(InvalidInput, match="from 0 to 1, not"):
             await memory.write_batch([frag("fine", 0.5), frag("not", importance)])
         with pytest.raises(InvalidInput, match="from 0 to 1, not"):

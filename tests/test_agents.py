@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
+from alveus.errors import InvalidInput, InvalidName, StoreReadOnly
+from alveus.runs.agent import DispatchTable
 from doors import Letters
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
-from fornix.errors import InvalidInput, InvalidName, StoreReadOnly
-from fornix.runs.agent import DispatchTable
 
 
 class Other(Event):

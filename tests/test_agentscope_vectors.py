@@ -1,7 +1,7 @@
 """The vectors of AgentScope's messages and their memory, by their ids: kept, and mended.
 
 A test is named after its vector: `test_a10_…` is vector A10. Its docstring says what both do, or
-what AgentScope does and what fornix does instead; from these tools/make_docs.py writes
+what AgentScope does and what alveus does instead; from these tools/make_docs.py writes
 docs/agentscope-vectors.md.
 """
 
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fornix import KeyMemory, Memory
-from fornix.agents.messages import COMPRESSED, SUMMARY, ConversationMemory
-from fornix.agents.prompt_limits import HINT, ToolResults, split_texts, with_newest_pictures
-from fornix.compat.agentscope import (
+from alveus import KeyMemory, Memory
+from alveus.agents.messages import COMPRESSED, SUMMARY, ConversationMemory
+from alveus.agents.prompt_limits import HINT, ToolResults, split_texts, with_newest_pictures
+from alveus.compat.agentscope import (
     MemoryBase,
     MessageBase,
     Msg,
@@ -31,10 +31,10 @@ from fornix.compat.agentscope import (
     Tht,
     deserialize,
 )
-from fornix.compat.reme import fused_ranks, keyword_scores, score_of_kind
-from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable, NoSuchPlace
-from fornix.llm import ChatReranker, ScriptedChat
-from fornix.text.budget import Budget
+from alveus.compat.reme import fused_ranks, keyword_scores, score_of_kind
+from alveus.errors import EmbedderFailed, InvalidInput, ModelUnavailable, NoSuchPlace
+from alveus.llm import ChatReranker, ScriptedChat
+from alveus.text.budget import Budget
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "agentscope-vectors.md"
@@ -156,7 +156,7 @@ def test_a05_serialised_and_read_again(message):
 def test_a06_a_class_that_is_not_known():
     """AgentScope: an error whose text has unformatted braces.
 
-    fornix: one that names the type.
+    alveus: one that names the type.
     """
     with pytest.raises(InvalidInput, match="'Zzz'"):
         deserialize('{"__type": "Zzz"}')
@@ -178,7 +178,7 @@ def test_a08_an_id_is_added_once(make):
 
 
 def test_a09_twice_in_one_call(make):
-    """AgentScope: duplicates of one call are kept. fornix: an id is there once."""
+    """AgentScope: duplicates of one call are kept. alveus: an id is there once."""
     memory = make()
     memory.add(A)
     memory.add([B, B])
@@ -188,7 +188,7 @@ def test_a09_twice_in_one_call(make):
 def test_a10_equal_plain_dicts(make):
     """AgentScope: dicts without an id are two.
 
-    fornix: the same; with dedupe="content" they are one.
+    alveus: the same; with dedupe="content" they are one.
     """
     plain = {"name": "Eve", "content": "x"}
     by_id, by_content = make(), make(dedupe="content")
@@ -198,7 +198,7 @@ def test_a10_equal_plain_dicts(make):
 
 
 def test_a11_a_tuple(make):
-    """AgentScope: the tuple is kept as one unit. fornix: it is two messages."""
+    """AgentScope: the tuple is kept as one unit. alveus: it is two messages."""
     memory = make()
     memory.add((A, B))
     assert memory.size() == 2
@@ -214,12 +214,12 @@ def test_a12_the_last_ones(abc, caplog):
 
 
 def test_a13_the_last_none(abc):
-    """AgentScope: the last 0 are all. fornix: none."""
+    """AgentScope: the last 0 are all. alveus: none."""
     assert abc.get_memory(recent_n=0) == []
 
 
 def test_a14_fewer_than_none(abc):
-    """AgentScope: the last -1 are all but the first. fornix: an error."""
+    """AgentScope: the last -1 are all but the first. alveus: an error."""
     with pytest.raises(ValueError, match="-1"):
         abc.get_memory(recent_n=-1)
 
@@ -237,7 +237,7 @@ def test_a16_a_filter(abc):
 def test_a17_what_is_returned_is_a_copy(abc):
     """AgentScope: a change of the list that was returned changes the memory.
 
-    fornix: it is a copy.
+    alveus: it is a copy.
     """
     found = abc.get_memory()
     found[0]["content"] = "changed"
@@ -264,7 +264,7 @@ def test_a19_several_places(abc):
 def test_a20_any_iterable(make, kind):
     """AgentScope: places are an int or a list.
 
-    fornix: or any iterable, as its documentation says.
+    alveus: or any iterable, as its documentation says.
     """
     memory = make()
     memory.add([A, B])
@@ -273,7 +273,7 @@ def test_a20_any_iterable(make, kind):
 
 
 def test_a21_what_is_no_place(make):
-    """AgentScope: nothing is said of it where the memory is empty. fornix: a TypeError."""
+    """AgentScope: nothing is said of it where the memory is empty. alveus: a TypeError."""
     with pytest.raises(TypeError, match="index"):
         make().delete("x")
 
@@ -281,7 +281,7 @@ def test_a21_what_is_no_place(make):
 def test_a22_export_without_a_target(abc):
     """AgentScope: a NotImplementedError; a list that is asked for is the memory's own.
 
-    fornix: a ValueError, and a copy.
+    alveus: a ValueError, and a copy.
     """
     with pytest.raises(ValueError, match="to_mem"):
         abc.export()
@@ -293,7 +293,7 @@ def test_a22_export_without_a_target(abc):
 def test_a23_export_to_a_file(abc, tmp_path):
     """AgentScope: an array of objects.
 
-    fornix: the same; each says its class and the format's version besides.
+    alveus: the same; each says its class and the format's version besides.
     """
     file = tmp_path / "messages.json"
     assert abc.export(file_path=str(file)) is None
@@ -306,7 +306,7 @@ def test_a23_export_to_a_file(abc, tmp_path):
 def test_a24_load_a_file(abc, make, tmp_path):
     """AgentScope: the messages are added, and an UnboundLocalError is raised.
 
-    fornix: they are added.
+    alveus: they are added.
     """
     abc.export(file_path=tmp_path / "messages.json")
     other = make()
@@ -317,7 +317,7 @@ def test_a24_load_a_file(abc, make, tmp_path):
 def test_a25_load_over_what_is_held(abc, make, tmp_path):
     """AgentScope: the old messages are lost, and the new ones.
 
-    fornix: the new ones take the place of the old, or nothing is changed.
+    alveus: the new ones take the place of the old, or nothing is changed.
     """
     abc.export(file_path=tmp_path / "messages.json")
     other = make()
@@ -350,7 +350,7 @@ def test_a27_load_json(make):
 def test_a28_what_is_no_json(abc):
     """AgentScope: a JSONDecodeError, and nothing is changed.
 
-    fornix: the same; the error does not repeat the text.
+    alveus: the same; the error does not repeat the text.
     """
     with pytest.raises(
         json.JSONDecodeError, match="Cannot load a text, of which there is no file,"
@@ -364,7 +364,7 @@ def test_a28_what_is_no_json(abc):
 
 
 def test_a29_a_number(make):
-    """AgentScope: the number 5 is stored. fornix: a ValueError."""
+    """AgentScope: the number 5 is stored. alveus: a ValueError."""
     with pytest.raises(ValueError, match="int"):
         make().load("5")
 
@@ -376,7 +376,7 @@ def test_a30_no_embedding_model(make):
 
 
 def test_a31_no_embeddings_yet(abc):
-    """AgentScope: an AttributeError. fornix: None, or what the model makes."""
+    """AgentScope: an AttributeError. alveus: None, or what the model makes."""
     assert abc.get_embeddings() == [None, None, None]
 
 
@@ -429,7 +429,7 @@ def test_a35_all_and_none(make):
 def test_a36_a_query_is_embedded(make, query):
     """AgentScope: the text goes to the metric, which raises.
 
-    fornix: the model makes its vector.
+    alveus: the model makes its vector.
     """
     memory = embedded(make)
     hits = memory.retrieve_by_embedding(
@@ -444,7 +444,7 @@ def test_a36_a_query_is_embedded(make, query):
 def test_a37_what_is_added(make):
     """AgentScope: a dict and a text are refused.
 
-    fornix: a dict is a message, a text is refused.
+    alveus: a dict is a message, a text is refused.
     """
     memory = make()
     memory.add({"name": "Eve", "content": "x"})
@@ -461,7 +461,7 @@ def test_a38_a_tuple_of_messages(make):
 
 
 def test_a39_embeddings_as_it_is_added(make):
-    """AgentScope: an error, messages have no such field. fornix: kept with the message."""
+    """AgentScope: an error, messages have no such field. alveus: kept with the message."""
     memory = make(embedding_model=lambda texts: [[1.0, 2.0] for _ in texts])
     memory.add(A, embed=True)
     assert memory.get_embeddings() == [[1.0, 2.0]]
@@ -480,7 +480,7 @@ def test_a40_loaded_twice(make, tmp_path):
 def test_a41_contents_of_any_kind(make):
     """AgentScope: None is [], 5 is "5", a role of "bad" and metadata of any class are two errors.
 
-    fornix: [] and "5"; a role may be any, and what cannot be stored is an error when it is added.
+    alveus: [] and "5"; a role may be any, and what cannot be stored is an error when it is added.
     """
     assert Msg("u", None).get_content_blocks() == []
     assert Msg("u", 5).get_text_content() == "5"
@@ -512,7 +512,7 @@ def test_a43_texts_of_blocks():
 
 
 def test_a44_from_a_dict():
-    """AgentScope: the dict is changed. fornix: it is as it was."""
+    """AgentScope: the dict is changed. alveus: it is as it was."""
     items = {"__type": "Msg", "name": "u", "content": "x", "role": "user"}
     before = dict(items)
     assert Msg.from_dict(items).content == "x"
@@ -520,7 +520,7 @@ def test_a44_from_a_dict():
 
 
 def test_a45_a_module_that_is_named():
-    """AgentScope: the module that a text names is imported. fornix: it is refused."""
+    """AgentScope: the module that a text names is imported. alveus: it is refused."""
     for named in ('{"__type": "os"}', '{"__type": "os.path", "name": "u", "content": "x"}'):
         with pytest.raises(InvalidInput, match="not known"):
             deserialize(named)
@@ -558,7 +558,7 @@ def ids(messages: Any) -> list[str]:
 
 
 def test_a46_a_place_that_is_not_there(make):
-    """AgentScope: an IndexError. fornix: the same, with missing="raise"; nothing is deleted."""
+    """AgentScope: an IndexError. alveus: the same, with missing="raise"; nothing is deleted."""
     memory = make(missing="raise")
     memory.add([A, B])
     for place in (9, -1):
@@ -573,14 +573,14 @@ def test_a46_a_place_that_is_not_there(make):
 
 
 def test_a47_an_iterator_of_places(make):
-    """AgentScope: the check consumes it, and nothing is deleted. fornix: it is deleted."""
+    """AgentScope: the check consumes it, and nothing is deleted. alveus: it is deleted."""
     memory = make()
     memory.add([A, B])
     assert memory.delete(iter([0])) == 1
 
 
 def test_a48_before_its_first_use(key):
-    """AgentScope: 0; in SQL an OperationalError. fornix: 0."""
+    """AgentScope: 0; in SQL an OperationalError. alveus: 0."""
     empty = key.conversation("talk")
     assert (empty.size(), empty.clear(), empty.delete("x"), empty.get_memory()) == (0, 0, 0, [])
     assert key.sets() == []
@@ -594,14 +594,14 @@ def test_a49_an_id_again(talk):
 
 
 def test_a50_an_id_twice_in_one_call(key):
-    """AgentScope: it is there twice, or, in SQL, an error. fornix: once."""
+    """AgentScope: it is there twice, or, in SQL, an error. alveus: once."""
     talk = key.conversation("talk")
     talk.add([number(7), number(7)])
     assert ids(talk.get_memory()) == ["7"]
 
 
 def test_a51_deleted_by_id(talk):
-    """AgentScope: 2 of three ids that were given; in SQL 3. fornix: 2, which were there."""
+    """AgentScope: 2 of three ids that were given; in SQL 3. alveus: 2, which were there."""
     assert talk.delete(["2", "4", "99"]) == 2
     assert ids(talk.get_memory()) == ["0", "1", "3", "5", "6"]
 
@@ -622,7 +622,7 @@ def test_a54_with_one_and_without_another(talk):
 
 
 def test_a55_an_empty_mark(talk):
-    """AgentScope: nothing; in SQL everything. fornix: a ValueError."""
+    """AgentScope: nothing; in SQL everything. alveus: a ValueError."""
     with pytest.raises(ValueError, match="mark"):
         talk.get_memory(mark="")
 
@@ -641,7 +641,7 @@ def test_a57_marked_later(talk):
 
 
 def test_a58_marked_again(talk):
-    """AgentScope: 0, 1, or an IntegrityError. fornix: 0."""
+    """AgentScope: 0, 1, or an IntegrityError. alveus: 0."""
     talk.update_messages_mark("review", msg_ids=["6", "0"])
     assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 0
 
@@ -661,27 +661,27 @@ def test_a60_a_mark_is_taken_off(talk):
 
 
 def test_a61_neither_mark(talk):
-    """AgentScope: nothing; in SQL all marks of the message go. fornix: a ValueError."""
+    """AgentScope: nothing; in SQL all marks of the message go. alveus: a ValueError."""
     with pytest.raises(ValueError, match="new_mark"):
         talk.update_messages_mark(None, None, ["6"])
     assert ids(talk.get_memory("important")) == ["5", "6"]
 
 
 def test_a62_deleted_by_marks(talk):
-    """AgentScope: 3; in SQL 2. fornix: 3, which were there; one with two marks counts once."""
+    """AgentScope: 3; in SQL 2. alveus: 3, which were there; one with two marks counts once."""
     talk.update_messages_mark("review", msg_ids=["6", "0"])
     assert talk.delete_by_mark(["important", "review"]) == 3
     assert ids(talk.get_memory()) == ["1", "2", "3", "4"]
 
 
 def test_a63_deleted_by_a_number(talk):
-    """AgentScope: a TypeError; in SQL an ArgumentError. fornix: a TypeError."""
+    """AgentScope: a TypeError; in SQL an ArgumentError. alveus: a TypeError."""
     with pytest.raises(TypeError, match="mark"):
         talk.delete_by_mark(5)
 
 
 def test_a64_a_summary(talk):
-    """AgentScope: it comes first, with a new id each time. fornix: with one that stays."""
+    """AgentScope: it comes first, with a new id each time. alveus: with one that stays."""
     talk.update_compressed_summary("SUM")
     first, again = talk.get_memory()[0], talk.get_memory()[0]
     assert (first["content"], first["role"]) == ("SUM", "user")
@@ -691,26 +691,26 @@ def test_a64_a_summary(talk):
 
 
 def test_a65_cleared_with_its_summary(talk):
-    """AgentScope: the summary stays. fornix: nothing stays."""
+    """AgentScope: the summary stays. alveus: nothing stays."""
     talk.update_compressed_summary("SUM")
     assert talk.clear() == 7
     assert (talk.get_memory(), talk.summary, talk.size()) == ([], "", 0)
 
 
 def test_a66_marks_that_are_numbers(talk):
-    """AgentScope: a TypeError; in Redis they are taken. fornix: a TypeError."""
+    """AgentScope: a TypeError; in Redis they are taken. alveus: a TypeError."""
     with pytest.raises(TypeError, match="marks"):
         talk.add(number(7), marks=[1])
     assert talk.size() == 7
 
 
 def test_a67_messages_in_a_tuple(key):
-    """AgentScope: they are added; in SQL a TypeError. fornix: they are added."""
+    """AgentScope: they are added; in SQL a TypeError. alveus: they are added."""
     assert key.conversation("talk").add((number(1), number(2))) == ["1", "2"]
 
 
 def test_a68_a_message_that_was_returned(talk):
-    """AgentScope: what is done to it is done to the memory. fornix: it is a copy."""
+    """AgentScope: what is done to it is done to the memory. alveus: it is a copy."""
     found = talk.get_memory()
     found[0]["content"] = "changed"
     assert talk.get_memory()[0] == number(0)
@@ -732,7 +732,7 @@ def test_a69_states(talk, key):
 
 
 def test_a70_two_users_of_one_name(tmp_path):
-    """AgentScope: in SQL one reads and erases what the other said. fornix: neither sees it."""
+    """AgentScope: in SQL one reads and erases what the other said. alveus: neither sees it."""
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         alice = opened.key("alice").conversation("s")
         bob = opened.key("bob").conversation("s")
@@ -744,7 +744,7 @@ def test_a70_two_users_of_one_name(tmp_path):
 
 
 def test_a71_names_with_hyphens(tmp_path):
-    """AgentScope: in SQL the second is dropped without a word. fornix: both are there."""
+    """AgentScope: in SQL the second is dropped without a word. alveus: both are there."""
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         pairs = (("a-b", "c-d"), ("a", "b-c-d"))
         talks = [opened.key(user).conversation(name) for user, name in pairs]
@@ -754,7 +754,7 @@ def test_a71_names_with_hyphens(tmp_path):
 
 
 def test_a72_two_writers(tmp_path):
-    """AgentScope: in SQL their places collide. fornix: one order, the same for both, no gaps."""
+    """AgentScope: in SQL their places collide. alveus: one order, the same for both, no gaps."""
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words") as one, Memory.open(path, embedder="words") as two:
         talks = [opened.key("ada").conversation("talk") for opened in (one, two)]
@@ -765,7 +765,7 @@ def test_a72_two_writers(tmp_path):
 
 
 def test_a73_a_summary_in_another_process(tmp_path):
-    """AgentScope: it is lost, and so is what it stood for. fornix: it is there."""
+    """AgentScope: it is lost, and so is what it stood for. alveus: it is there."""
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words") as opened:
         talk = opened.key("ada").conversation("talk")
@@ -777,7 +777,7 @@ def test_a73_a_summary_in_another_process(tmp_path):
 
 
 def test_a74_items_of_ones_own(key):
-    """AgentScope: the id of an invocation is lost. fornix: every item is kept."""
+    """AgentScope: the id of an invocation is lost. alveus: every item is kept."""
     message = Msg("u", "x", role="user", invocation_id="i")
     assert Msg.from_dict(message.to_dict()) == message
     key.conversation("talk").add(message)
@@ -785,14 +785,14 @@ def test_a74_items_of_ones_own(key):
 
 
 def test_a75_names_with_underscores(tmp_path):
-    """AgentScope: two sessions are one file. fornix: they are two conversations."""
+    """AgentScope: two sessions are one file. alveus: they are two conversations."""
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         opened.key("a_b").conversation("c").add(number(1))
         assert opened.key("a").conversation("b_c").size() == 0
 
 
 def test_a76_a_name_that_is_a_path(tmp_path):
-    """AgentScope: it leaves the folder. fornix: it is a name, and no file is called so."""
+    """AgentScope: it leaves the folder. alveus: it is a name, and no file is called so."""
     (tmp_path / "in").mkdir()
     with Memory.open(tmp_path / "in" / "app.db", embedder="words") as opened:
         opened.key("ada").conversation("../x").add(number(1))
@@ -804,7 +804,7 @@ def test_a76_a_name_that_is_a_path(tmp_path):
 
 
 def test_a77_the_only_message(key):
-    """AgentScope: it is summed up, and the request is gone. fornix: it is kept."""
+    """AgentScope: it is summed up, and the request is gone. alveus: it is kept."""
     talk = key.conversation("talk")
     talk.add({"id": "1", "role": "user", "content": "word " * 100})
     assert talk.compress(keep_recent=3, trigger_tokens=10).messages == 0
@@ -812,7 +812,7 @@ def test_a77_the_only_message(key):
 
 
 def test_a78_fewer_than_are_kept(key):
-    """AgentScope: both are summed up. fornix: both are kept."""
+    """AgentScope: both are summed up. alveus: both are kept."""
     talk = key.conversation("talk")
     talk.add([number(1), number(2)])
     assert talk.compress(keep_recent=3, trigger_tokens=1).messages == 0
@@ -834,7 +834,7 @@ def test_a79_all_but_the_last(key):
 def test_a80_a_newest_message_of_any_size(key):
     """AgentScope: what is kept is not counted, so that nothing is done.
 
-    fornix: all is counted; what can be is summed up, and the newest stays as it is.
+    alveus: all is counted; what can be is summed up, and the newest stays as it is.
     """
     talk = key.conversation("talk")
     talk.add([number(1), number(2), {"id": "3", "role": "user", "content": "word " * 500}])
@@ -861,7 +861,7 @@ def test_a81_a_call_and_its_result(key):
 
 
 def test_a82_a_summary_that_rolls(key):
-    """AgentScope: each summary is made of the one before. fornix: so that what it said stays."""
+    """AgentScope: each summary is made of the one before. alveus: so that what it said stays."""
     talk = key.conversation("talk")
     talk.add({"role": "user", "content": "The code of the door is 4711."})
     for n in range(8):
@@ -910,7 +910,7 @@ def test_a85_what_does_not_fit_goes(key):
 
 
 def test_a86_the_newest_request(key):
-    """AgentScope: all is summed up, the newest request too. fornix: it is always kept."""
+    """AgentScope: all is summed up, the newest request too. alveus: it is always kept."""
     talk = sized(key, 30, 15, 30)
     assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 2
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
@@ -1037,7 +1037,7 @@ def test_a94_more_is_kept_than_sets_it_off(talk):
 def test_a91_a_long_result(key):
     """AgentScope: of 20, 20 and 100 tokens in 100, 40 of the last are in a file.
 
-    fornix: 60 of the last are shown as there, and the whole is kept in a set.
+    alveus: 60 of the last are shown as there, and the whole is kept in a set.
     """
     results = ToolResults(key)
     texts = ["word " * size for size in (20, 20, 100)]
@@ -1073,7 +1073,7 @@ def test_a93_more_pictures_than_are_shown():
 def test_a101_what_a_model_chooses(key):
     """AgentScope: a file that it names and that is not there is left out.
 
-    fornix: it marks the texts that it is shown; an answer about others is not used.
+    alveus: it marks the texts that it is shown; an answer about others is not used.
     """
     key.add_many(["Green tea.", "Black tea."])
     found = [hit.item.id for hit in key.search("tea")]
@@ -1119,7 +1119,7 @@ def failing() -> ScriptedChat:
 
 
 def test_a89_the_model_fails(talk):
-    """AgentScope: a note that something was left out. fornix: a summary without the model."""
+    """AgentScope: a note that something was left out. alveus: a summary without the model."""
     done = talk.compress(keep_recent=1, model=failing())
     assert (done.messages, done.by) == (6, "extractive")
     assert "down" in done.because
@@ -1128,7 +1128,7 @@ def test_a89_the_model_fails(talk):
 
 
 def test_a90_the_model_fails_again(talk):
-    """AgentScope: no message is left, and no note. fornix: the newest request is."""
+    """AgentScope: no message is left, and no note. alveus: the newest request is."""
     talk.compress(keep_recent=1, model=failing())
     talk.add([number(7, "assistant"), number(8)])
     talk.compress(keep_recent=0, model=failing())
@@ -1158,7 +1158,7 @@ def test_the_messages_of_the_document(caplog):
     assert json.loads(m.serialize())["__type"] == "Msg"
     assert issubclass(Msg, MessageBase)
     assert Msg("Bob", "x").url is None
-    with caplog.at_level(logging.INFO, logger="fornix.chat"):
+    with caplog.at_level(logging.INFO, logger="alveus.chat"):
         Msg("Bob", "hello", echo=True)
     assert "Bob: hello" in caplog.text
 

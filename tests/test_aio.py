@@ -13,8 +13,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from doors import Letters
-from fornix import (
+from alveus import (
     AsyncMemory,
     Item,
     KeyBatch,
@@ -25,8 +24,8 @@ from fornix import (
     MemorySet,
     Signals,
 )
-from fornix.conversation import ConversationMemory
-from fornix.errors import (
+from alveus.conversation import ConversationMemory
+from alveus.errors import (
     DuplicateItem,
     EmbedderConflict,
     IdempotencyConflict,
@@ -34,7 +33,7 @@ from fornix.errors import (
     StoreClosed,
     Unusable,
 )
-from fornix.memory.aio import (
+from alveus.memory.aio import (
     AsyncBatch,
     AsyncConversation,
     AsyncKey,
@@ -42,8 +41,9 @@ from fornix.memory.aio import (
     AsyncMemoryObject,
     AsyncMemorySet,
 )
-from fornix.memory.async_calls import THREADS, CallExecutor
-from fornix.store import Batch, Commit
+from alveus.memory.async_calls import THREADS, CallExecutor
+from alveus.store import Batch, Commit
+from doors import Letters
 from waiting import LIMIT_S
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def wait_for_threads(before: Collection[threading.Thread]) -> None:
 
 
 def public(kind: type) -> set[str]:
-    """Return the names that users have; `inside` is for rooms of fornix."""
+    """Return the names that users have; `inside` is for rooms of alveus."""
     return {name for name in dir(kind) if not name.startswith("_")} - {"inside"}
 
 

@@ -17,9 +17,9 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic.tools import BetaLocalFilesystemMemoryTool, ToolError
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.anthropic_memory import FornixAsyncMemoryTool, FornixMemoryTool
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.anthropic_memory import AlveusAsyncMemoryTool, AlveusMemoryTool
 from frameworks_tried import counted
 from waiting import LIMIT_S
 
@@ -96,7 +96,7 @@ def test_a_model_keeps_files(tmp_path):
     """The SDK's runner gives the tool what a model asks for; what was kept is searched."""
     uses = (LOOK, SEAT, LOOK, {"command": "view", "path": "/memories/none"})
     with scripted_model(*uses) as (url, asked), Memory.open(tmp_path / "a.db") as memory:
-        tool = FornixMemoryTool(memory, key="ada", cache_control={"type": "ephemeral"})
+        tool = AlveusMemoryTool(memory, key="ada", cache_control={"type": "ephemeral"})
         with Anthropic(base_url=url, api_key="any") as client:
             last = client.beta.messages.tool_runner(**REQUEST, tools=[tool]).until_done()
         assert last.content[0].text == "Done."
@@ -116,7 +116,7 @@ def test_an_async_client_has_the_same(tmp_path):
     """And the memory that the tool opened is closed with it, for good."""
 
     async def use(url):
-        tool = FornixAsyncMemoryTool(tmp_path / "a.db", key="ada", deleting="forget")
+        tool = AlveusAsyncMemoryTool(tmp_path / "a.db", key="ada", deleting="forget")
         uses = [
             SEAT,
             {
@@ -171,7 +171,7 @@ WHOLE = [
 def test_a_command_that_lacks_something_is_told_what(command):
     """A model leaves something out, or sends a list: it is told so, and nothing changes."""
     with Memory.open(embedder="words") as memory:
-        tool = FornixMemoryTool(memory, key="ada")
+        tool = AlveusMemoryTool(memory, key="ada")
         tool.call({"command": "create", "path": "/memories/a", "file_text": "one"})
         for name in command.keys() - {"command"}:
             lacking = {field: value for field, value in command.items() if field != name}
@@ -208,7 +208,7 @@ def test_it_answers_as_the_tool_on_a_file_system(tmp_path):
     """Random commands have the same answers, word by word, and leave the same files."""
     dice = random.Random(7)
     with Memory.open(tmp_path / "a.db", embedder="words", durability="normal") as memory:
-        ours = FornixMemoryTool(memory, key="ada")
+        ours = AlveusMemoryTool(memory, key="ada")
         theirs = BetaLocalFilesystemMemoryTool(str(tmp_path / "files"))
         answers = []
         for _ in range(400):
@@ -234,7 +234,7 @@ def files_in(root):
 def test_no_path_leads_out(tmp_path, path):
     """Every command refuses it, and nothing is written."""
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        tool = FornixMemoryTool(memory, key="ada")
+        tool = AlveusMemoryTool(memory, key="ada")
         tool.call(SEAT)
         for command in (
             {"command": "view", "path": path},
@@ -252,7 +252,7 @@ def test_no_path_leads_out(tmp_path, path):
 def test_what_cannot_be_done_is_told(tmp_path):
     """A folder is no file, a file no folder, and the root stays."""
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        tool = FornixMemoryTool(memory, key="ada")
+        tool = AlveusMemoryTool(memory, key="ada")
         for path in ("/memories/d/a", "/memories/f"):
             tool.call({"command": "create", "path": path, "file_text": "x"})
         many = {"command": "create", "path": "/memories/many", "file_text": "\n" * 1_000_000}
@@ -279,13 +279,13 @@ def test_what_cannot_be_done_is_told(tmp_path):
             assert answer.startswith("error: ")
             assert told in answer
         with pytest.raises(InvalidInput):
-            FornixMemoryTool(memory, key="ada", deleting=cast("Any", "hide"))
+            AlveusMemoryTool(memory, key="ada", deleting=cast("Any", "hide"))
 
 
 def test_folders_are_listed_two_levels_deep(tmp_path):
     """With their sizes, without what is hidden; what is deleted stays in the history."""
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        tool: Any = FornixMemoryTool(memory, key="ada")
+        tool: Any = AlveusMemoryTool(memory, key="ada")
         for path, size in (("a/b/c/d", 2048), ("a/x", 10), (".h/x", 5), ("z", 1536)):
             command = {"command": "create", "path": f"/memories/{path}", "file_text": "x" * size}
             tool.call(command)
@@ -308,7 +308,7 @@ def test_folders_are_listed_two_levels_deep(tmp_path):
 def test_edits_side_by_side_are_all_kept(tmp_path):
     """Threads that edit one file do not undo each other."""
     with Memory.open(tmp_path / "a.db", embedder="words", durability="normal") as memory:
-        tool = FornixMemoryTool(memory, key="ada")
+        tool = AlveusMemoryTool(memory, key="ada")
         lines = "".join(f"line {n}.\n" for n in range(40))
         tool.call({"command": "create", "path": "/memories/a", "file_text": lines})
 
@@ -329,8 +329,8 @@ def test_edits_side_by_side_are_all_kept(tmp_path):
 
 EDITS = """
 import sys
-from fornix.integrations.anthropic_memory import FornixMemoryTool
-tool = FornixMemoryTool(sys.argv[1], key="ada")
+from alveus.integrations.anthropic_memory import AlveusMemoryTool
+tool = AlveusMemoryTool(sys.argv[1], key="ada")
 sys.stdin.readline()
 for n in range(int(sys.argv[2]), 20, 2):
     edit = {"command": "str_replace", "path": "/memories/a"}
@@ -342,7 +342,7 @@ tool.close()
 def test_edits_of_two_processes_are_all_kept(tmp_path):
     """Each reads the file again that the other has changed meanwhile."""
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        tool = FornixMemoryTool(memory, key="ada")
+        tool = AlveusMemoryTool(memory, key="ada")
         lines = "".join(f"line {n}.\n" for n in range(20))
         tool.call({"command": "create", "path": "/memories/a", "file_text": lines})
     editors = [

@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 
 import warm
-from automata_worker import CALLS, STEPS, expected
-from fornix import Memory
-from fornix.agents.automata import Automata, Epoch, Manifold, automata
-from fornix.agents.windows import ContextMemory, Observation, Stream
-from fornix.compat import thinker
-from fornix.errors import (
+from alveus import Memory
+from alveus.agents.automata import Automata, Epoch, Manifold, automata
+from alveus.agents.windows import ContextMemory, Observation, Stream
+from alveus.compat import thinker
+from alveus.errors import (
     EpochsSpent,
     IdempotencyConflict,
     InvalidInput,
@@ -33,10 +32,11 @@ from fornix.errors import (
     ModelUnavailable,
     PromptAborted,
 )
-from fornix.llm import ScriptedChat, Unfit
-from fornix.runs.durable_calls import durable
-from fornix.store import Retain
-from fornix.text.messages import Message
+from alveus.llm import ScriptedChat, Unfit
+from alveus.runs.durable_calls import durable
+from alveus.store import Retain
+from alveus.text.messages import Message
+from automata_worker import CALLS, STEPS, expected
 from scale import COUNTS
 from waiting import LIMIT_S
 
@@ -637,9 +637,9 @@ def test_what_failed_where_nobody_waited_is_parked(tmp_path):
     script = f"""
 import os, sys
 sys.path[:0] = [{str(Path(__file__).parent)!r}]
-from fornix import Memory
-from fornix.agents.automata import Automata
-from fornix.agents.windows import Stream
+from alveus import Memory
+from alveus.agents.automata import Automata
+from alveus.agents.windows import Stream
 memory = Memory.open({str(path)!r}, embedder="words")
 Automata(lambda _: os._exit(9), Stream(memory=memory.key("ada"))).prompt("hi")
 """
@@ -832,7 +832,7 @@ def test_killed_in_the_middle_of_prompts(tmp_path):
         nonlocal first
         child = warm.run(
             [sys.executable, str(WORKER), str(path), str(ledger), str(first), str(count)],
-            env=os.environ | ({"FORNIX_CRASH": crash} if crash else {}),
+            env=os.environ | ({"ALVEUS_CRASH": crash} if crash else {}),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

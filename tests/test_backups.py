@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fornix import Memory
-from fornix.cli.app import fornix
-from fornix.errors import StoreBusy, Unavailable
-from fornix.store.sqlite import SqliteStore
+from alveus import Memory
+from alveus.cli.app import alveus
+from alveus.errors import StoreBusy, Unavailable
+from alveus.store.sqlite import SqliteStore
 from old_stores import as_schema_1
 from test_interrupts import Interrupter, points
 from waiting import LIMIT_S
@@ -103,7 +103,7 @@ def test_an_interrupt_keeps_no_later_backup_away(path: Path) -> None:
 
 KILLED_BACKUP = """
 import os, sys
-from fornix import Memory
+from alveus import Memory
 
 memory = Memory.open(sys.argv[1], mode="ro")
 sys.addaudithook(lambda event, _found: os.kill(os.getpid(), 9) if event == "os.rename" else None)
@@ -119,13 +119,13 @@ def test_what_a_killed_backup_left_is_named_and_swept(path: Path) -> None:
     words = [sys.executable, "-c", KILLED_BACKUP, str(path), str(copy)]
     assert subprocess.run(words, timeout=LIMIT_S, check=False).returncode == -9
     assert not copy.exists()
-    told = CliRunner().invoke(fornix, ["doctor", "--db", str(path)])
+    told = CliRunner().invoke(alveus, ["doctor", "--db", str(path)])
     assert "copy.db.part is of a backup or an export" in told.stdout
     assert told.exit_code == 0
     with Memory.open(path) as memory:
         memory.backup(copy)
     assert list(path.parent.glob("copy.db.part*")) == []
-    assert "copy.db.part" not in CliRunner().invoke(fornix, ["doctor", "--db", str(path)]).stdout
+    assert "copy.db.part" not in CliRunner().invoke(alveus, ["doctor", "--db", str(path)]).stdout
 
 
 def test_a_backup_can_be_written_while_it_is_read(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from doors import START, Clock, Letters, texts
-from fornix import Item, KeyBatch, KeyMemory, Memory, MemoryObject
-from fornix.errors import (
+from alveus import Item, KeyBatch, KeyMemory, Memory, MemoryObject
+from alveus.errors import (
     CompareFailed,
     DuplicateItem,
     IdempotencyConflict,
@@ -28,9 +27,10 @@ from fornix.errors import (
     StaleRun,
     Unusable,
 )
-from fornix.search.index import SetIndex
-from fornix.sets.admission import Exact
-from fornix.store import Scope
+from alveus.search.index import SetIndex
+from alveus.sets.admission import Exact
+from alveus.store import Scope
+from doors import START, Clock, Letters, texts
 from waiting import LIMIT_S, SHORT_S
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.server
 def test_the_benchmark_of_stores_measures_both_engines():
     """Every row has a figure, and neither engine fails; its peers are not installed here."""
-    systems = ("fornix-sqlite", "fornix-postgres")
+    systems = ("alveus-sqlite", "alveus-postgres")
     with tempfile.TemporaryDirectory() as work:  # pytest's own are closed to the server's user
         command = ["bench/stores.py", "--quick", "--systems", ",".join(systems), "--work", work]
         ran = subprocess.run(

@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from doors import Clock
-from fornix import AsyncMemory, Memory
-from fornix.errors import (
+from alveus import AsyncMemory, Memory
+from alveus.errors import (
     HistoryPruned,
     InvalidInput,
     StoreReadOnly,
@@ -20,8 +19,9 @@ from fornix.errors import (
     Unsupported,
     Unusable,
 )
-from fornix.memory.prompt import ALL
-from fornix.tools import memory_tools
+from alveus.memory.prompt import ALL
+from alveus.tools import memory_tools
+from doors import Clock
 from waiting import LIMIT_S
 
 

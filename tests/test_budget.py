@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.errors import BudgetTooSmall, InvalidInput
-from fornix.text.budget import Budget, Unit, units
-from fornix.text.messages import Message
+from alveus.errors import BudgetTooSmall, InvalidInput
+from alveus.text.budget import Budget, Unit, units
+from alveus.text.messages import Message
 
 CALLS = st.lists(st.sampled_from("abc"), max_size=2).map(tuple)
 MESSAGES = st.builds(Message, st.text(max_size=5), calls=CALLS, answers=CALLS)

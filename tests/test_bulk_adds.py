@@ -12,17 +12,17 @@ import apsw
 import numpy as np
 import pytest
 
-from fornix import Item, Memory
-from fornix.embed import open_embedder
-from fornix.errors import DuplicateItem, FornixError, InvalidInput, InvalidValue
-from fornix.store import Add, Batch, Scope, SetRef
-from fornix.store.records import RecordMaker, read_at
-from fornix.store.sql import batched_inserts, item_columns
-from fornix.store.sql.connection import ColumnRows
-from fornix.store.sqlite import SqliteStore
-from fornix.values import lazy_dataclass, words
-from fornix.values.ids import made_by, new_id, new_ids
-from fornix.values.storable import microseconds
+from alveus import Item, Memory
+from alveus.embed import open_embedder
+from alveus.errors import AlveusError, DuplicateItem, InvalidInput, InvalidValue
+from alveus.store import Add, Batch, Scope, SetRef
+from alveus.store.records import RecordMaker, read_at
+from alveus.store.sql import batched_inserts, item_columns
+from alveus.store.sql.connection import ColumnRows
+from alveus.store.sqlite import SqliteStore
+from alveus.values import lazy_dataclass, words
+from alveus.values.ids import made_by, new_id, new_ids
+from alveus.values.storable import microseconds
 
 NOON = datetime(2026, 3, 4, 12, 0, 59, 999_990, tzinfo=UTC)
 
@@ -280,9 +280,9 @@ def test_what_cannot_be_stored_is_refused_among_many(wrong):
     """As it is alone, with the same words."""
     maker = RecordMaker(Constant(instant=True))
     pairs = [(item.id, item) for item in ONLY_TEXTS]
-    with pytest.raises(FornixError) as alone:
+    with pytest.raises(AlveusError) as alone:
         maker.records([("z", wrong)], now=microseconds(NOON))
-    with pytest.raises(FornixError, match=re.escape(str(alone.value))):
+    with pytest.raises(AlveusError, match=re.escape(str(alone.value))):
         maker.records([*pairs, ("z", wrong)], now=microseconds(NOON))
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from fornix import Hit, Item, KeyBatch, KeyMemory, Memory, MemoryObject, MemorySet
-from fornix.errors import FornixError
-from fornix.store import Limits
-from fornix.store.sqlite import SqliteStore
+from alveus import Hit, Item, KeyBatch, KeyMemory, Memory, MemoryObject, MemorySet
+from alveus.errors import AlveusError
+from alveus.store import Limits
+from alveus.store.sqlite import SqliteStore
 from scale import COUNTS
 
 Place = KeyMemory | KeyBatch
@@ -182,7 +182,7 @@ def answer(call: Callable[[Any, Given], object], place: object, g: Given) -> obj
     """Return what a call answers, or is refused with, so that it can be compared."""
     try:
         return plain(call(place, g))
-    except FornixError as error:
+    except AlveusError as error:
         return type(error).__name__, MADE.sub("#", str(error))
 
 

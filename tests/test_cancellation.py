@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fornix import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
-from fornix.agents.storage import LayerStorage
-from fornix.errors import RunParked, StoreClosed
-from fornix.mcp.stdio import _Answers
-from fornix.memory import aio, async_calls
+from alveus import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
+from alveus.agents.storage import LayerStorage
+from alveus.errors import RunParked, StoreClosed
+from alveus.mcp.stdio import _Answers
+from alveus.memory import aio, async_calls
 from waiting import LIMIT_S, wait_until
 
 

@@ -1,4 +1,4 @@
-"""Agents that talk and remember: DB-GPT's document, exchange by exchange, and what fornix adds."""
+"""Agents that talk and remember: DB-GPT's document, exchange by exchange, and what alveus adds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 import warm
-from chat_worker import ANSWER, KEY, MESSAGES, USER, WRITE, table
-from fornix import LocalRunner, Memory, ScriptedChat
-from fornix.agents.chat import (
+from alveus import LocalRunner, Memory, ScriptedChat
+from alveus.agents.chat import (
     Action,
     ActionOutput,
     AgentContext,
@@ -27,11 +26,11 @@ from fornix.agents.chat import (
     ProfileConfig,
     UserProxyAgent,
 )
-from fornix.agents.chat.conversable_agent import AGAIN
-from fornix.agents.chat.prompt_templates import SYSTEM, rendered
-from fornix.agents.chat.prompt_templates import USER as PLAIN_USER
-from fornix.agents.chat.prompt_templates import WRITE as PLAIN_WRITE
-from fornix.agents.layers import (
+from alveus.agents.chat.conversable_agent import AGAIN
+from alveus.agents.chat.prompt_templates import SYSTEM, rendered
+from alveus.agents.chat.prompt_templates import USER as PLAIN_USER
+from alveus.agents.chat.prompt_templates import WRITE as PLAIN_WRITE
+from alveus.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     GptsMemory,
@@ -40,7 +39,7 @@ from fornix.agents.layers import (
     memory_text,
     user_prompt,
 )
-from fornix.errors import (
+from alveus.errors import (
     IdempotencyConflict,
     InvalidInput,
     InvalidName,
@@ -49,7 +48,8 @@ from fornix.errors import (
     ModelUnavailable,
     TemplatesMissing,
 )
-from fornix.testing.chat_server import ChatReply, ChatServer
+from alveus.testing.chat_server import ChatReply, ChatServer
+from chat_worker import ANSWER, KEY, MESSAGES, USER, WRITE, table
 from pages import ROOT
 from scale import COUNTS
 from waiting import LIMIT_S
@@ -160,7 +160,7 @@ def on_a_file(source: str) -> str:
     """The program with the one change that makes it durable."""
     bound = source.replace(".bind(agent_memory)", '.bind(agent_memory).bind(Memory.open("m.db"))')
     assert bound.count("Memory.open") == 2
-    return f"from fornix import Memory\n{bound}"
+    return f"from alveus import Memory\n{bound}"
 
 
 def test_the_program_of_the_document_runs_unchanged(tmp_path):
@@ -311,7 +311,7 @@ def test_templates_are_rendered_in_a_sandbox():
 def test_without_jinja2_build_says_what_to_install(monkeypatch):
     """The extra is named before anything is said."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(TemplatesMissing, match=r"fornix\[chat\]"):
+    with pytest.raises(TemplatesMissing, match=r"alveus\[chat\]"):
         asyncio.run(table(says()))
 
 
@@ -530,7 +530,7 @@ def test_a_failing_model_raises_and_leaves_nothing(memory, event_id):
 
 def test_a_server_that_refuses_leaves_nothing():
     """The same with the client that users have."""
-    from fornix.compat.dbgpt import OpenAILLMClient
+    from alveus.compat.dbgpt import OpenAILLMClient
 
     async def talk(server):
         joy, user = await table(OpenAILLMClient("gpt-4o", server.url, "any"))
@@ -880,7 +880,7 @@ def started(path, first, count, *named, crash=None):
     """Start a worker."""
     return warm.Popen(
         [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
-        env={**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ},
+        env={**os.environ, "ALVEUS_CRASH": crash} if crash else {**os.environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

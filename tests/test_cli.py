@@ -27,16 +27,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from fornix import Memory
-from fornix.cli import fornix, main, session, tables
-from fornix.cli.app import MENDED
-from fornix.cli.commands import BY_NAME
-from fornix.cli.commands import COMMANDS as LISTED
-from fornix.cli.output import bar, plain, sink, size
-from fornix.cli.session import default_file
-from fornix.search.index import set_loader
-from fornix.store.clocks import TIMELINE
-from fornix.transfer import LAYOUTS
+from alveus import Memory
+from alveus.cli import alveus, main, session, tables
+from alveus.cli.app import MENDED
+from alveus.cli.commands import BY_NAME
+from alveus.cli.commands import COMMANDS as LISTED
+from alveus.cli.output import bar, plain, sink, size
+from alveus.cli.session import default_file
+from alveus.search.index import set_loader
+from alveus.store.clocks import TIMELINE
+from alveus.transfer import LAYOUTS
 from hardship import DROP_RIGHTS, closed_folder, shut
 from waiting import LIMIT_S, wait_until, written
 
@@ -54,7 +54,7 @@ def leaves(group, so_far=""):
             yield so_far + name, command
 
 
-COMMANDS = dict(sorted(leaves(fornix)))
+COMMANDS = dict(sorted(leaves(alveus)))
 
 
 class Shell:
@@ -66,7 +66,7 @@ class Shell:
     def __call__(self, *words, code=0, stdin=None, db=None):
         """Run a command; check its exit code and that it shows no traceback."""
         place = ["--db", str(db or self.db)]
-        result = CliRunner().invoke(fornix, [*place, *words], input=stdin)
+        result = CliRunner().invoke(alveus, [*place, *words], input=stdin)
         assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
         assert "Traceback" not in result.output
         return result
@@ -98,7 +98,7 @@ def filled(shell):
 def process(*words, db=None, env=None):
     """Start the command line as a process of its own."""
     place = [] if db is None else ["--db", str(db)]
-    command = [sys.executable, "-m", "fornix.cli", *place, *words]
+    command = [sys.executable, "-m", "alveus.cli", *place, *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
 
@@ -117,7 +117,7 @@ def run(*words, db=None, stdin=b"", env=None):
 def test_a_search_makes_the_index_file_of_a_large_set(tmp_path, monkeypatch):
     """So only the first command reads all of it; where nothing may be written, none is made."""
     monkeypatch.setattr(set_loader, "LARGE", 20)
-    path, index = tmp_path / "app.db", tmp_path / "app.db.fornix" / "index"
+    path, index = tmp_path / "app.db", tmp_path / "app.db.alveus" / "index"
     with Memory.open(path, embedder="static") as memory:
         memory.key("ada").add_many([f"item {n}" for n in range(30)])
     shell = Shell(path)
@@ -282,14 +282,14 @@ def test_what_is_not_json_is_text(shell, text):
 
 def test_options_stand_before_or_after_the_command(filled, tmp_path):
     """Nobody has to remember where --json goes."""
-    result = CliRunner().invoke(fornix, ["keys", "--db", str(filled.db), "--json"])
+    result = CliRunner().invoke(alveus, ["keys", "--db", str(filled.db), "--json"])
     assert json.loads(result.stdout) == {"key": "ada"}
-    result = CliRunner().invoke(fornix, ["--json", "keys"], env={"FORNIX_DB": str(filled.db)})
+    result = CliRunner().invoke(alveus, ["--json", "keys"], env={"ALVEUS_DB": str(filled.db)})
     assert json.loads(result.stdout) == {"key": "ada"}
-    wrong = {"FORNIX_DB": str(tmp_path / "wrong.db")}
-    result = CliRunner().invoke(fornix, ["--db", str(filled.db), "keys"], env=wrong)
+    wrong = {"ALVEUS_DB": str(tmp_path / "wrong.db")}
+    result = CliRunner().invoke(alveus, ["--db", str(filled.db), "keys"], env=wrong)
     assert result.stdout == "key\nada\n"
-    result = CliRunner().invoke(fornix, ["keys", "--db", str(filled.db)], env=wrong)
+    result = CliRunner().invoke(alveus, ["keys", "--db", str(filled.db)], env=wrong)
     assert result.stdout == "key\nada\n"
 
 
@@ -314,9 +314,9 @@ def test_lists_of_what_is_there(filled):
     assert (stats["items"], stats["keys"], stats["pending"]) == (3, 1, 0)
     assert EMBEDDER in filled("stats").stdout
     (version,) = filled.json("version")
-    assert set(version) == {"fornix", "schema", "SQLite", "apsw", "numpy", "Python", "platform"}
+    assert set(version) == {"alveus", "schema", "SQLite", "apsw", "numpy", "Python", "platform"}
     assert "SQLite" in filled("version").stdout
-    assert filled("--version").stdout.startswith("fornix 0.")
+    assert filled("--version").stdout.startswith("alveus 0.")
 
 
 def test_quiet_and_verbose(filled):
@@ -334,8 +334,8 @@ def test_quiet_leaves_what_was_asked_for(filled, tmp_path):
     tokens = ("--tokens", str(tmp_path / "tokens.json"), "--quiet")
     first = filled("token", "new", "shop", *tokens).stdout.strip()
     second = filled("token", "rotate", "shop", *tokens).stdout.strip()
-    assert first.startswith("fornix_")
-    assert second.startswith("fornix_")
+    assert first.startswith("alveus_")
+    assert second.startswith("alveus_")
     assert second != first
     filled("learn", "I live in Lisbon.", "-k", "eve", "--quiet")
     assert "lives in Lisbon" in filled("about", "the user", "-k", "eve", "--quiet").stdout
@@ -352,7 +352,7 @@ def test_a_key_without_items_is_told_with_those_of_nearly_its_name(filled):
         "adda": "key 'adda' has no items; did you mean 'ada'?",
         "Ada": "key 'Ada' has no items; did you mean 'ada'?",
         "xda": "key 'xda' has no items; did you mean 'ada'?",
-        "bob": "key 'bob' has no items; fornix keys lists the keys",
+        "bob": "key 'bob' has no items; alveus keys lists the keys",
     }.items():
         found = filled("search", "seat", "-k", typed, code=3)
         assert (found.stdout, said in found.stderr) == ("", True)
@@ -365,7 +365,7 @@ def test_a_key_without_items_is_told_with_those_of_nearly_its_name(filled):
     assert "makes it; did you mean 'ada'?" in filled("tree", "-k", "adda", code=3).stderr
     assert "holds nothing; did you mean 'ada'?" in filled("context", "x", "-k", "adda").stderr
     assert "holds nothing" not in filled("context", "x", "-k", "ada").stderr
-    assert "'x'; fornix tree --key ada shows" in filled("get", "x", "-k", "ada", code=3).stderr
+    assert "'x'; alveus tree --key ada shows" in filled("get", "x", "-k", "ada", code=3).stderr
     words = ("search", "x", "-k", "ada", "--where", '{"n": 7}')
     assert "nothing of key 'ada' answers that" in filled(*words, code=3).stderr
 
@@ -374,7 +374,7 @@ def test_a_mistyped_command_is_told_the_nearest(shell):
     """One that is like none is told where they are listed."""
     assert "'serch'; did you mean 'search'?" in shell("serch", "x", code=2).stderr
     error = shell("frobnicate", code=2).stderr
-    assert "No such command 'frobnicate'\nTry 'fornix --help'" in error
+    assert "No such command 'frobnicate'\nTry 'alveus --help'" in error
 
 
 def test_a_key_is_looked_for_among_a_bounded_number(filled, monkeypatch):
@@ -428,12 +428,12 @@ def test_text_from_stdin_that_is_no_text_is_told(filled):
         env = os.environ | {"PYTHONIOENCODING": encoding}
         code, out, err = run("add", "-", "-k", "ada", db=filled.db, stdin=b"caf\xe9", env=env)
         assert (code, out) == (1, b"")
-        assert err == "fornix: what stdin says is not UTF-8; convert it, for example with iconv\n"
+        assert err == "alveus: what stdin says is not UTF-8; convert it, for example with iconv\n"
         words = ("chat", "-k", "ada", "--quiet")
         code, _, err = run(*words, db=filled.db, stdin=b"A tent.\ncaf\xe9\n", env=env)
         assert (code, err) == (
             1,
-            "fornix: stdin:2: this is not UTF-8; convert it, for example with iconv\n",
+            "alveus: stdin:2: this is not UTF-8; convert it, for example with iconv\n",
         )
 
 
@@ -472,21 +472,21 @@ def test_an_add_with_a_key_happens_once(shell):
 
 
 def test_where_the_memory_is(tmp_path, monkeypatch):
-    """fornix.db here if it is there, else one per user."""
+    """alveus.db here if it is there, else one per user."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert default_file() == tmp_path / "data" / "fornix" / "fornix.db"
-    result = CliRunner().invoke(fornix, ["add", "x", "-k", "ada", "--embedder", "words"])
+    assert default_file() == tmp_path / "data" / "alveus" / "alveus.db"
+    result = CliRunner().invoke(alveus, ["add", "x", "-k", "ada", "--embedder", "words"])
     assert result.exit_code == 0, result.output
     assert default_file().stat().st_mode & 0o777 == 0o600
-    Path("fornix.db").touch()
-    assert default_file() == Path("fornix.db")
+    Path("alveus.db").touch()
+    assert default_file() == Path("alveus.db")
     monkeypatch.delenv("XDG_DATA_HOME")
-    Path("fornix.db").unlink()
-    assert default_file().parts[-4:] == (".local", "share", "fornix", "fornix.db")
+    Path("alveus.db").unlink()
+    assert default_file().parts[-4:] == (".local", "share", "alveus", "alveus.db")
     for relative in ("", "data"):
         monkeypatch.setenv("XDG_DATA_HOME", relative)
-        assert default_file().parts[-4:] == (".local", "share", "fornix", "fornix.db")
+        assert default_file().parts[-4:] == (".local", "share", "alveus", "alveus.db")
 
 
 # --- in and out --------------------------------------------------------------------------------
@@ -516,7 +516,7 @@ def test_export_and_import_through_files(filled, tmp_path):
     assert "nothing" in other("import", str(file), "-k", "x", code=2).stderr or True
     assert "3 were there" in other("import", str(file)).stdout
     part = filled("export", "-k", "ada", "-s", "default").stdout.splitlines()
-    assert [json.loads(line)["type"] for line in part] == ["fornix", "set", "item", "item"]
+    assert [json.loads(line)["type"] for line in part] == ["alveus", "set", "item", "item"]
 
 
 def test_an_export_of_nothing_that_was_named_is_said(filled, tmp_path):
@@ -558,7 +558,7 @@ def test_texts_are_imported(shell):
     assert "no 'key'" in shell(*words, stdin='{"text": "rum"}\n', code=1).stderr
     shell(*words, "-k", "ada", "--knowledge", "default", stdin='{"text": "rum"}\n', code=2)
     error = shell(*words, "-k", "ada", stdin='{"body": "rum"}\n', code=1).stderr
-    assert "fornix import --help shows a record of each" in error
+    assert "alveus import --help shows a record of each" in error
     for text in ("rum\n", '["rum"]'):
         error = shell(*words, "-k", "ada", stdin=text, code=1).stderr
         assert '{"text": "Prefers window seats."}' in error
@@ -618,7 +618,7 @@ def test_where_imported_items_go_is_told(shell, tmp_path):
     out = str(tmp_path / "out.jsonl")
     shell("export", out)
     assert "names its own keys" in shell("import", out, "--key-from", "role", code=2).stderr
-    assert "is a memory of fornix" in shell("import", str(shell.db), "-k", "a", code=1).stderr
+    assert "is a memory of alveus" in shell("import", str(shell.db), "-k", "a", code=1).stderr
 
 
 MESSAGES = 3000
@@ -688,7 +688,7 @@ def without_time(exported: bytes) -> list[dict[str, object]]:
 )
 def test_a_command_may_be_started_without_streams(filled, tmp_path, words, code):
     """What is printed where there is no stream is dropped, and who reads finds the end."""
-    command = f"{sys.executable} -m fornix.cli --db {filled.db} {words}"
+    command = f"{sys.executable} -m alveus.cli --db {filled.db} {words}"
     ended = subprocess.run(
         ["sh", "-c", command],
         cwd=tmp_path,
@@ -722,7 +722,7 @@ def test_what_cannot_be_written_now_can_be_searched(tmp_path):
     with Memory.open(path, embedder=Unable()) as memory:
         memory.key("ada").add_many([f"Prefers green tea, cup {n}." for n in range(300)])
     for words in ("search --json", "context"):
-        command = f"{sys.executable} -m fornix.cli --db {path} {words} 'green tea' -k ada"
+        command = f"{sys.executable} -m alveus.cli --db {path} {words} 'green tea' -k ada"
         ended = subprocess.run(
             ["sh", "-c", f"ulimit -f 100; {command}"],  # blocks of the log: too few for all vectors
             capture_output=True,
@@ -737,7 +737,7 @@ def test_what_cannot_be_written_now_can_be_searched(tmp_path):
 
 def test_output_that_finds_no_room_is_named(tmp_path):
     """The system does not say which file it was, and it looks like the store's."""
-    command = f"ulimit -f 0; {sys.executable} -m fornix.cli --version >> out.txt"
+    command = f"ulimit -f 0; {sys.executable} -m alveus.cli --version >> out.txt"
     (tmp_path / "out.txt").write_text("full")
     ended = subprocess.run(
         ["sh", "-c", command],
@@ -748,15 +748,15 @@ def test_output_that_finds_no_room_is_named(tmp_path):
         check=False,
     )
     assert ended.returncode == 1
-    assert ended.stderr.startswith("fornix: standard output: File too large; the output is not")
+    assert ended.stderr.startswith("alveus: standard output: File too large; the output is not")
 
 
 @pytest.mark.parametrize("words", [["tree", "-k", "ada"], ["--help"], ["--version"]])
 def test_what_nobody_reads_is_no_error(filled, words):
-    """`fornix tree | true` ends as other commands do; Rich and click would have it fail."""
+    """`alveus tree | true` ends as other commands do; Rich and click would have it fail."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "fornix.cli", "--db", str(filled.db), *words]
+    command = [sys.executable, "-m", "alveus.cli", "--db", str(filled.db), *words]
     ended = subprocess.run(
         command, stdout=writing, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False
     )
@@ -765,7 +765,7 @@ def test_what_nobody_reads_is_no_error(filled, words):
 
 
 def test_what_is_no_file_is_not_replaced(filled, tmp_path):
-    """`fornix export --force /dev/null` would take the device away."""
+    """`alveus export --force /dev/null` would take the device away."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert "is not a file" in filled("export", str(pipe), "--force", code=1).stderr
@@ -813,7 +813,7 @@ def test_a_file_that_cannot_be_written_on_is_named(tmp_path):
 
 
 def test_a_reader_that_stops_is_no_error(tmp_path):
-    """`fornix list | head` is quiet."""
+    """`alveus list | head` is quiet."""
     db = tmp_path / "app.db"
     with Memory.open(db, embedder="words") as memory:
         memory.key("ada").add_many([f"item {n} " + "x" * 200 for n in range(3000)])
@@ -1097,7 +1097,7 @@ ON_FILE = sorted(set(COMMANDS) - ON_SERVER - NAMES_BOTH - ELSEWHERE - WITHOUT_ME
 def test_a_command_opens_no_memory_of_a_server(tmp_path, monkeypatch, words):
     """The error says where to run it; no file, and no folder, is named as the url is."""
     monkeypatch.chdir(tmp_path)
-    refused = CliRunner().invoke(fornix, ["--db", "http://localhost:8080", *words.split()])
+    refused = CliRunner().invoke(alveus, ["--db", "http://localhost:8080", *words.split()])
     assert (refused.exit_code, "docs/client.md" in refused.stderr) == (1, True)
     assert [*tmp_path.iterdir()] == []
 
@@ -1164,7 +1164,7 @@ def test_what_fails_makes_no_file(shell, beside, words):
 def test_every_command_names_its_file(filled, command, beside):
     """The file is on stderr once; not with --quiet, and with --json only if --verbose asks."""
     words = [*command.split(), *USES[command], "--db", str(filled.db)]
-    line = f"fornix: using {filled.db}, space 'default'\n"
+    line = f"alveus: using {filled.db}, space 'default'\n"
     uses = command not in {*NO_MEMORY, "demo"}  # demo refuses a file that exists
     for options, times in (
         (["--dry-run"] if command == "forget" else [], 1),
@@ -1173,7 +1173,7 @@ def test_every_command_names_its_file(filled, command, beside):
         (["--json", "--verbose"], 1),
     ):
         Path("copy.db").unlink(missing_ok=True)
-        result = CliRunner().invoke(fornix, [*words, *options], input="")
+        result = CliRunner().invoke(alveus, [*words, *options], input="")
         assert result.stderr.count(line) == times * uses, (options, result.stderr)
         assert line not in result.stdout
 
@@ -1199,8 +1199,8 @@ def test_every_error_is_one_json_object(tmp_path, command, beside):
 def test_no_command_makes_a_file_in_silence(shell, command, beside):
     """A command that writes says that it made the file; the next one uses it."""
     words = [*command.split(), *USES[command], "--embedder", "words"]
-    assert f"fornix: made {shell.db}, space 'default'\n" in shell(*words, stdin="").stderr
-    assert f"fornix: using {shell.db}" in shell("stats").stderr
+    assert f"alveus: made {shell.db}, space 'default'\n" in shell(*words, stdin="").stderr
+    assert f"alveus: using {shell.db}" in shell("stats").stderr
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - NO_MEMORY - ELSEWHERE - WITHOUT_MEMORY))
@@ -1225,10 +1225,10 @@ def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind, be
 
 AS_NOBODY = f"""
 import difflib, sys  # click imports the first as it parses
-from fornix import Memory
-from fornix.cli import main
-from fornix.cli.commands import COMMANDS
-from fornix.store.sqlite import checksums
+from alveus import Memory
+from alveus.cli import main
+from alveus.cli.commands import COMMANDS
+from alveus.store.sqlite import checksums
 for command in COMMANDS:  # imports, while files can be read
     command.load()
 with Memory.open(embedder="words") as memory:
@@ -1256,7 +1256,7 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         read, refused = nobody("list", "-k", "ada"), nobody("add", "x", "-k", "ada")
         assert (read.returncode, "green tea" in read.stdout) == (0, True), read.stderr
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert refused.stderr.startswith(f"fornix: {db}"), refused.stderr
+        assert refused.stderr.startswith(f"alveus: {db}"), refused.stderr
         assert "mode=" not in refused.stderr
         assert "Traceback" not in refused.stderr
 
@@ -1400,7 +1400,7 @@ def test_a_mistake_has_an_answer(filled, words, code):
     """No mistake shows a traceback; stderr says what was wrong, in words and in JSON."""
     result = filled(*words, code=code)
     if code:
-        assert result.stderr.startswith("fornix: ")
+        assert result.stderr.startswith("alveus: ")
         result = filled("--json", *words, code=code)
     if code in {1, 2}:
         assert set(json.loads(result.stderr)["error"]) == {"type", "message", "facts"}
@@ -1425,7 +1425,7 @@ def test_messages_say_what_to_do(filled, tmp_path):
             "1",
             "-k",
             "ada",
-        ): "which has no fields; remove it first: fornix rm\n",
+        ): "which has no fields; remove it first: alveus rm\n",
         ("set", "x", "1e999", "-k", "ada"): "1e999 is beyond what a float holds",
         (
             "set",
@@ -1443,16 +1443,16 @@ def test_messages_say_what_to_do(filled, tmp_path):
         ("list", "-k", "ada", "--where", '{"not":' * 40 + "{}" + "}" * 40): "than 32 levels",
         ("list", "-k", "ada", "--where", '{"not":' * 950 + "{}" + "}" * 950): "than 100 levels",
         ("add", "x", "-k", "ada", "--db", "/proc/app.db"): "/proc/app.db lies on proc, which",
-        ("keys", "--db", "~/app.db"): "which a shell replaces, and fornix does not; write '/",
+        ("keys", "--db", "~/app.db"): "which a shell replaces, and alveus does not; write '/",
     }.items():
-        said = CliRunner().invoke(fornix, ["--db", str(filled.db), *words])
+        said = CliRunner().invoke(alveus, ["--db", str(filled.db), *words])
         assert said.exit_code in (1, 2)
         assert says in said.stderr
         assert len(said.stderr) < 400
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"role": "user", "content": "x"}\n{"role": "user"}\n')
     said = filled("import", str(bad), "-k", "ada", code=1).stderr
-    assert f"fornix: {bad}:2: a message has" in said
+    assert f"alveus: {bad}:2: a message has" in said
     assert "its sets: default" in filled("list", "-k", "ada", "-s", "nope", code=3).stderr
     assert "--key KEY" in filled("search", "x", code=2).stderr
 
@@ -1463,7 +1463,7 @@ def test_mistakes_in_a_process_of_its_own(tmp_path):
     assert (code, "is not UTF-8" in err) == (1, True)
     assert run("--nope")[0] == 2
     code, out, _ = run("version", env=os.environ | {"PYTHONIOENCODING": "ascii"})
-    assert (code, b"fornix" in out) == (0, True)
+    assert (code, b"alveus" in out) == (0, True)
 
 
 def test_what_is_printed_cannot_steer_a_terminal(filled):
@@ -1480,7 +1480,7 @@ def test_what_is_printed_cannot_steer_a_terminal(filled):
 def test_the_completion_script_is_printed(shell, shell_name):
     """What a shell loads names the program, and takes any name for one word."""
     script = shell("completion", shell_name).stdout
-    assert "_FORNIX_COMPLETE" in script
+    assert "_ALVEUS_COMPLETE" in script
     for of_click, mended in MENDED[shell_name]:
         assert mended % () in script
         assert of_click % () not in script.replace(mended % (), "")
@@ -1488,9 +1488,9 @@ def test_the_completion_script_is_printed(shell, shell_name):
 
 def complete(*words, db=None):
     """What bash would offer for the last word."""
-    line = ["fornix", *([] if db is None else ["--db", str(db)]), *words]
+    line = ["alveus", *([] if db is None else ["--db", str(db)]), *words]
     variables = {
-        "_FORNIX_COMPLETE": "bash_complete",
+        "_ALVEUS_COMPLETE": "bash_complete",
         "COMP_WORDS": " ".join(line),
         "COMP_CWORD": str(len(line) - 1),
     }
@@ -1517,12 +1517,12 @@ def test_bash_completes_what_it_takes_for_several_words(filled, tmp_path):
     for key in ("user:one", "team:a:two", "a=three", "x y:four"):
         filled("set", "here", key, "-k", key)
     lines = ["-k user:o", "--key=team:", "--key=a=", r"-k x\ y:", '-k "x y:']
-    typed = ['eval "$(fornix completion bash)"']
+    typed = ['eval "$(alveus completion bash)"']
     for n, line in enumerate(lines):
-        typed.append(f"fornix get {line}\t here > {tmp_path / str(n)}")
+        typed.append(f"alveus get {line}\t here > {tmp_path / str(n)}")
     ours, terminal = os.openpty()
     variables = {
-        "FORNIX_DB": str(filled.db),
+        "ALVEUS_DB": str(filled.db),
         "INPUTRC": os.devnull,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "TERM": "dumb",
@@ -1566,20 +1566,20 @@ def test_completion_is_never_in_the_way(tmp_path):
 def test_every_command_has_help():
     """`--help` of each works, and says in its first sentence what it does."""
     for name in (*COMMANDS, *BY_NAME):
-        result = CliRunner().invoke(fornix, [*name.split(), "--help"])
+        result = CliRunner().invoke(alveus, [*name.split(), "--help"])
         assert result.exit_code == 0
     for name in COMMANDS:
-        shown = CliRunner().invoke(fornix, [*name.split(), "--help"]).stdout
-        (example,) = re.findall(r"^  Example: fornix (.*)$", shown, re.MULTILINE)
+        shown = CliRunner().invoke(alveus, [*name.split(), "--help"]).stdout
+        (example,) = re.findall(r"^  Example: alveus (.*)$", shown, re.MULTILINE)
         words = shlex.split(example)[len(name.split()) :]
         assert example.startswith(name)
-        command: click.Command | None = fornix
+        command: click.Command | None = alveus
         for word in name.split():
             assert isinstance(command, click.Group)
             command = command.get_command(click.Context(command), word)
         assert command is not None
         assert command.make_context(name, words), "the example can be typed"
-    assert "Exit codes" in CliRunner().invoke(fornix, ["-h"]).stdout
+    assert "Exit codes" in CliRunner().invoke(alveus, ["-h"]).stdout
 
 
 @pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed.name)
@@ -1602,8 +1602,8 @@ def test_the_table_of_commands_says_what_each_command_says(listed):
 def test_what_names_no_file_makes_none(tmp_path, monkeypatch, place, said):
     """A command refuses what `Memory.open` does, whether it is an option or a variable."""
     monkeypatch.chdir(tmp_path)
-    for words, more in ((["--db", place], {}), ([], {"FORNIX_DB": place})):
-        told = CliRunner(env=more).invoke(fornix, ["add", "x", "--key", "ada", *words])
+    for words, more in ((["--db", place], {}), ([], {"ALVEUS_DB": place})):
+        told = CliRunner(env=more).invoke(alveus, ["add", "x", "--key", "ada", *words])
         assert (told.exit_code, said in told.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -1611,7 +1611,7 @@ def test_what_names_no_file_makes_none(tmp_path, monkeypatch, place, said):
 def test_an_empty_beginning_of_keys_makes_no_token_for_all(tmp_path):
     """It is mostly a shell variable that is not set."""
     words = ["token", "new", "shop", "--tokens", str(tmp_path / "tokens.json"), "--keys", ""]
-    told = CliRunner().invoke(fornix, words)
+    told = CliRunner().invoke(alveus, words)
     assert told.exit_code == 2
     assert "the beginning of keys must be a non-empty str" in told.stderr
     assert list(tmp_path.iterdir()) == []
@@ -1631,28 +1631,28 @@ def test_an_interrupt_while_the_program_is_imported_is_told_in_a_line():
     """As one that comes later; Python would print where it was."""
     program = (
         "import sys\n"
-        "from fornix.cli import main\n"
+        "from alveus.cli import main\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'fornix.cli.app': raise KeyboardInterrupt\n"
+        "        if name == 'alveus.cli.app': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupting())\n"
         "main()"
     )
     command = [sys.executable, "-c", program]
     answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-    assert (answer.returncode, answer.stderr) == (130, "fornix: interrupted\n")
+    assert (answer.returncode, answer.stderr) == (130, "alveus: interrupted\n")
 
 
 def test_the_version_needs_no_memory():
     """A command pays for what it uses: neither arrays nor the database nor tables for this one."""
     program = (
-        "import sys; from fornix.cli import main; sys.argv = ['fornix', '--version']\n"
+        "import sys; from alveus.cli import main; sys.argv = ['alveus', '--version']\n"
         "try: main()\n"
         "finally: assert not {'numpy', 'apsw', 'rich', 'asyncio'} & set(sys.modules), sys.modules"
     )
     command = [sys.executable, "-c", program]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    assert answer.stdout.startswith("fornix ")
+    assert answer.stdout.startswith("alveus ")
 
 
 def test_sizes_and_bars():
@@ -1662,11 +1662,11 @@ def test_sizes_and_bars():
 
 
 def test_both_modules_run(monkeypatch, capsys):
-    """`python -m fornix` is `fornix`."""
-    monkeypatch.setattr(sys, "argv", ["fornix", "--version"])
+    """`python -m alveus` is `alveus`."""
+    monkeypatch.setattr(sys, "argv", ["alveus", "--version"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    assert "fornix 0." in capsys.readouterr().out
-    command = [sys.executable, "-m", "fornix", "version"]
+    assert "alveus 0." in capsys.readouterr().out
+    command = [sys.executable, "-m", "alveus", "version"]
     assert subprocess.run(command, check=True, capture_output=True).stdout

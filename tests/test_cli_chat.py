@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Memory
+from alveus.sets.admission import Size
+from alveus.testing.chat_server import ChatReply, ChatServer, ReceivedRequest
 from facts_script import answer
-from fornix import Memory
-from fornix.sets.admission import Size
-from fornix.testing.chat_server import ChatReply, ChatServer, ReceivedRequest
 from test_cli import Shell, process
 from waiting import LIMIT_S
 
@@ -167,7 +167,7 @@ def test_a_request_that_failed_is_kept_and_asked_again(shell: Shell) -> None:
     """The error is one line, the exit code 1, and the next start answers it."""
     with ChatServer([FAILING, FAILING, "Here."]) as server:
         failed = shell(*words(server), stdin="Anybody?\n", code=1)
-        assert "fornix: " in failed.stderr
+        assert "alveus: " in failed.stderr
         assert kept(shell) == [("user", "Anybody?")]
         (told,) = shell.json(*words(server), stdin="/again\n", code=1)
         assert (told["answer"], told["error"]["type"]) == (None, "ModelRefused")
@@ -272,7 +272,7 @@ def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) 
     """At a terminal only Ctrl-D and /quit end it; what was typed before Ctrl-C is not said."""
     own, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "fornix.cli", "--db", str(shell.db), *words()],
+        [sys.executable, "-m", "alveus.cli", "--db", str(shell.db), *words()],
         stdin=theirs,
         stdout=theirs,
         stderr=subprocess.PIPE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fornix import CompactionPlan, Item, Memory, Summarize, Trim
+from alveus import CompactionPlan, Item, Memory, Summarize, Trim
 from test_cli import Shell
 
 

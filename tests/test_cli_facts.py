@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from alveus import Memory
+from alveus.testing.chat_server import ChatServer
 from facts_script import answer
-from fornix import Memory
-from fornix.testing.chat_server import ChatServer
 from test_cli import Shell, process
 from waiting import LIMIT_S, wait_until
 
@@ -66,7 +66,7 @@ def test_a_file_of_messages_is_learnt_once(tmp_path: Path, shell: Shell) -> None
 
 
 def test_a_conversation_that_was_learnt_from_a_file_goes_on(tmp_path: Path) -> None:
-    """It is one as `fornix chat` makes it, and a fact names who said what it rests on."""
+    """It is one as `alveus chat` makes it, and a fact names who said what it rests on."""
     shell = Shell(tmp_path / "new.db")
     file = tmp_path / "chat.jsonl"
     file.write_text('{"role": "user", "name": "Ada", "content": "I live in Porto."}')

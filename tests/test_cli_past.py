@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, RunnerContext, action
-from fornix.cli.app import fornix
+from alveus import Agent, InputEvent, LocalRunner, Memory, RunnerContext, action
+from alveus.cli.app import alveus
 
 
 class Clock:
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 def run(path: Path, *words: str) -> Result:
     """Run a command on the store."""
-    return CliRunner().invoke(fornix, [*words, "--db", str(path)])
+    return CliRunner().invoke(alveus, [*words, "--db", str(path)])
 
 
 def test_diff_shows_what_changed(path: Path) -> None:
@@ -125,14 +125,14 @@ def note(event: InputEvent, ctx: RunnerContext) -> None:
 def test_an_export_of_history_says_what_is_not_in_it(path: Path) -> None:
     """Runs and receipts, where there are any; not where there are none."""
     said = run(path, "export", "--history").stderr
-    assert said == f"fornix: using {path}, space 'default'\n"
+    assert said == f"alveus: using {path}, space 'default'\n"
     with Memory.open(path) as memory:
         memory.key("ada").set("notes").forget("n")
         with LocalRunner(Agent("clerk", actions=[note]), memory) as runner:
             runner.handle("ada", "a tent")
     told = run(path, "export", "--history")
     assert "not in it: the 1 runs of the store" in told.stderr
-    assert "and the receipts of forgetting; fornix backup keeps them" in told.stderr
+    assert "and the receipts of forgetting; alveus backup keeps them" in told.stderr
     assert "not in it" not in told.stdout
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from alveus import LocalRunner, Memory, Retain
+from alveus.cli import alveus
 from cli_agent import HELD, Counter
-from fornix import LocalRunner, Memory, Retain
-from fornix.cli import fornix
 from test_cli import Shell, process, run
 from waiting import LIMIT_S, wait_until
 
@@ -43,7 +43,7 @@ def inputs(*pairs: tuple[str, object]) -> list[dict[str, object]]:
 
 def told(shell: Shell, *words: str) -> str:
     """What a command prints that shows a traceback, as it should."""
-    result = CliRunner().invoke(fornix, ["--db", str(shell.db), *words])
+    result = CliRunner().invoke(alveus, ["--db", str(shell.db), *words])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -142,7 +142,7 @@ def test_outputs_go_to_a_file(shell, tmp_path):
         (b'{"key": "", "value": 1}', "a key"),
         (b'{"key": "ada", "value": 1, "id": 7}', "an event id"),
         (b'{"key": "ada", "value": "\\ud800"}', "surrogate"),
-        (b'{"key": "ada", "value": {"$int": "many"}}', "is not JSON that fornix reads"),
+        (b'{"key": "ada", "value": {"$int": "many"}}', "is not JSON that alveus reads"),
         (b"[1]", "not an object"),
         (b"{", "is not JSON"),
         (b"[" * 100_000, "nested deeper"),
@@ -155,11 +155,11 @@ def test_a_bad_line_is_named_and_nothing_is_run(shell, tmp_path, line, said):
     file.write_bytes(b'{"key": "ada", "value": 1}\n' + line + b"\n")
     words = ("run", f"{AGENT}Counter", *WORDS, "--input")
     told = shell(*words, str(file), code=1).stderr
-    assert told.startswith(f"fornix: {file}:2: ")
+    assert told.startswith(f"alveus: {file}:2: ")
     assert said in told
     assert not shell.db.exists()
     told = shell(*words, "-", stdin=file.read_bytes(), code=1).stderr
-    assert told.splitlines()[1].startswith("fornix: stdin:2: ")
+    assert told.splitlines()[1].startswith("alveus: stdin:2: ")
 
 
 def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, monkeypatch):
@@ -188,12 +188,12 @@ def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, 
     odd = "class Odd(BaseException):\n    def __str__(self):\n        raise self\n\n"
     assert "broken.py:5 raised Odd: (no message" in said(broken, f"{odd}raise Odd\n")
     assert "broken.py:5 raised GeneratorExit" in said("broken:A", "\n" * 4 + "raise GeneratorExit")
-    makes = "import fornix\n\nclass A(fornix.Agent):\n    def __init__(self):\n        exit(3)\n"
+    makes = "import alveus\n\nclass A(alveus.Agent):\n    def __init__(self):\n        exit(3)\n"
     assert "cannot be made" in said(broken, makes)
     assert "no Agent is in it" in said(broken, "x = 1\n")
     assert "A cannot be made: " in said(
         broken,
-        "from fornix import Agent\nclass A(Agent):\n    def __init__(self):\n        1 / 0\n",
+        "from alveus import Agent\nclass A(Agent):\n    def __init__(self):\n        1 / 0\n",
     )
     assert not shell.db.exists()
 
@@ -203,7 +203,7 @@ def test_what_a_file_imports_from_beside_it_is_found(tmp_path):
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "words.py").write_text("GREETING = 'Hello'\n")
     (tmp_path / "agents" / "greeter.py").write_text(
-        "from fornix import Agent, InputEvent, OutputEvent, action\n"
+        "from alveus import Agent, InputEvent, OutputEvent, action\n"
         "from words import GREETING\n\n"
         "class Greeter(Agent):\n"
         "    @action(InputEvent)\n"
@@ -213,7 +213,7 @@ def test_what_a_file_imports_from_beside_it_is_found(tmp_path):
     words = ("run", f"{tmp_path / 'agents' / 'greeter.py'}:Greeter", "-i", "-", *WORDS)
     db = tmp_path / "app.db"
     code, out, err = run(*words, db=db, stdin=b'{"key": "ada", "value": 1}')
-    assert (code, err) == (0, f"fornix: made {db}, space 'default'\n")
+    assert (code, err) == (0, f"alveus: made {db}, space 'default'\n")
     assert out.startswith(b"ada: Hello, ada\n")
 
 
@@ -336,7 +336,7 @@ def accept(db: Path, key: str, value: int) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from cli_agent import HELD, Counter\n"
-        "from fornix import LocalRunner, Memory\n"
+        "from alveus import LocalRunner, Memory\n"
         "with Memory.open(sys.argv[2]) as memory:\n"
         "    LocalRunner(Counter, memory).submit(sys.argv[3], int(sys.argv[4]))\n"
         "    import os; os._exit(0)\n"
@@ -511,7 +511,7 @@ def test_replay_of_everything_an_action_can_do(shell, tmp_path):
 
 
 BUSY = """
-from fornix import Agent, InputEvent, action
+from alveus import Agent, InputEvent, action
 
 class Busy(Agent):
     @action(InputEvent)

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from fornix import AsyncMemory, Item, KeyBatch, KeyMemory, Memory, Signals, __version__
-from fornix.errors import (
+from alveus import AsyncMemory, Item, KeyBatch, KeyMemory, Memory, Signals, __version__
+from alveus.errors import (
     AccessDenied,
-    FornixError,
+    AlveusError,
     IdempotencyConflict,
     InvalidInput,
     KeyBusy,
@@ -40,13 +40,13 @@ from fornix.errors import (
     Unsupported,
     Unusable,
 )
-from fornix.memory.memory import RemoteMemory
-from fornix.server.app import ServerLimits
-from fornix.server.callers import Memories
-from fornix.server.tokens import TokenFile
-from fornix.sets.admission import Secrets
-from fornix.sets.forgetting import Receipt
-from fornix.state import MISSING, MemoryObject
+from alveus.memory.memory import RemoteMemory
+from alveus.server.app import ServerLimits
+from alveus.server.callers import Memories
+from alveus.server.tokens import TokenFile
+from alveus.sets.admission import Secrets
+from alveus.sets.forgetting import Receipt
+from alveus.state import MISSING, MemoryObject
 from pages import blocks
 from scale import COUNTS
 from test_server import Served, ServedHere, serving
@@ -153,7 +153,7 @@ def outcome(call: Callable[[Any], Any], of: Any) -> Any:
     """Return what a call answers, without its times, or its error."""
     try:
         return plain(call(of))
-    except FornixError as error:
+    except AlveusError as error:
         return type(error), str(error)
 
 
@@ -359,7 +359,7 @@ def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
 
 
 WHOLE = (
-    f'HTTP/1.1 200 OK\r\nFornix-Version: {__version__}\r\nContent-Length: 12\r\n\r\n{{"value": 7}}'
+    f'HTTP/1.1 200 OK\r\nAlveus-Version: {__version__}\r\nContent-Length: 12\r\n\r\n{{"value": 7}}'
 ).encode()
 
 
@@ -410,7 +410,7 @@ def test_an_answer_that_comes_twice_is_not_that_of_the_next_request() -> None:
             content = json.dumps(body).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("Fornix-Version", __version__)
+            self.send_header("Alveus-Version", __version__)
             self.end_headers()
             self.wfile.write(content)
 
@@ -461,7 +461,7 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Retry-After", "0" if status != 503 else "soon")
-            self.send_header("Fornix-Version", __version__)
+            self.send_header("Alveus-Version", __version__)
             self.end_headers()
             self.wfile.write(content)
 
@@ -621,7 +621,7 @@ def test_a_token_opens_what_it_is_for(tmp_path: Path, monkeypatch: pytest.Monkey
     made = ServedHere(tmp_path, tokens=file, limits=ServerLimits(rate=1_000))
     try:
         for wrong in (None, "of another server"):
-            with pytest.raises(AccessDenied, match="FORNIX_TOKEN"):
+            with pytest.raises(AccessDenied, match="ALVEUS_TOKEN"):
                 over_http(made, token=wrong)
         with over_http(made, token=writer) as memory:
             memory.key("ada").add("Tea.", id="a")
@@ -635,7 +635,7 @@ def test_a_token_opens_what_it_is_for(tmp_path: Path, monkeypatch: pytest.Monkey
                     refused()
             with pytest.raises(AccessDenied), memory.key("ada").batch() as batch:
                 batch.knowledge.set("x").add("x")
-        monkeypatch.setenv("FORNIX_TOKEN", reader)
+        monkeypatch.setenv("ALVEUS_TOKEN", reader)
         with over_http(made) as memory:
             assert memory.key("ada").get("a") is not None
             with pytest.raises(AccessDenied):
@@ -685,12 +685,12 @@ def test_a_file_may_have_the_name_of_a_host(
 
 
 def test_nobody_there_and_somebody_else_are_one_clear_error(tmp_path: Path) -> None:
-    """A dead server, another server, one that is not fornix's JSON, one that is silent."""
+    """A dead server, another server, one that is not alveus's JSON, one that is silent."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
         with pytest.raises(ServerUnreachable, match=r"did not answer within 0\.1 s"):
             Memory.open(f"http://127.0.0.1:{port}", timeout_s=0.1)  # it answers nobody
-    with pytest.raises(ServerUnreachable, match="fornix serve") as caught:
+    with pytest.raises(ServerUnreachable, match="alveus serve") as caught:
         Memory.open(f"http://127.0.0.1:{port}")
     assert isinstance(caught.value, ConnectionError)
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
@@ -699,7 +699,7 @@ def test_nobody_there_and_somebody_else_are_one_clear_error(tmp_path: Path) -> N
         (tmp_path / "v1" / "keys").unlink(missing_ok=True)
         if content is not None:
             (tmp_path / "v1" / "keys").write_text(content)
-        with quiet(handler) as url, pytest.raises(NotAStore, match="no server of fornix"):
+        with quiet(handler) as url, pytest.raises(NotAStore, match="no server of alveus"):
             Memory.open(url)
 
 

@@ -14,10 +14,10 @@ import test_batch
 import test_dialogue
 import test_exact_memory
 import test_sets
-from fornix import KeyMemory, Memory, MemoryObject
-from fornix.conversation import ConversationMemory
-from fornix.embed import Embedder
-from fornix.server.callers import Memories
+from alveus import KeyMemory, Memory, MemoryObject
+from alveus.conversation import ConversationMemory
+from alveus.embed import Embedder
+from alveus.server.callers import Memories
 from test_server import ServedHere
 from waiting import LIMIT_S
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fornix import Budget, Item, KeyMemory, Memory, ScriptedChat, Signals, Trim
-from fornix.errors import FornixError, InvalidInput, Rejected, Unsupported
-from fornix.facts import LearnOptions
-from fornix.llm import Asking
-from fornix.sets.admission import Candidate, Size, Verdict, admission_rule
-from fornix.state import Ttl
-from fornix.text import ExtractiveSummariser
+from alveus import Budget, Item, KeyMemory, Memory, ScriptedChat, Signals, Trim
+from alveus.errors import AlveusError, InvalidInput, Rejected, Unsupported
+from alveus.facts import LearnOptions
+from alveus.llm import Asking
+from alveus.sets.admission import Candidate, Size, Verdict, admission_rule
+from alveus.state import Ttl
+from alveus.text import ExtractiveSummariser
 from test_client import over_http
 from test_server import ServedHere
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_kept_over_http_is_refused_by_name(served: ServedHere, na
 
 
 def test_a_set_takes_the_options_that_are_values(served: ServedHere) -> None:
-    """Definitions, rules of fornix and times to live go over; code does not."""
+    """Definitions, rules of alveus and times to live go over; code does not."""
     with over_http(served, space="options") as memory:
         options: dict[str, Any] = {
             "capacity": 9,
@@ -217,7 +217,7 @@ def test_wrong_arguments_are_told_as_by_a_memory_of_ones_own(
     def told(key: KeyMemory, value: object) -> object:
         try:
             return ARGUMENTS[name](key, value)
-        except FornixError as error:
+        except AlveusError as error:
             return type(error), re.sub("version [0-9]+ is", "version N is", str(error))
 
     values = (*VALUES, np.array([1, 2])) if name in ("valid_at", "text") else VALUES

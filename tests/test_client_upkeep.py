@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fornix import Item, Memory, Trim
-from fornix.errors import (
+from alveus import Item, Memory, Trim
+from alveus.errors import (
     CompactionChanged,
     HistoryPruned,
     InvalidInput,
@@ -21,8 +21,8 @@ from fornix.errors import (
     NotFound,
     Unusable,
 )
-from fornix.facts import LearnOptions
-from fornix.sets.admission import Injection, Quarantined
+from alveus.facts import LearnOptions
+from alveus.sets.admission import Injection, Quarantined
 from test_client import over_http
 from test_server import ServedHere, serving
 

@@ -9,9 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from compacting import START, Clock, loose, numbered, whole
-from doors import texts
-from fornix import (
+from alveus import (
     Agent,
     CompactionPlan,
     Compactor,
@@ -26,12 +24,14 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.compat.flink_agents import ChatMessage, DatetimeRange, LongTermMemory
-from fornix.errors import (
+from alveus.compat.flink_agents import ChatMessage, DatetimeRange, LongTermMemory
+from alveus.errors import (
     InvalidPlan,
     SetFull,
     StrategyFailed,
 )
+from compacting import START, Clock, loose, numbered, whole
+from doors import texts
 from scale import COUNTS
 from waiting import LIMIT_S
 
@@ -268,7 +268,7 @@ def test_twice_full_the_one_who_adds_compacts(ram: Memory) -> None:
     calls = threading.Semaphore(0)
 
     def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
-        if threading.current_thread().name == "fornix-compaction":
+        if threading.current_thread().name == "alveus-compaction":
             calls.acquire()
         return CompactionPlan(retire=[str(i.id) for i in items[: len(items) - 2]])
 

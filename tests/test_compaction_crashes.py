@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import warm
-from fornix import Memory, MemorySet, Summarize, Trim
-from fornix.errors import SetBusy
-from fornix.store.sqlite import SqliteStore
+from alveus import Memory, MemorySet, Summarize, Trim
+from alveus.errors import SetBusy
+from alveus.store.sqlite import SqliteStore
 from scale import COUNTS
 from waiting import LIMIT_S, rounds, wait_until
 
@@ -170,7 +170,7 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_watching_compactor_of_another_process(tmp_path: Path, how: int, code: int) -> None:
-    """L7: no compaction in the agent, `fornix compact --watch` beside it: 20 to 119 are left.
+    """L7: no compaction in the agent, `alveus compact --watch` beside it: 20 to 119 are left.
 
     SIGTERM ends it well, Ctrl-C with 130, and both after the step under way.
     """
@@ -180,7 +180,7 @@ def test_a_watching_compactor_of_another_process(tmp_path: Path, how: int, code:
             "n", capacity=100, compaction=Trim(n=10), execution="external"
         )
         notes.add("note 0")
-        command = [sys.executable, "-m", "fornix", "--db", str(path), "--json", "compact"]
+        command = [sys.executable, "-m", "alveus", "--db", str(path), "--json", "compact"]
         with subprocess.Popen(
             [*command, "--watch", "--every", "20ms", "--progress"], stdout=subprocess.PIPE
         ) as watcher:

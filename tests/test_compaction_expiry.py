@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Item, Memory, Merge, Summarize, Trim
+from alveus.compaction import CompactionPlan
+from alveus.memory.compactor import Compactor
+from alveus.store.scope import Scope, SetRef
 from compacting import START, numbered
 from doors import texts
-from fornix import Item, Memory, Merge, Summarize, Trim
-from fornix.compaction import CompactionPlan
-from fornix.memory.compactor import Compactor
-from fornix.store.scope import Scope, SetRef
 from waiting import LIMIT_S
 
 SOON, LATER = START + timedelta(hours=1), START + timedelta(hours=2)
@@ -116,7 +116,7 @@ def test_a_compaction_takes_no_more_than_what_lives_is_too_much(
 
 
 def test_no_summary_says_what_has_expired(memory: Memory, clock: Clock) -> None:
-    """Neither of fornix nor of a strategy of one's own, which is not shown it."""
+    """Neither of alveus nor of a strategy of one's own, which is not shown it."""
     shown: list[list[str | None]] = []
 
     def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:

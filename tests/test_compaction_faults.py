@@ -1,4 +1,4 @@
-"""Faults of earlier compactions, elsewhere, that fornix does not have; and the model's part."""
+"""Faults of earlier compactions, elsewhere, that alveus does not have; and the model's part."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compacting import Clock, loose, numbered
-from doors import texts
-from fornix import (
+from alveus import (
     Agent,
     AsyncMemory,
     CompactionPlan,
@@ -28,10 +26,10 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.compaction import background_worker, compactor_notes
-from fornix.compaction.executor import LEASE
-from fornix.compaction.planning import MODEL_STEP
-from fornix.errors import (
+from alveus.compaction import background_worker, compactor_notes
+from alveus.compaction.executor import LEASE
+from alveus.compaction.planning import MODEL_STEP
+from alveus.errors import (
     InvalidInput,
     ModelUnavailable,
     NotFound,
@@ -40,10 +38,12 @@ from fornix.errors import (
     StaleRun,
     StrategyFailed,
 )
-from fornix.llm import ScriptedChat
-from fornix.memory.compactor import Look
-from fornix.store.scope import Scope
-from fornix.store.sqlite import SqliteStore
+from alveus.llm import ScriptedChat
+from alveus.memory.compactor import Look
+from alveus.store.scope import Scope
+from alveus.store.sqlite import SqliteStore
+from compacting import Clock, loose, numbered
+from doors import texts
 from waiting import LIMIT_S, SHORT_S, wait_until
 
 
@@ -281,7 +281,7 @@ def test_items_of_the_first_moment_are_compacted(memory: Memory) -> None:
 
 
 def test_a_number_that_is_none_of_a_compaction_is_refused(memory: Memory) -> None:
-    """Whatever is passed as an id, a page or a commit, the error is of fornix."""
+    """Whatever is passed as an id, a page or a commit, the error is of alveus."""
     notes = memory.key("ada").set("n")
     notes.add_many(numbered(3))
     notes.compact(Trim(n=1))

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from alveus import CompactionPlan, Compactor, Item, Memory, Merge, Trim
+from alveus.compaction.strategies import OWN, restored
+from alveus.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
 from compacting import Clock, numbered
 from doors import texts
-from fornix import CompactionPlan, Compactor, Item, Memory, Merge, Trim
-from fornix.compaction.strategies import OWN, restored
-from fornix.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
 from waiting import LIMIT_S, SHORT_S
 
 

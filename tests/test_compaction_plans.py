@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compacting import Clock, loose, numbered, whole
-from doors import texts
-from fornix import (
+from alveus import (
     CompactionPlan,
     Derived,
     Item,
@@ -23,13 +21,15 @@ from fornix import (
     Summarize,
     Trim,
 )
-from fornix.compaction.clustering import alike
-from fornix.errors import (
-    FornixError,
+from alveus.compaction.clustering import alike
+from alveus.errors import (
+    AlveusError,
     InvalidPlan,
     SetFull,
 )
-from fornix.llm import ScriptedChat
+from alveus.llm import ScriptedChat
+from compacting import Clock, loose, numbered, whole
+from doors import texts
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_no_hostile_plan_breaks_a_set(retire: object, add: object) -> None:
             done = notes.compact(
                 lambda _items, _capacity: CompactionPlan(loose(retire), loose(add))
             )
-        except FornixError:
+        except AlveusError:
             done = None
         if done is None:
             assert notes.list() == before
@@ -148,7 +148,7 @@ def test_a_set_that_needs_its_model_waits_for_it() -> None:
     with Memory.open(embedder="static", model=ScriptedChat(["nonsense"] * 9)) as memory:
         notes = memory.key("ada").set("n")
         notes.add_many(numbered(5))
-        with pytest.raises(FornixError):
+        with pytest.raises(AlveusError):
             notes.compact(Summarize(n=4, model="need"))
         assert texts(notes.list()) == numbered(5)
 

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from alveus import CompactionPlan, Derived, Item, Memory, Merge, Summarize, Trim
+from alveus.errors import CompactionChanged
 from compacting import Clock, whole
-from fornix import CompactionPlan, Derived, Item, Memory, Merge, Summarize, Trim
-from fornix.errors import CompactionChanged
 from scale import COUNTS
 
 CHANCE = st.randoms(use_true_random=False)

@@ -8,9 +8,7 @@ from typing import Literal
 
 import pytest
 
-from compacting import loose, numbered
-from doors import texts
-from fornix import (
+from alveus import (
     Agent,
     CompactionPlan,
     Compactor,
@@ -24,7 +22,9 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.errors import InvalidPlan, RunParked, SetFull, StrategyFailed
+from alveus.errors import InvalidPlan, RunParked, SetFull, StrategyFailed
+from compacting import loose, numbered
+from doors import texts
 from waiting import LIMIT_S
 
 Plan = Callable[[Sequence[Item], int | None], CompactionPlan]

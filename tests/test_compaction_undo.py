@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compacting import Clock, loose, numbered
-from doors import texts
-from fornix import (
+from alveus import (
     CompactionPlan,
     Derived,
     Item,
@@ -21,7 +19,7 @@ from fornix import (
     Summarize,
     Trim,
 )
-from fornix.errors import (
+from alveus.errors import (
     CompactionChanged,
     InvalidInput,
     NotFound,
@@ -29,10 +27,12 @@ from fornix.errors import (
     StrategyFailed,
     Unusable,
 )
-from fornix.transfer import export_lines, import_file
+from alveus.transfer import export_lines, import_file
+from compacting import Clock, loose, numbered
+from doors import texts
 
 if TYPE_CHECKING:
-    from fornix.compaction import Compacted
+    from alveus.compaction import Compacted
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fornix import LocalRunner, Memory, Summarize, Trim
-from fornix.compat.flink_agents import (
+from alveus import LocalRunner, Memory, Summarize, Trim
+from alveus.compat.flink_agents import (
     Agent,
     ChatMessage,
     InputEvent,
@@ -20,8 +20,8 @@ from fornix.compat.flink_agents import (
     action,
     memory_events,
 )
-from fornix.errors import InvalidInput, InvalidValue, RunParked, SetDefinitionConflict
-from fornix.events.memory_events import MemoryEvents
+from alveus.errors import InvalidInput, InvalidValue, RunParked, SetDefinitionConflict
+from alveus.events.memory_events import MemoryEvents
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -190,7 +190,7 @@ def handled(memory: Memory, *actions, value: object = None):
 
 
 def test_the_context_has_all_names(memory: Memory) -> None:
-    """Properties and get_…() are the same; what fornix adds is there as well."""
+    """Properties and get_…() are the same; what alveus adds is there as well."""
 
     @action(InputEvent)
     def act(event, ctx: RunnerContext):

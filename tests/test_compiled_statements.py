@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alveus.store.packed_values import packed
+from alveus.store.sql.connection import ColumnRows
+from alveus.store.sqlite import statements
+from alveus.store.sqlite.connection import SqliteConnection
 from compiling import compiled_of, hatch_build
-from fornix.store.packed_values import packed
-from fornix.store.sql.connection import ColumnRows
-from fornix.store.sqlite import statements
-from fornix.store.sqlite.connection import SqliteConnection
 
 SCHEMA = "CREATE TABLE pair (a, b UNIQUE)"
 INSERT = "INSERT INTO pair VALUES (?, ?)"

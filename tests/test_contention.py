@@ -18,18 +18,17 @@ import apsw
 import numpy as np
 import pytest
 
-from doors import Letters
-from fornix import Limits, Memory
-from fornix.errors import (
+from alveus import Limits, Memory
+from alveus.errors import (
+    AlveusError,
     DuplicateItem,
     ForkedStore,
-    FornixError,
     StaleRun,
     StoreClosed,
     Unavailable,
 )
-from fornix.sets.joint_adds import JointAdd
-from fornix.store import (
+from alveus.sets.joint_adds import JointAdd
+from alveus.store import (
     Add,
     Batch,
     Commit,
@@ -40,14 +39,15 @@ from fornix.store import (
     SetRef,
     commit_queue,
 )
-from fornix.store.commit_queue import CommitQueue, CommitTicket
-from fornix.store.sql.apply import Transaction
-from fornix.store.sql.group_commit import StoreTicket
-from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.lock_files import WriteLock
-from fornix.testing import play_threads, replay
-from fornix.testing.batches import ADA, NOTES, add, batch, record
-from fornix.testing.reads import Follower
+from alveus.store.commit_queue import CommitQueue, CommitTicket
+from alveus.store.sql.apply import Transaction
+from alveus.store.sql.group_commit import StoreTicket
+from alveus.store.sqlite import SqliteStore
+from alveus.store.sqlite.lock_files import WriteLock
+from alveus.testing import play_threads, replay
+from alveus.testing.batches import ADA, NOTES, add, batch, record
+from alveus.testing.reads import Follower
+from doors import Letters
 from scale import COUNTS
 from waiting import LIMIT_S, rounds, wait_until
 
@@ -123,7 +123,7 @@ def test_what_sqlite_refuses_of_a_group_is_told_as_that(tmp_path: Path) -> None:
 
 WRITER = """
 import os, sys, threading
-from fornix import Limits, Memory
+from alveus import Limits, Memory
 path, what, name, enough, wait_s = *sys.argv[1:4], *map(int, sys.argv[4:])
 with Memory.open(path, embedder="words", wait_s=wait_s) as memory:
     os.write(1, b"ready\\n")
@@ -290,7 +290,7 @@ def test_what_one_of_many_adds_cannot_do_concerns_it_alone(path: Path) -> None:
             text, item_id = dict(enumerate(bad)).get((number + n) % 4, (f"item {number} {n}", None))
             try:
                 memory.key(f"k{number % 4}").add(text, id=item_id)
-            except FornixError as error:
+            except AlveusError as error:
                 return type(error).__name__
             return "added"
 
@@ -547,7 +547,7 @@ def test_what_threads_did_can_be_replayed(path: Path, threads: int) -> None:
 def test_sets_with_a_capacity_hold_it_among_threads(path: Path) -> None:
     """Trimmed or refused, never over: also when all add at once."""
     with Memory.open(path, embedder="words", durability="normal") as memory:
-        refused: list[FornixError] = []
+        refused: list[AlveusError] = []
 
         def work(number: int) -> None:
             for n in range(10):
@@ -555,7 +555,7 @@ def test_sets_with_a_capacity_hold_it_among_threads(path: Path) -> None:
                 ada.set("trim", capacity=7).add(f"{number} {n}")
                 try:
                     ada.set("reject", capacity=7, compaction="reject").add(f"{number} {n}")
-                except FornixError as error:
+                except AlveusError as error:
                     refused.append(error)
                 assert len(ada.set("trim")) <= 7
                 assert len(ada.set("reject")) <= 7

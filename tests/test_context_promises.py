@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fornix import Memory
-from fornix.agents.windows import Hierarchical, Hybrid, Layer, Linked, Reflection, Semantic, Stream
-from fornix.testing import ContextContract
-from fornix.text.budget import Budget
+from alveus import Memory
+from alveus.agents.windows import Hierarchical, Hybrid, Layer, Linked, Reflection, Semantic, Stream
+from alveus.testing import ContextContract
+from alveus.text.budget import Budget
 from scale import COUNTS
 
 SHARED_S = COUNTS.contention_s / 4

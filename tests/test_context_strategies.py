@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory
-from fornix.agents.windows import (
+from alveus import Memory
+from alveus.agents.windows import (
     Hierarchical,
     Hybrid,
     Input,
@@ -23,9 +23,9 @@ from fornix.agents.windows import (
     Semantic,
     Stamp,
 )
-from fornix.errors import BudgetTooSmall, EmbedderFailed, InvalidInput, NotFound
-from fornix.text.budget import Budget
-from fornix.text.messages import Message
+from alveus.errors import BudgetTooSmall, EmbedderFailed, InvalidInput, NotFound
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
 
 
 class Letters:

@@ -1,4 +1,4 @@
-"""Windows: the laws of every memory of an agent's window, and what those of fornix promise."""
+"""Windows: the laws of every memory of an agent's window, and what those of alveus promise."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory
-from fornix.agents.storage import SWEEP_EVERY
-from fornix.agents.windows import (
+from alveus import Memory
+from alveus.agents.storage import SWEEP_EVERY
+from alveus.agents.windows import (
     Combined,
     ContextMemory,
     Explicit,
@@ -32,21 +32,21 @@ from fornix.agents.windows import (
     Stream,
     Void,
 )
-from fornix.errors import (
+from alveus.errors import (
+    AlveusError,
     BudgetTooSmall,
     DuplicateItem,
-    FornixError,
     InvalidInput,
     InvalidName,
     SetMoved,
     Unusable,
 )
-from fornix.sets.admission import Size
-from fornix.store.ram.row_versions import ItemRow
-from fornix.testing import ContextContract
-from fornix.testing.window_contract import numbered
-from fornix.text.budget import Budget
-from fornix.text.messages import Message
+from alveus.sets.admission import Size
+from alveus.store.ram.row_versions import ItemRow
+from alveus.testing import ContextContract
+from alveus.testing.window_contract import numbered
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
 from scale import COUNTS
 
 SHARED_S = COUNTS.contention_s
@@ -321,7 +321,7 @@ def _shown(told, held):
         ({"cap": 2, "keep_recent": 3}, "keep_recent must be a whole number, from 0 to 2"),
         ({"keep_recent": True}, "keep_recent"),
         ({"evict": "newest"}, "evict of a window must be one of 'oldest'"),
-        ({"profile": "go"}, "profile of a window must be one of 'fornix', 'thinker'"),
+        ({"profile": "go"}, "profile of a window must be one of 'alveus', 'thinker'"),
         ({"budget_tokens": 0}, "budget_tokens must be a whole number"),
         ({"budget_tokens": "10"}, "budget_tokens must be a whole number"),
         ({"budget_tokens": True}, "budget_tokens must be a whole number"),
@@ -339,7 +339,7 @@ def test_settings_that_mean_nothing_are_refused(settings, says):
 
 
 def test_names_that_cannot_name_a_set_are_refused():
-    """Those of fornix itself among them, in RAM too."""
+    """Those of alveus itself among them, in RAM too."""
     for name in ("", wrong(3), "\x1ahidden", "\ud800"):
         with pytest.raises(InvalidName):
             Stream(name=name)
@@ -628,12 +628,12 @@ def test_what_is_forgotten_in_the_set_is_gone_from_the_window():
         assert window.context(None) == []
 
 
-def test_every_error_of_a_window_is_one_of_fornix():
+def test_every_error_of_a_window_is_one_of_alveus():
     """A memory that was closed says so."""
     with Memory.open(embedder="words") as memory:
         window = Stream(memory=memory.key("ada"))
     for call in (lambda: window.commit(numbered(1)), lambda: window.context("p"), window.purge):
-        with pytest.raises(FornixError):
+        with pytest.raises(AlveusError):
             call()
 
 

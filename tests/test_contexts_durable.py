@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 import warm
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
-from fornix.agents.windows import Observation, Priority, Reply, Stamp, Stream
-from fornix.text.budget import Budget
-from fornix.text.messages import Message
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
+from alveus.agents.windows import Observation, Priority, Reply, Stamp, Stream
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
 from scale import COUNTS
 from stream_worker import CAP, windows
 from waiting import LIMIT_S
@@ -23,8 +23,8 @@ WORKER = Path(__file__).with_name("stream_worker.py")
 
 COMMITTER = """
 import sys
-from fornix import Memory
-from fornix.agents.windows import Observation, Stamp, Stream
+from alveus import Memory
+from alveus.agents.windows import Observation, Stamp, Stream
 path, first, count, cap = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 with Memory.open(path, embedder="words", durability="normal") as memory:
     window = Stream(cap, memory=memory.key("ada"))

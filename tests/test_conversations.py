@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-SHIPPED = HERE.parent / "src" / "fornix" / "cli" / "demo" / "conversation.jsonl"
+SHIPPED = HERE.parent / "src" / "alveus" / "cli" / "demo" / "conversation.jsonl"
 FILES = [SHIPPED, HERE / "data" / "german.jsonl", HERE / "data" / "chinese.jsonl"]
 
 

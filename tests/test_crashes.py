@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import warm
+from alveus import KeyMemory, Memory
+from alveus.embed import dequantise, quantise
+from alveus.store import Scope
+from alveus.store.sqlite import SqliteStore
 from crash_worker import MANY, MODES, SlowEmbedder
-from fornix import KeyMemory, Memory
-from fornix.embed import dequantise, quantise
-from fornix.store import Scope
-from fornix.store.sqlite import SqliteStore
 from scale import COUNTS
 from waiting import LIMIT_S
 

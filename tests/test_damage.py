@@ -12,13 +12,13 @@ import apsw
 import pytest
 from click.testing import CliRunner
 
+from alveus import Memory
+from alveus.cli.app import alveus
+from alveus.errors import NotAStore, StoreDamaged, Unsupported
+from alveus.store.sqlite import SqliteStore, checksums
+from alveus.store.sqlite.connection import SCHEMA, connect
+from alveus.values import wire
 from damaging import MAGIC, MISPLACED, PAGE, WAYS, Question, damaged_copy, examine, plant, questions
-from fornix import Memory
-from fornix.cli.app import fornix
-from fornix.errors import NotAStore, StoreDamaged, Unsupported
-from fornix.store.sqlite import SqliteStore, checksums
-from fornix.store.sqlite.connection import SCHEMA, connect
-from fornix.values import wire
 from scale import COUNTS
 
 
@@ -77,7 +77,7 @@ def test_damage_is_told_and_never_answered(sound: Sound, path: Path, how: str) -
         if verdict.opened is not None:
             assert isinstance(verdict.opened, StoreDamaged), says
             assert str(path) in str(verdict.opened), says
-            assert "fornix restore BACKUP" in str(verdict.opened), says
+            assert "alveus restore BACKUP" in str(verdict.opened), says
 
 
 def test_pages_in_each_others_place_are_noticed_nearly_always(sound: Sound, path: Path) -> None:
@@ -151,15 +151,15 @@ def test_a_damaged_store_takes_a_backup(sound: Sound, path: Path, table: str) ->
 def test_the_doctor_names_no_repair_that_would_be_refused(sound: Sound, path: Path) -> None:
     """Of a damaged file it says to restore a backup; of a wrong count, that a repair may do."""
     hit(sound.content, path, "item")
-    said = CliRunner().invoke(fornix, ["--db", str(path), "doctor"]).stdout
-    assert "does not match its checksum; restore a backup: fornix restore BACKUP" in said
+    said = CliRunner().invoke(alveus, ["--db", str(path), "doctor"]).stdout
+    assert "does not match its checksum; restore a backup: alveus restore BACKUP" in said
     assert "--repair" not in said
     path.write_bytes(sound.content)
     db = connect(path)
     db.execute("UPDATE memory_set SET items = items + 1")
     db.close()
-    said = CliRunner().invoke(fornix, ["--db", str(path), "doctor"]).stdout
-    assert "sets whose count is wrong; fornix doctor --repair may mend it" in said
+    said = CliRunner().invoke(alveus, ["--db", str(path), "doctor"]).stdout
+    assert "sets whose count is wrong; alveus doctor --repair may mend it" in said
 
 
 def test_writing_hides_no_damage(sound: Sound, path: Path) -> None:
@@ -185,11 +185,11 @@ def test_the_command_line_tells_of_damage_in_one_line(sound: Sound, path: Path) 
     """Exit code 1, no traceback; doctor names the table; --json has the type."""
     hit(sound.content, path, "run")
     run = CliRunner().invoke
-    plain = run(fornix, ["runs", "list", "--quiet", "--db", str(path)])
-    told = run(fornix, ["backup", str(path) + ".copy", "--db", str(path), "--json"])
-    deep = run(fornix, ["doctor", "--deep", "--db", str(path), "--json"])
+    plain = run(alveus, ["runs", "list", "--quiet", "--db", str(path)])
+    told = run(alveus, ["backup", str(path) + ".copy", "--db", str(path), "--json"])
+    deep = run(alveus, ["doctor", "--deep", "--db", str(path), "--json"])
     assert (plain.exit_code, told.exit_code, deep.exit_code) == (1, 1, 1)
-    assert plain.stderr.startswith("fornix: ")
+    assert plain.stderr.startswith("alveus: ")
     assert plain.stderr.count("\n") == 1
     assert json.loads(told.stderr)["error"]["type"] == "StoreDamaged"
     says = [f["says"] for f in json.loads(deep.stdout)["findings"] if f["state"] == "wrong"]
@@ -201,7 +201,7 @@ def test_the_command_line_tells_of_damage_in_one_line(sound: Sound, path: Path) 
 
 
 def without_checksums(content: bytes, path: Path) -> None:
-    """Write to *path* what a fornix that knew no checksums would have made of a store."""
+    """Write to *path* what an alveus that knew no checksums would have made of a store."""
     made = path.with_name("made.db")
     made.write_bytes(content)
     db = apsw.Connection(str(path))
@@ -269,8 +269,8 @@ def test_an_older_file_works_without_until_it_is_repaired(
     assert has_checksums(path.with_name("sound.db"))
     Memory.restore(other, backup)  # a file with them from one without
     assert has_checksums(other)
-    doctor = CliRunner().invoke(fornix, ["doctor", "--db", str(path)])
-    assert "fornix doctor --repair adds them" in doctor.stdout
+    doctor = CliRunner().invoke(alveus, ["doctor", "--db", str(path)])
+    assert "alveus doctor --repair adds them" in doctor.stdout
     assert "checksums given to every page" in Memory.repair(path)
     assert has_checksums(path)
     with Memory.open(path, embedder="static") as memory:

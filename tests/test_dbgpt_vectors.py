@@ -1,7 +1,7 @@
 """The vectors of DB-GPT's agents, by their ids: what is kept, and what is mended.
 
 A test is named after its vector: `test_d22_…` is vector D22, `test_v1_…` of the proposed ones P1.
-Its docstring says what both do, or what DB-GPT does and what fornix does instead; from these
+Its docstring says what both do, or what DB-GPT does and what alveus does instead; from these
 tools/make_docs.py writes docs/dbgpt-vectors.md.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from fornix import Memory as Store
-from fornix.agents.layers import (
+from alveus import Memory as Store
+from alveus.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -44,16 +44,16 @@ from fornix.agents.layers import (
     steps_of,
     user_prompt,
 )
-from fornix.agents.prompt_limits import (
+from alveus.agents.prompt_limits import (
     ContextLimits,
     ResultLimits,
     ToolOutput,
     ToolResults,
     preview,
 )
-from fornix.errors import InvalidInput, ModelUnavailable
-from fornix.llm import ScriptedChat
-from fornix.store.records import item_of
+from alveus.errors import InvalidInput, ModelUnavailable
+from alveus.llm import ScriptedChat
+from alveus.store.records import item_of
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "dbgpt-vectors.md"
@@ -174,7 +174,7 @@ def test_every_vector_has_one_place():
 async def test_d1_importance_without_a_scorer():
     """DB-GPT: 4.5 in sensory memory, 0.75 in short-term memory.
 
-    fornix: 0.5 in every layer; with profile="dbgpt" as there.
+    alveus: 0.5 in every layer; with profile="dbgpt" as there.
     """
     for layer, theirs in ((SensoryMemory, 4.5), (ShortTermMemory, 0.75)):
         assert await layer().score_memory_importance([frag("a")]) == [0.5]
@@ -185,7 +185,7 @@ async def test_d1_importance_without_a_scorer():
 async def test_d2_a_rating_of_8():
     """DB-GPT: 1.2, the rating times the layer's weight.
 
-    fornix: 0.778, the rating's place between 1 and 10; with profile="dbgpt" as there.
+    alveus: 0.778, the rating's place between 1 and 10; with profile="dbgpt" as there.
     """
     memory = with_scorer(ShortTermMemory(), 8)
     assert await memory.score_memory_importance([frag("a")]) == [pytest.approx(7 / 9)]
@@ -202,7 +202,7 @@ def test_d3_a_number_with_a_weight():
 def test_d4_a_rating_in_an_answer():
     """DB-GPT: the first digits: "none" is 0, "-3" is 3, "12 of 100" is 12, "8.5" is 8.
 
-    fornix: the first number, in 1..10: "none" is unknown, "-3" is 1, "12 of 100" is 10, 8.5 is 8.5.
+    alveus: the first number, in 1..10: "none" is unknown, "-3" is 1, "12 of 100" is 10, 8.5 is 8.5.
     """
     answers = ("Rating: 7", "7/10", "I'd say 12 of 100", "none", "-3", "8.5", "\n9")
     assert [parse_number(answer) for answer in answers] == [7, 7, 10, None, 1, 8.5, 9]
@@ -221,7 +221,7 @@ def test_d6_an_empty_list():
 def test_d7_a_list_with_bullets():
     """DB-GPT: bullets stay: "- y".
 
-    fornix: bullets go as numbers do.
+    alveus: bullets go as numbers do.
     """
     assert parse_list("- y\n10. z") == ["y", "z"]
 
@@ -230,7 +230,7 @@ def test_d7_a_list_with_bullets():
 async def test_d8_an_extractor_that_fails_once():
     """DB-GPT: an error; the insights of all others are lost.
 
-    fornix: the others' insights, and the one that failed is named.
+    alveus: the others' insights, and the one that failed is named.
     """
     memory = with_extractor(ShortTermMemory(), fails=("b",))
     found = await memory.get_insights([frag("a"), frag("b")])
@@ -253,7 +253,7 @@ async def test_d9_insights():
 def test_d10_reduce():
     """DB-GPT: the texts with ";" between, the importance that is given, a new id.
 
-    fornix: the same, and the ids of what it was made from.
+    alveus: the same, and the ids of what it was made from.
     """
     a, b = frag("a"), frag("b")
     made = a.reduce([a, b], importance=2)
@@ -265,7 +265,7 @@ def test_d10_reduce():
 def test_d11_the_id_0():
     """DB-GPT: 0 becomes a new id.
 
-    fornix: 0 is an id; only None is none.
+    alveus: 0 is an id; only None is none.
     """
     assert AgentMemoryFragment("x", memory_id=0).id == 0
     assert AgentMemoryFragment("x").id != AgentMemoryFragment("x").id
@@ -289,7 +289,7 @@ def test_d13_structured_reduce():
 def test_d14_structured_reduce_again():
     """DB-GPT: a list in a list.
 
-    fornix: one flat list of three.
+    alveus: one flat list of three.
     """
     a, b, c = structured("q1", "q2", "q3")
     both = a.reduce([a, b])
@@ -305,7 +305,7 @@ def test_d15_structured_reduce_of_nothing():
 def test_d16_structured_of_plain_text():
     """DB-GPT: a JSONDecodeError.
 
-    fornix: a plain fragment.
+    alveus: a plain fragment.
     """
     made = StructuredAgentMemoryFragment.build_from("not json")
     assert (type(made), made.raw_observation) == (AgentMemoryFragment, "not json")
@@ -314,7 +314,7 @@ def test_d16_structured_of_plain_text():
 def test_d17_structured_copy():
     """DB-GPT: a copy is a plain fragment.
 
-    fornix: a copy has the class of what it copies.
+    alveus: a copy has the class of what it copies.
     """
     made = structured("q")[0].copy()
     assert type(made) is StructuredAgentMemoryFragment
@@ -351,7 +351,7 @@ async def test_d20_sensory_memory_empties_at_once():
 async def test_d21_sensory_memory_drops_what_is_unimportant():
     """DB-GPT: what is below the threshold vanishes without a trace.
 
-    fornix: it is named as dropped, with the reason.
+    alveus: it is named as dropped, with the reason.
     """
     memory = with_scorer(SensoryMemory(1), {"a": 1, "b": 5})
     assert await memory.write(frag("a")) is None
@@ -367,7 +367,7 @@ async def test_d21_sensory_memory_drops_what_is_unimportant():
 async def test_d22_short_term_memory_hands_on_the_oldest():
     """DB-GPT: the oldest is lost, and one that it keeps is handed on.
 
-    fornix: the oldest is handed on.
+    alveus: the oldest is handed on.
     """
     expected = [(None, ["a"]), (None, ["a", "b"]), (["a"], ["b", "c"]), (["b"], ["c", "d"])]
     assert await written(ShortTermMemory(2), *"abcde") == [*expected, (["c"], ["d", "e"])]
@@ -377,7 +377,7 @@ async def test_d22_short_term_memory_hands_on_the_oldest():
 async def test_d23_short_term_memory_in_a_batch():
     """DB-GPT: of five, b, c and d are handed on, and d is kept as well.
 
-    fornix: a, b and c are handed on, as single writes would.
+    alveus: a, b and c are handed on, as single writes would.
     """
     memory = ShortTermMemory(2)
     assert left(await memory.write_batch([frag(name) for name in "abcde"])) == ["a", "b", "c"]
@@ -388,7 +388,7 @@ async def test_d23_short_term_memory_in_a_batch():
 async def test_d24_one_fragment_twice():
     """DB-GPT: it is there twice.
 
-    fornix: it is there once; with dedupe="none" twice.
+    alveus: it is there once; with dedupe="none" twice.
     """
     f = frag("f")
     assert await written(ShortTermMemory(2), f, f) == [(None, ["f"]), (None, ["f"])]
@@ -402,7 +402,7 @@ async def test_d24_one_fragment_twice():
 async def test_d25_what_was_read_is_changed():
     """DB-GPT: the list that was read is the buffer itself.
 
-    fornix: it is a copy, and so are the fragments in it.
+    alveus: it is a copy, and so are the fragments in it.
     """
     memory = ShortTermMemory(2)
     await memory.write(frag("a"))
@@ -426,7 +426,7 @@ async def test_d26_clear():
 async def test_d27_insights_of_what_leaves():
     """DB-GPT: those of the fragment that it hands on by mistake (D22).
 
-    fornix: those of the oldest.
+    alveus: those of the oldest.
     """
     memory = with_extractor(ShortTermMemory(1))
     await memory.write(frag("a"))
@@ -440,7 +440,7 @@ async def test_d27_insights_of_what_leaves():
 async def test_d28_short_term_memory_written_side_by_side():
     """DB-GPT: three of seven fragments are lost, and one is handed on four times.
 
-    fornix: each leaves once, in the order of arrival.
+    alveus: each leaves once, in the order of arrival.
     """
     memory = with_extractor(ShortTermMemory(2), pause=3)
     await memory.write_batch([frag("a"), frag("b")])
@@ -453,7 +453,7 @@ async def test_d28_short_term_memory_written_side_by_side():
 async def test_d29_sensory_memory_written_side_by_side():
     """DB-GPT: those that waited are handed on four times each.
 
-    fornix: each is handed on once.
+    alveus: each is handed on once.
     """
     memory = with_scorer(SensoryMemory(2), 5, pause=3)
     await memory.write_batch([frag("a"), frag("b")])
@@ -481,7 +481,7 @@ def test_d31_the_cosine_that_a_threshold_needs():
 async def test_d32_strengthened_three_times():
     """DB-GPT: all four leave as one, and the last three stay as well.
 
-    fornix: what leaves as part of another does not stay; with profile="dbgpt" as there.
+    alveus: what leaves as part of another does not stay; with profile="dbgpt" as there.
     """
     names = ("a", "a1", "a2", "a3")
     theirs = enhanced(profile="dbgpt")
@@ -519,7 +519,7 @@ def rated(**importances):
 async def test_d35_overflow_of_the_least_important():
     """DB-GPT: the victim is gone for good.
 
-    fornix: it is handed on.
+    alveus: it is handed on.
     """
     seen = await written(enhanced(buffer_size=2), *rated(a=0.1, b=0.2, c=0.3))
     assert seen[-1] == (["a"], ["b", "c"])
@@ -543,7 +543,7 @@ async def test_d37_the_least_strengthened_goes_first():
 async def test_d38_unknown_importance_at_overflow():
     """DB-GPT: a TypeError, and the buffer is over its capacity.
 
-    fornix: what is unknown counts as the default.
+    alveus: what is unknown counts as the default.
     """
     a, b = frag("a"), frag("b")
     seen = await written(enhanced(buffer_size=2), a, b, frag("c", 1.0))
@@ -554,7 +554,7 @@ async def test_d38_unknown_importance_at_overflow():
 async def test_d39_room_for_one():
     """DB-GPT: "a;a1" leaves and a1 stays; then "a1;a2" leaves and a2 stays.
 
-    fornix: "a;a1" leaves, a2 stays; with profile="dbgpt" as there.
+    alveus: "a;a1" leaves, a2 stays; with profile="dbgpt" as there.
     """
     names = ("a", "a1", "a2")
     theirs = await written(enhanced(buffer_size=1, enhance_threshold=1, profile="dbgpt"), *names)
@@ -567,7 +567,7 @@ async def test_d39_room_for_one():
 async def test_d40_clear_forgets_the_counts():
     """DB-GPT: old vectors and counts stay, and are taken for those of other fragments.
 
-    fornix: nothing stays.
+    alveus: nothing stays.
     """
     memory = enhanced()
     await memory.write(frag("a"))
@@ -579,7 +579,7 @@ async def test_d40_clear_forgets_the_counts():
 def test_d41_a_threshold_that_cannot_be_reached():
     """DB-GPT: 0.74 never fires.
 
-    fornix: it is refused, with the reason.
+    alveus: it is refused, with the reason.
     """
     with pytest.raises(InvalidInput, match="would never be reached"):
         enhanced(enhance_similarity_threshold=0.74)
@@ -597,7 +597,7 @@ def long_term(**kwargs):
 async def test_d42_unknown_importance():
     """DB-GPT: an error, "importance is required.".
 
-    fornix: the default importance.
+    alveus: the default importance.
     """
     memory, _ = long_term()
     await memory.write(frag("a"))
@@ -611,7 +611,7 @@ async def test_d42_unknown_importance():
 async def test_d43_no_access_time():
     """DB-GPT: an AttributeError.
 
-    fornix: it is the time of the write.
+    alveus: it is the time of the write.
     """
     memory, _ = long_term()
     await memory.write(frag("a"))
@@ -622,7 +622,7 @@ async def test_d43_no_access_time():
 async def test_d44_an_empty_batch():
     """DB-GPT: an error, "Now time is required.".
 
-    fornix: nothing happens.
+    alveus: nothing happens.
     """
     assert await long_term()[0].write_batch([], None) is None
 
@@ -631,7 +631,7 @@ async def test_d44_an_empty_batch():
 async def test_d45_the_text_comes_back():
     """DB-GPT: "[0] alpha": the text has a number before it.
 
-    fornix: "alpha".
+    alveus: "alpha".
     """
     memory, _ = long_term()
     await memory.write(frag("alpha", 1))
@@ -642,7 +642,7 @@ async def test_d45_the_text_comes_back():
 async def test_d46_what_was_written_first_is_found():
     """DB-GPT: only what was written last is found.
 
-    fornix: both are, and the one that is asked for comes first.
+    alveus: both are, and the one that is asked for comes first.
     """
     memory, clock = long_term()
     await memory.write(frag("alpha", 0.5))
@@ -669,7 +669,7 @@ def parts(hours, relevance, importance):
 def test_d48_the_sum():
     """DB-GPT: recency, likeness and importance are added, so importance decides.
 
-    fornix: a mean of three numbers in 0..1 (P1); with profile="dbgpt" as there.
+    alveus: a mean of three numbers in 0..1 (P1); with profile="dbgpt" as there.
     """
     equal = Weights(1, 1, 1)
     cases = (parts(100, 0.9, 0), parts(0, 0.2, 0), parts(100, 0.1, 2))
@@ -681,7 +681,7 @@ def test_d48_the_sum():
 async def test_d49_how_many_and_which():
     """DB-GPT: four at most; texts with "[FORGET]" or "[MERGE]" in them are skipped.
 
-    fornix: *k*, by default four; a mark is a field, and a text may say what it likes.
+    alveus: *k*, by default four; a mark is a field, and a text may say what it likes.
     """
     memory, _ = long_term()
     fragments = [frag(f"tea number {n} [FORGET]", n / 10) for n in range(6)]
@@ -714,7 +714,7 @@ def test_d50_recency_and_likeness():
 
 @run
 async def test_d51_a_second_read():
-    """Both: what was read stays ahead, because it was read. (fornix keeps access times.)"""
+    """Both: what was read stays ahead, because it was read. (alveus keeps access times.)"""
     memory, clock = long_term()
     for name in ("tea", "tea and cake", "tea and milk", "tea and ice", "a walk"):
         await memory.write(frag(name))
@@ -730,7 +730,7 @@ async def test_d51_a_second_read():
 async def test_d52_a_clone_without_a_name():
     """DB-GPT: an error, "name is required.".
 
-    fornix: a clone has a name of its own, and holds nothing.
+    alveus: a clone has a name of its own, and holds nothing.
     """
     with Store.open(embedder="words") as store:
         memory = LongTermMemory(memory=store.key("ada"))
@@ -744,7 +744,7 @@ async def test_d52_a_clone_without_a_name():
 async def test_d53_importance_adds_up():
     """DB-GPT: it adds up, and nothing happens.
 
-    fornix: at the threshold insights are drawn, and it starts again.
+    alveus: at the threshold insights are drawn, and it starts again.
     """
     memory, _ = long_term(reflection_threshold=1.5)
     memory.initialize(insight_extractor=Infers())
@@ -759,7 +759,7 @@ async def test_d53_importance_adds_up():
 async def test_d54_clear_long_term_memory():
     """DB-GPT: it returns nothing and does nothing.
 
-    fornix: it empties the layer, and returns what was there.
+    alveus: it empties the layer, and returns what was there.
     """
     memory, _ = long_term()
     await memory.write_batch([frag("a"), frag("b")])
@@ -771,7 +771,7 @@ async def test_d54_clear_long_term_memory():
 async def test_d55_an_agent_that_remembers_nothing_yet():
     """DB-GPT: an error (D44) for every agent with long-term memory.
 
-    fornix: nothing happens.
+    alveus: nothing happens.
     """
     assert await AgentMemory(LongTermMemory()).write_batch([]) is None
 
@@ -790,7 +790,7 @@ SIMILAR = ("o0", "o1", "o2", "o3", "o4")
 async def test_d56_similar_fragments():
     """DB-GPT: "o0;o1;o2;o3" and "o1;o2;o3;o4" reach long-term memory, and o2 to o4 stay.
 
-    fornix: "o0;o1;o2;o3" does, and o4 stays: no fragment is in two.
+    alveus: "o0;o1;o2;o3" does, and o4 stays: no fragment is in two.
     """
     memory = hybrid()
     assert [left(await memory.write(frag(name))) for name in SIMILAR] == [None] * 5
@@ -802,7 +802,7 @@ async def test_d56_similar_fragments():
 async def test_d57_reading_writes_nothing():
     """DB-GPT: a read stores copies in long-term memory, and empties short-term memory.
 
-    fornix: a read changes nothing but access times.
+    alveus: a read changes nothing but access times.
     """
     memory = hybrid()
     await written(memory, *SIMILAR)
@@ -816,7 +816,7 @@ async def test_d57_reading_writes_nothing():
 async def test_d58_reading_again():
     """DB-GPT: a second read stores more.
 
-    fornix: it gives the same as the first.
+    alveus: it gives the same as the first.
     """
     memory = hybrid()
     await written(memory, *SIMILAR)
@@ -828,7 +828,7 @@ async def test_d58_reading_again():
 async def test_d59_a_batch_reaches_long_term_memory():
     """DB-GPT: what leaves short-term memory in a batch is lost.
 
-    fornix: a batch does what single writes do.
+    alveus: a batch does what single writes do.
     """
     memory = hybrid()
     assert await memory.write_batch([frag(name) for name in SIMILAR]) is None
@@ -839,7 +839,7 @@ async def test_d59_a_batch_reaches_long_term_memory():
 async def test_d60_clear_all_layers():
     """DB-GPT: it returns nothing and clears nothing.
 
-    fornix: all layers are empty, and what was there is returned.
+    alveus: all layers are empty, and what was there is returned.
     """
     memory = hybrid(sensory_memory=SensoryMemory(1))
     await written(memory, *SIMILAR, "z")
@@ -851,7 +851,7 @@ async def test_d60_clear_all_layers():
 async def test_d61_five_structured_steps():
     """DB-GPT: of five steps the prompt has the last one.
 
-    fornix: all five are read, in order, none inside itself.
+    alveus: all five are read, in order, none inside itself.
     """
     memory = HybridMemory(short_term_memory=EnhancedShortTermMemory(random=lambda: 0.0))
     memory.initialize(real_memory_fragment_class=StructuredAgentMemoryFragment)
@@ -883,7 +883,7 @@ def contents(messages):
 async def test_d62_deleting_another_conversation():
     """DB-GPT: after a deletion the next message overwrites one.
 
-    fornix: nothing is overwritten.
+    alveus: nothing is overwritten.
     """
     log = GptsMemory()
     for conv, content in (("A", "m0"), ("B", "m1"), ("B", "m2")):
@@ -897,7 +897,7 @@ async def test_d62_deleting_another_conversation():
 async def test_d63_the_last_message():
     """DB-GPT: None, always.
 
-    fornix: the last message.
+    alveus: the last message.
     """
     log = GptsMemory()
     for content in ("m1", "m3"):
@@ -911,7 +911,7 @@ async def test_d63_the_last_message():
 async def test_d64_messages_of_an_agent():
     """DB-GPT: an AttributeError as soon as somebody else wrote.
 
-    fornix: what the agent sent and received.
+    alveus: what the agent sent and received.
     """
     log = GptsMemory()
     await log.append_message("B", message("B", "to Joy"))
@@ -923,7 +923,7 @@ async def test_d64_messages_of_an_agent():
 def test_d65_clearing_what_is_not_there():
     """DB-GPT: a KeyError.
 
-    fornix: False, and nothing happens.
+    alveus: False, and nothing happens.
     """
     assert GptsMemory().clear("nope") is False
 
@@ -932,7 +932,7 @@ def test_d65_clearing_what_is_not_there():
 async def test_d66_reading_after_clear():
     """DB-GPT: the same messages, and an entry in its cache for every id that is asked for.
 
-    fornix: the same messages, and no trace of ids that are asked for.
+    alveus: the same messages, and no trace of ids that are asked for.
     """
     log = GptsMemory()
     await log.init("B")
@@ -952,7 +952,7 @@ def plans():
 def test_d67_completing_a_task():
     """DB-GPT: the task loses its title.
 
-    fornix: the title stays.
+    alveus: the title stays.
     """
     log = plans()
     log.complete_task("c", 1, "ok")
@@ -973,7 +973,7 @@ def test_d68_updating_a_task():
 def test_d69_ids_of_conversations():
     """DB-GPT: "x_1_y" is round 1 of "x".
 
-    fornix: a round is a number at the very end.
+    alveus: a round is a number at the very end.
     """
     ids = ("abc", "abc_1", "a_b_12", "x_1_y", "a-b_3")
     found = [("abc", None), ("abc", 1), ("a_b", 12), ("x_1_y", None), ("a-b", 3)]
@@ -992,7 +992,7 @@ def test_d70_what_is_written_of_a_step():
 def test_d71_a_step_without_some_parts():
     """DB-GPT: blank lines where parts are missing.
 
-    fornix: no blank lines.
+    alveus: no blank lines.
     """
     assert memory_text(thought="t", observation="o") == "Thought: t \nObservation: o "
 
@@ -1000,7 +1000,7 @@ def test_d71_a_step_without_some_parts():
 def test_d72_the_prompt():
     """DB-GPT: without memories it begins with an empty line.
 
-    fornix: it does not; with memories it is the same.
+    alveus: it does not; with memories it is the same.
     """
     assert user_prompt("Q", "M") == "Most recent message:\nM\n\nUser input: Q\n"
     assert user_prompt("Q") == "User input: Q\n"
@@ -1009,7 +1009,7 @@ def test_d72_the_prompt():
 def test_d73_memories_in_a_prompt():
     """DB-GPT: "ab": nothing between the texts.
 
-    fornix: a line each.
+    alveus: a line each.
     """
     assert memories_text([frag("a"), frag("b")]) == "a\nb"
 
@@ -1038,7 +1038,7 @@ def test_d75_what_a_prompt_may_have():
 def test_d76_a_history_that_is_too_long():
     """DB-GPT: its model is never asked, and after three failures nothing is cut any more.
 
-    fornix: the model is asked once; one that fails does not keep the history from being cut.
+    alveus: the model is asked once; one that fails does not keep the history from being cut.
     """
     with Store.open(":memory:", embedder="words") as store:
         talk = store.key("ada").conversation("talk")
@@ -1089,7 +1089,7 @@ def test_d79_the_results_of_a_turn():
 
 
 def test_d80_what_a_reference_reaches():
-    """DB-GPT: a path outside of its folder reads nothing. fornix: references are no paths."""
+    """DB-GPT: a path outside of its folder reads nothing. alveus: references are no paths."""
     with Store.open(":memory:", embedder="words") as store:
         results = ToolResults(store.key("ada"), limits=ResultLimits(result=10, turn=20, preview=5))
         shown = results.shown(ToolOutput("look", "word " * 40))
@@ -1115,7 +1115,7 @@ def test_d81_rounds_to_keep():
 def test_v1_weights():
     """DB-GPT: alpha, beta and gamma are declared, and ignored.
 
-    fornix: they weigh recency, relevance and importance, each 0..1.
+    alveus: they weigh recency, relevance and importance, each 0..1.
     """
     cases = {"m1": parts(0, 0.2, 0), "m2": parts(24, 0.9, 0), "m3": parts(168, 0.5, 1)}
 
@@ -1134,7 +1134,7 @@ def test_v1_weights():
 async def test_v2_reflection():
     """DB-GPT: declared, and not there.
 
-    fornix: when importance adds up to the threshold, an insight is drawn from what was written.
+    alveus: when importance adds up to the threshold, an insight is drawn from what was written.
     """
     memory, _ = long_term(reflection_threshold=1.5)
     memory.initialize(insight_extractor=Infers())
@@ -1154,7 +1154,7 @@ async def test_v2_reflection():
 async def test_v3_duplicates():
     """DB-GPT: declared, and not there.
 
-    fornix: one fragment per text, which knows how often it was seen.
+    alveus: one fragment per text, which knows how often it was seen.
     """
     memory, clock = long_term()
     await memory.write(frag("Likes tea.", 0.9))
@@ -1173,7 +1173,7 @@ async def test_v3_duplicates():
 async def test_v4_fading():
     """DB-GPT: declared, and not there.
 
-    fornix: what is weak is let go of, by name; what is pinned stays; it can be recovered.
+    alveus: what is weak is let go of, by name; what is pinned stays; it can be recovered.
     """
     memory, clock = long_term()
     await memory.write(frag("pinned", 0, metadata={"pinned": True}))
@@ -1196,7 +1196,7 @@ async def test_v4_fading():
 async def test_v5_how_many():
     """DB-GPT: always four.
 
-    fornix: k=0 gives none, a k beyond what is there gives all, a negative one is an error.
+    alveus: k=0 gives none, a k beyond what is there gives all, a negative one is an error.
     """
     memory, _ = long_term()
     await memory.write_batch([frag("a"), frag("b")])

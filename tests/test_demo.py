@@ -10,13 +10,13 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from alveus import Memory
+from alveus.cli import alveus
+from alveus.cli.demo import kill_proof, learning, sample_conversation
+from alveus.cli.demo.command import program
+from alveus.testing.chat_server import ChatServer
+from alveus.transfer import Load, Target, survey
 from facts_script import answer
-from fornix import Memory
-from fornix.cli import fornix
-from fornix.cli.demo import kill_proof, learning, sample_conversation
-from fornix.cli.demo.command import program
-from fornix.testing.chat_server import ChatServer
-from fornix.transfer import Load, Target, survey
 from waiting import LIMIT_S
 
 EMBEDDER = "static"
@@ -26,7 +26,7 @@ def test_the_demo_runs_and_proves_itself(tmp_path):
     """Every part is shown, the proof holds, the file is kept and can be worked on."""
     db = tmp_path / "demo.db"
     words = ["--db", str(db), "--embedder", EMBEDDER, "demo"]
-    result = CliRunner().invoke(fornix, words)
+    result = CliRunner().invoke(alveus, words)
     assert result.exit_code == 0, result.output
     assert result.stdout.count("✓ nothing lost, nothing twice, nothing in part") == 2
     for part in ("1  Learn", "2  Remember", "3  Ask", "4  Exact", "5  Kill", "6  Measure"):
@@ -36,7 +36,7 @@ def test_the_demo_runs_and_proves_itself(tmp_path):
     assert "killed half-way (signal 9)" in result.stdout
     assert "? Where does Ada live?\n  Ada lives in Porto now.\n" in result.stdout
     assert "322 messages" in result.stdout
-    assert CliRunner().invoke(fornix, words).exit_code == 1
+    assert CliRunner().invoke(alveus, words).exit_code == 1
     with Memory.open(db) as memory:
         assert memory.key("ines").short_term.get("profile.city") == "Trieste"
 
@@ -45,7 +45,7 @@ def test_the_demo_asks_a_server_that_is_named(monkeypatch):
     """One variable names the model and its server; no key is needed for one of your own."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with ChatServer(lambda request: answer(request.body["messages"])) as server:
-        monkeypatch.setenv("FORNIX_DEMO_MODEL", f"small@{server.url}")
+        monkeypatch.setenv("ALVEUS_DEMO_MODEL", f"small@{server.url}")
         with Memory.open(embedder="words") as memory, learning.model() as model:
             assert model is not None
             assert model.name == "small"
@@ -55,23 +55,23 @@ def test_the_demo_asks_a_server_that_is_named(monkeypatch):
 
 def test_what_to_type_next_can_be_typed(tmp_path, monkeypatch):
     """`make demo` runs in an environment that is not activated: the command has its path there."""
-    beside = tmp_path / "bin" / "fornix"
+    beside = tmp_path / "bin" / "alveus"
     beside.parent.mkdir()
     monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert program() == "fornix"
+    assert program() == "alveus"
     beside.touch(mode=0o755)
     assert program() == str(beside)
     monkeypatch.chdir(tmp_path)
-    assert program() == "bin/fornix"
+    assert program() == "bin/alveus"
     monkeypatch.setenv("PATH", str(beside.parent))
-    assert program() == "fornix"
+    assert program() == "alveus"
 
 
 def test_the_demo_runs_on_a_terminal():
     """With a terminal there are bars and colours, and no error."""
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "fornix", "demo", "--embedder", EMBEDDER]
+    command = [sys.executable, "-m", "alveus", "demo", "--embedder", EMBEDDER]
     with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower) as child:
         os.close(follower)
         shown = b""

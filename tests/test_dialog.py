@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fornix import Memory
-from fornix.compat.agentscope import AgentBase, DialogAgent, Msg, TemporaryMemory, deserialize
-from fornix.errors import InvalidInput, ModelUnavailable
-from fornix.llm import OpenAIChat, ScriptedChat
-from fornix.testing import ChatServer
+from alveus import Memory
+from alveus.compat.agentscope import AgentBase, DialogAgent, Msg, TemporaryMemory, deserialize
+from alveus.errors import InvalidInput, ModelUnavailable
+from alveus.llm import OpenAIChat, ScriptedChat
+from alveus.testing import ChatServer
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import warm
-from dialogue_worker import turn
-from fornix import Agent, InputEvent, LocalRunner, Memory, ScriptedChat, action
-from fornix.agents.messages import COMPRESSED, SUMMARY, Msg, TemporaryMemory
-from fornix.errors import (
+from alveus import Agent, InputEvent, LocalRunner, Memory, ScriptedChat, action
+from alveus.agents.messages import COMPRESSED, SUMMARY, Msg, TemporaryMemory
+from alveus.errors import (
     IdempotencyConflict,
     InvalidInput,
     ModelFailed,
@@ -25,9 +24,10 @@ from fornix.errors import (
     RunParked,
     SetDefinitionConflict,
 )
-from fornix.sets.admission import Exact, Size
-from fornix.text import Summary, tokens
-from fornix.text.messages import Message
+from alveus.sets.admission import Exact, Size
+from alveus.text import Summary, tokens
+from alveus.text.messages import Message
+from dialogue_worker import turn
 from scale import COUNTS
 from waiting import LIMIT_S
 
@@ -693,7 +693,7 @@ def test_a_kill_loses_no_message_and_splits_no_call(tmp_path):
     for _ in range(KILLS):
         step, when = chance.choice(["commit", "item"]), chance.choice(["before", "after"])
         spec = f"{step}:{when}:{chance.randrange(1, 12)}"
-        done = worker(path, "a", first, 6, FORNIX_CRASH=spec)
+        done = worker(path, "a", first, 6, ALVEUS_CRASH=spec)
         assert done.returncode in (0, -9), done.stderr[-500:]
         said = [int(line) for line in done.stdout.split()]
         written += said

@@ -17,12 +17,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import fornix
-import fornix.agents.layers
-import fornix.agents.windows
-import fornix.compat.dbgpt
-import fornix.sets.admission
-from fornix import cli
+import alveus
+import alveus.agents.layers
+import alveus.agents.windows
+import alveus.compat.dbgpt
+import alveus.sets.admission
+from alveus import cli
 from pages import ROOT, Block, blocks, pages
 
 if TYPE_CHECKING:
@@ -70,29 +70,29 @@ def test_block_that_does_not_run_says_why(page: Path):
             )
 
 
-_COMMAND = re.compile(r"^(?:\$ )?(?:\S*/)?fornix (?P<words>.*)$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:\$ )?(?:\S*/)?alveus (?P<words>.*)$", re.MULTILINE)
 _OPERATORS = {"|", "&", "&&", ";", ">", "<"}
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_command_of_a_page_can_be_typed(page: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each `fornix …` line of a page has options and arguments that its command takes."""
+    """Each `alveus …` line of a page has options and arguments that its command takes."""
     monkeypatch.setattr(click.Command, "invoke", lambda *_: None)  # read, and not run
     for block in blocks(page):
         code = block.code.replace("\\\n", " ")
         for typed in _COMMAND.finditer(code if block.language in SHELL else ""):
             read = shlex.split(typed["words"], comments=True)
             words = list(takewhile(lambda word: word not in _OPERATORS, read))
-            done = CliRunner().invoke(cli.fornix, words)
-            assert done.exit_code == 0, f"{block.place}: fornix {typed['words']}: {done.output}"
+            done = CliRunner().invoke(cli.alveus, words)
+            assert done.exit_code == 0, f"{block.place}: alveus {typed['words']}: {done.output}"
 
 
 PUBLIC = (
-    fornix,
-    fornix.agents.layers,
-    fornix.agents.windows,
-    fornix.compat.dbgpt,
-    fornix.sets.admission,
+    alveus,
+    alveus.agents.layers,
+    alveus.agents.windows,
+    alveus.compat.dbgpt,
+    alveus.sets.admission,
 )
 _CALL = re.compile(r"`([A-Z]\w*\([^`]*\))`")
 

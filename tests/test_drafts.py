@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from psycopg.errors import CheckViolation
 
-from fornix.errors import (
+from alveus.errors import (
     CompactionChanged,
     DuplicateItem,
     KeyBusy,
@@ -21,7 +21,7 @@ from fornix.errors import (
     StaleItem,
     StaleRun,
 )
-from fornix.store import (
+from alveus.store import (
     CLOCK_STEP_US,
     Batch,
     Begin,
@@ -45,18 +45,18 @@ from fornix.store import (
     Step,
     Undo,
 )
-from fornix.store.commit_queue import CommitTicket
-from fornix.store.postgres import PostgresStore
-from fornix.store.postgres.connection import PostgresConnection
-from fornix.store.postgres.database import REDRAFTS
-from fornix.store.postgres.draft_numbers import DraftNumber, NotADraft
-from fornix.store.postgres.drafting import DraftConnection, Known
-from fornix.store.records import MINUTE_US
-from fornix.store.sql import items, lanes
-from fornix.store.sql.inputs import InputWriter
-from fornix.store.sql.scope_rows import WriterCache
-from fornix.testing import ADA, NOTES, NOW, add, write
-from fornix.testing.batches import record, upsert
+from alveus.store.commit_queue import CommitTicket
+from alveus.store.postgres import PostgresStore
+from alveus.store.postgres.connection import PostgresConnection
+from alveus.store.postgres.database import REDRAFTS
+from alveus.store.postgres.draft_numbers import DraftNumber, NotADraft
+from alveus.store.postgres.drafting import DraftConnection, Known
+from alveus.store.records import MINUTE_US
+from alveus.store.sql import items, lanes
+from alveus.store.sql.inputs import InputWriter
+from alveus.store.sql.scope_rows import WriterCache
+from alveus.testing import ADA, NOTES, NOW, add, write
+from alveus.testing.batches import record, upsert
 from postgres_server import orphans, url_for
 from waiting import LIMIT_S
 

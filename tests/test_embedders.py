@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from fornix.embed import (
+from alveus.embed import (
     BUNDLED,
     Embedder,
     dequantise,
@@ -32,12 +32,12 @@ from fornix.embed import (
     unpack_vector,
     wordpiece,
 )
-from fornix.embed.minilm import MiniLm
-from fornix.embed.static import Static
-from fornix.embed.vectors import quantise_each, unit
-from fornix.embed.weights import CHECKSUMS, checksum, read_arrays, read_lines
-from fornix.embed.wordpiece import MOST_WINDOWS, READ, STRIDE, window_starts
-from fornix.errors import EmbedderFailed, EmbedderMissing, InvalidInput
+from alveus.embed.minilm import MiniLm
+from alveus.embed.static import Static
+from alveus.embed.vectors import quantise_each, unit
+from alveus.embed.weights import CHECKSUMS, checksum, read_arrays, read_lines
+from alveus.embed.wordpiece import MOST_WINDOWS, READ, STRIDE, window_starts
+from alveus.errors import EmbedderFailed, EmbedderMissing, InvalidInput
 from scale import COUNTS
 
 DATA = Path(__file__).parent / "data" / "embedders"
@@ -52,8 +52,8 @@ IMPORT = """
 import sys
 opened = []
 sys.addaudithook(lambda event, found: event == "open" and opened.append(str(found[0])))
-import fornix.embed
-fornix.embed.open_embedder("minilm"), fornix.embed.open_embedder("static")
+import alveus.embed
+alveus.embed.open_embedder("minilm"), alveus.embed.open_embedder("static")
 print([path for path in opened if path.endswith((".npz", "vocabulary.txt"))])
 """
 
@@ -554,18 +554,18 @@ def test_the_weights_are_the_known_ones():
         if file.endswith(".npz"):
             found = read_arrays(file)
         else:
-            content = files("fornix.embed").joinpath(file).read_bytes()
+            content = files("alveus.embed").joinpath(file).read_bytes()
             found = {"bytes": np.frombuffer(content, dtype=np.uint8)}
         assert {name: checksum(array) for name, array in found.items()} == known
 
 
 def test_missing_weights_are_an_error():
     """A damaged installation says so, and what to do."""
-    with pytest.raises(EmbedderFailed, match=r"gone\.npz cannot be read .* install fornix again"):
+    with pytest.raises(EmbedderFailed, match=r"gone\.npz cannot be read .* install alveus again"):
         read_arrays("gone.npz")
     with pytest.raises(EmbedderFailed, match=r"vocabulary\.txt cannot be read"):
         read_arrays("vocabulary.txt")
-    with pytest.raises(EmbedderFailed, match=r"gone\.txt cannot be read .* install fornix again"):
+    with pytest.raises(EmbedderFailed, match=r"gone\.txt cannot be read .* install alveus again"):
         read_lines("gone.txt")
     with pytest.raises(EmbedderFailed, match=r"static\.npz cannot be read"):
         read_lines("static.npz")
@@ -578,7 +578,7 @@ def test_missing_weights_are_an_error():
 def test_a_missing_extra_says_how_to_install_it(package, monkeypatch):
     """Asked for by name, `minilm-onnx` says what it lacks, before anything is embedded."""
     monkeypatch.setitem(sys.modules, package, None)  # Python's way to say: it is not there
-    with pytest.raises(EmbedderMissing, match=rf"{package},.*pip install 'fornix\[minilm-onnx\]'"):
+    with pytest.raises(EmbedderMissing, match=rf"{package},.*pip install 'alveus\[minilm-onnx\]'"):
         open_embedder("minilm-onnx")
 
 
@@ -609,9 +609,9 @@ def test_a_damaged_graph_names_its_file(tmp_path):
 def test_the_graph_is_kept_where_caches_are(monkeypatch, tmp_path):
     """XDG_CACHE_HOME is respected; a relative one is ignored, as its specification asks."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert minilm_onnx.default_cache() == tmp_path / "fornix"
+    assert minilm_onnx.default_cache() == tmp_path / "alveus"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert minilm_onnx.default_cache() == Path.home() / ".cache" / "fornix"
+    assert minilm_onnx.default_cache() == Path.home() / ".cache" / "alveus"
 
 
 def test_a_graph_is_written_whole(tmp_path):

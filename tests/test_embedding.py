@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Memory
+from alveus.errors import EmbedderConflict
+from alveus.search import embedding_worker
+from alveus.values.threads import Flag
 from doors import Letters
-from fornix import Memory
-from fornix.errors import EmbedderConflict
-from fornix.search import embedding_worker
-from fornix.values.threads import Flag
 from waiting import LIMIT_S, wait_until
 
 CHILD = """
 import os, sys, time
 sys.path.insert(0, sys.argv[2])
 from doors import Letters
-from fornix import Memory
+from alveus import Memory
 
 class Loud(Letters):
     def embed(self, texts):

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fornix import Memory, Signals
-from fornix.errors import InvalidInput, NotFound
-from fornix.facts import LearnReport
+from alveus import Memory, Signals
+from alveus.errors import InvalidInput, NotFound
+from alveus.facts import LearnReport
 
 SAID = [
     ("m1", "My sister Grace lives in Lisbon."),

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from fornix import Event, InputEvent, OutputEvent
-from fornix.errors import AgentChanged, InvalidInput, InvalidValue, Unusable
-from fornix.events.events import plain, restored, written
+from alveus import Event, InputEvent, OutputEvent
+from alveus.errors import AgentChanged, InvalidInput, InvalidValue, Unusable
+from alveus.events.events import plain, restored, written
 
 NOW = 1_000_000
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory
-from fornix.errors import (
+from alveus import Memory
+from alveus.errors import (
     CompareFailed,
     IdempotencyConflict,
     InvalidInput,
@@ -33,7 +33,7 @@ from fornix.errors import (
     TreeConflict,
     Unsupported,
 )
-from fornix.state import (
+from alveus.state import (
     MAX_LEVELS,
     MISSING,
     CommittedTree,
@@ -48,15 +48,15 @@ from fornix.state import (
     Ttl,
     root_of,
 )
-from fornix.state.paths import MAX_CACHED_PATHS
-from fornix.state.tree_values import FEW_FIELDS, fast_copy, size_bound
-from fornix.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
-from fornix.store.ledger import SMALL_BYTES
-from fornix.store.name_ranges import NameRange
-from fornix.store.ram import RamStore
-from fornix.values import wire
-from fornix.values.forks import HandleLock
-from fornix.values.storable import MAX_NAME, Path, checked, moment
+from alveus.state.paths import MAX_CACHED_PATHS
+from alveus.state.tree_values import FEW_FIELDS, fast_copy, size_bound
+from alveus.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
+from alveus.store.ledger import SMALL_BYTES
+from alveus.store.name_ranges import NameRange
+from alveus.store.ram import RamStore
+from alveus.values import wire
+from alveus.values.forks import HandleLock
+from alveus.values.storable import MAX_NAME, Path, checked, moment
 from waiting import SHORT_S
 
 SCOPE = Scope("space", "ada")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.agents.windows import Observation, Reply, Stamp
-from fornix.embed import open_embedder
-from fornix.llm import OpenAIChat, ScriptedChat
-from fornix.text.messages import Message
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.agents.windows import Observation, Reply, Stamp
+from alveus.embed import open_embedder
+from alveus.llm import OpenAIChat, ScriptedChat
+from alveus.text.messages import Message
 from pages import ROOT
 from waiting import LIMIT_S
 
@@ -95,7 +95,7 @@ def test_00_a_second_process_finds_it(tmp_path):
 
 def test_00_the_root_is_an_object_like_any_other(load, url):
     """What a context gives is a MemoryObject, and what one run wrote to sensory memory is gone."""
-    compat = importlib.import_module("fornix.compat.flink_agents")
+    compat = importlib.import_module("alveus.compat.flink_agents")
     seen: list[Any] = []
 
     @compat.action(InputEvent)
@@ -217,7 +217,7 @@ def test_03_the_program_as_it_stands(load, tmp_path, monkeypatch):
     """With the memory that the document makes: in RAM."""
     monkeypatch.chdir(tmp_path)
     load("03_messages", "program").main(
-        importlib.import_module("fornix.agents.messages").TemporaryMemory()
+        importlib.import_module("alveus.agents.messages").TemporaryMemory()
     )
 
 
@@ -309,7 +309,7 @@ def test_11_it_shows_what_it_kept_and_why(tmp_path, monkeypatch):
     """Without a key it has a scripted model, and no network."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     printed = ran("11_custom_memory", tmp_path, program="memory.py")
-    assert "kept       What is a fornix?    its importance is 0.318" in printed
+    assert "kept       What is an alveus?    its importance is 0.318" in printed
     assert "forgotten  Hello!" in printed
     assert "With the next question scripted is told 8 messages" in printed
 
@@ -422,8 +422,8 @@ def test_11_the_document_s_main(load):
 
 
 def test_actions_of_both_kinds_live_in_one_agent():
-    """An agent may mix fornix's own actions with those of Flink Agents: each has its context."""
-    compat = importlib.import_module("fornix.compat.flink_agents")
+    """An agent may mix alveus's own actions with those of Flink Agents: each has its context."""
+    compat = importlib.import_module("alveus.compat.flink_agents")
 
     @compat.action(InputEvent)
     def theirs(event, ctx):

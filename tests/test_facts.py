@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from facts_script import STARTED, answer, said, scripted
-from fornix import (
+from alveus import (
     Agent,
     AsyncMemory,
     InputEvent,
@@ -24,7 +23,7 @@ from fornix import (
     ScriptedChat,
     action,
 )
-from fornix.errors import (
+from alveus.errors import (
     InvalidInput,
     LearningChanged,
     ModelAnswerInvalid,
@@ -32,11 +31,12 @@ from fornix.errors import (
     ModelUnavailable,
     NotFound,
 )
-from fornix.facts import LearnOptions
-from fornix.facts.answers import end_of, located, time_of
-from fornix.memory.keys import KeyMemory
-from fornix.sets.admission import Exact, Injection, Size
-from fornix.transfer import Selection, export_lines, history_lines, import_file
+from alveus.facts import LearnOptions
+from alveus.facts.answers import end_of, located, time_of
+from alveus.memory.keys import KeyMemory
+from alveus.sets.admission import Exact, Injection, Size
+from alveus.transfer import Selection, export_lines, history_lines, import_file
+from facts_script import STARTED, answer, said, scripted
 from postgres_server import url_for
 
 

@@ -16,10 +16,10 @@ from uuid import uuid4
 import pytest
 
 import warm
+from alveus import Memory
+from alveus.facts import LearnOptions
+from alveus.testing.chat_server import ChatServer
 from facts_script import answer, said, scripted
-from fornix import Memory
-from fornix.facts import LearnOptions
-from fornix.testing.chat_server import ChatServer
 from postgres_server import url_for
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
@@ -183,7 +183,7 @@ def test_a_killed_watch_ends_as_an_undisturbed_learning(
         words = ("learn", "--db", str(place), "--watch", "--key", key, "--batch", "6")
         model = ("--model", "test", "--base-url", server.url)
         begun = warm.Popen(
-            [sys.executable, "-m", "fornix.cli", *words, *model],
+            [sys.executable, "-m", "alveus.cli", *words, *model],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert begun.stderr is not None

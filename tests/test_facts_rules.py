@@ -7,10 +7,10 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from fornix import Memory
-from fornix.facts import LearnReport
-from fornix.facts.english import in_third_person, with_dates
-from fornix.memory.keys import KeyMemory
+from alveus import Memory
+from alveus.facts import LearnReport
+from alveus.facts.english import in_third_person, with_dates
+from alveus.memory.keys import KeyMemory
 
 SAID = "2026-03-04T10:00:00+00:00"
 """A Wednesday."""

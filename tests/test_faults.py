@@ -20,12 +20,11 @@ from typing import Any
 import apsw
 import pytest
 
-from doors import Letters
-from fornix import KeyMemory, Memory
-from fornix.errors import (
+from alveus import KeyMemory, Memory
+from alveus.errors import (
+    AlveusError,
     EmbedderFailed,
     ForkedStore,
-    FornixError,
     NotAStore,
     NotFound,
     StoreBusy,
@@ -37,12 +36,13 @@ from fornix.errors import (
     Unsupported,
     Unusable,
 )
-from fornix.search.index import set_loader
-from fornix.store import Scope
-from fornix.store.sql.batched_inserts import PendingRows
-from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.connection import CallSubject, as_fornix_error
-from fornix.store.sqlite.lock_files import file_system, refuse_unsupported
+from alveus.search.index import set_loader
+from alveus.store import Scope
+from alveus.store.sql.batched_inserts import PendingRows
+from alveus.store.sqlite import SqliteStore
+from alveus.store.sqlite.connection import CallSubject, as_alveus_error
+from alveus.store.sqlite.lock_files import file_system, refuse_unsupported
+from doors import Letters
 from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 from waiting import LIMIT_S, SHORT_S, wait_until
 
@@ -50,8 +50,8 @@ HEAD = """
 import os, resource, signal, sys, time
 sys.path.insert(0, {here!r})
 from doors import Letters
-from fornix import Memory, errors
-from fornix.store.sqlite import checksums
+from alveus import Memory, errors
+from alveus.store.sqlite import checksums
 path = sys.argv[1]
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
@@ -222,7 +222,7 @@ def test_a_limit_of_a_file_is_no_loss_either(path: Path, start, log_pages: int) 
     A commit that stands is not refused because the log cannot be moved into the file after it.
     """
     child = start(
-        f"from fornix.store.sqlite import database_file as f; f.CHECKPOINT_PAGES = {log_pages}"
+        f"from alveus.store.sqlite import database_file as f; f.CHECKPOINT_PAGES = {log_pages}"
         """
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Memory.open(path, embedder="words") as memory:
@@ -274,7 +274,7 @@ for free in range(16):
                 try:
                     call()
                     done += name == "add"
-                except errors.FornixError as error:
+                except errors.AlveusError as error:
                     assert type(error) is errors.Unavailable, repr(error)
                     assert "too many files" in str(error) and "ulimit -n" in str(error), error
                     told += 1
@@ -327,7 +327,7 @@ for _ in range(2):
 
 def test_a_read_only_file_system_is_told_what_to_do_about() -> None:
     """There nobody lacks rights: it is SQLite that cannot make its log beside the database."""
-    error = as_fornix_error(
+    error = as_alveus_error(
         apsw.CantOpenError("unable to open database file"), CallSubject("app.db")
     )
     assert isinstance(error, StoreReadOnly)
@@ -404,7 +404,7 @@ with Memory.open(path, mode="ro") as memory:
         child = start(DROP_RIGHTS + code, place)
         assert line(child) == "1"
         assert child.wait(LIMIT_S) == 0
-        assert {each.name for each in shared.iterdir()} == {"app.db", "app.db.fornix"}
+        assert {each.name for each in shared.iterdir()} == {"app.db", "app.db.alveus"}
 
 
 def test_a_file_that_is_written_to_while_it_is_read_as_one_at_rest_is_told(path: Path) -> None:
@@ -429,7 +429,7 @@ def test_a_reader_searches_beside_a_folder_that_is_closed_to_it(start) -> None:
         place = shared / "app.db"
         with Memory.open(place, embedder="words") as memory:
             memory.key("ada").add("green tea")
-        beside = Path(f"{place}.fornix")
+        beside = Path(f"{place}.alveus")
         (beside / "index").mkdir()
         beside.chmod(0o000)
         shut(shared, place)
@@ -450,7 +450,7 @@ def test_what_has_to_remove_index_files_is_refused_before_it_changes_anything(st
         with Memory.open(place, embedder="words") as memory:
             memory.key("ada").add("late", expire_at=datetime(2020, 1, 1, tzinfo=UTC))
             memory.backup(shared / "backup.db")
-        index = Path(f"{place}.fornix") / "index"
+        index = Path(f"{place}.alveus") / "index"
         index.mkdir()
         (index / "1.seg").touch()
         index.chmod(0o755)
@@ -464,7 +464,7 @@ def told(call):
     try:
         call()
     except errors.StoreReadOnly as error:
-        return f"{path}.fornix/index cannot be" in str(error)
+        return f"{path}.alveus/index cannot be" in str(error)
 with Memory.open(path) as memory:
     before = memory.stats().store.commits
     say(told(memory.shrink), memory.stats().store.commits - before)
@@ -481,7 +481,7 @@ say(told(lambda: Memory.restore(path, path.replace("app", "backup"))))
 
 
 def test_what_root_makes_beside_a_store_is_its_owners(path: Path, monkeypatch) -> None:
-    """Else nobody but root could write the store after ``sudo fornix``; SQLite does the same."""
+    """Else nobody but root could write the store after ``sudo alveus``; SQLite does the same."""
     given: set[Path] = set()
 
     def chown(place: Path, user: int, group: int, *, follow_symlinks: bool) -> None:
@@ -490,7 +490,7 @@ def test_what_root_makes_beside_a_store_is_its_owners(path: Path, monkeypatch) -
 
     with Memory.open(path, embedder="words") as memory:
         memory.key("ada").add_many([f"green tea {number}" for number in range(20)])
-    beside = Path(f"{path}.fornix")
+    beside = Path(f"{path}.alveus")
     shutil.rmtree(beside)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", chown)
@@ -512,10 +512,10 @@ def test_what_may_not_be_written_is_named(path: Path, monkeypatch) -> None:
     closed = Path(f"{path}-shm")
     closed.touch()
     monkeypatch.setattr(os, "access", lambda place, kind: kind != os.W_OK or place != str(closed))
-    error = as_fornix_error(apsw.ReadOnlyError("read-only"), CallSubject(str(path)))
+    error = as_alveus_error(apsw.ReadOnlyError("read-only"), CallSubject(str(path)))
     assert f"let this process write {closed}, or open it with mode='ro'" in str(error)
     copy = "/elsewhere/copy.db.part"
-    error = as_fornix_error(PermissionError(13, "Permission denied", copy), CallSubject(str(path)))
+    error = as_alveus_error(PermissionError(13, "Permission denied", copy), CallSubject(str(path)))
     assert isinstance(error, StoreReadOnly)
     assert str(error).startswith(f"{copy}: Permission denied; ")
 
@@ -543,12 +543,12 @@ def test_whatever_hinders_more_to_be_written_is_the_store_being_full(error, numb
     """A full disk, a quota, a limit of files; in the database, its log, or a file beside it."""
     if isinstance(error, int):
         error = failed_write(error)
-    assert isinstance(as_fornix_error(error, CallSubject("app.db", errno=number)), StoreFull)
+    assert isinstance(as_alveus_error(error, CallSubject("app.db", errno=number)), StoreFull)
 
 
 def test_a_disk_that_fails_is_not_full() -> None:
     """Freeing room would not help."""
-    found = as_fornix_error(
+    found = as_alveus_error(
         failed_write(apsw.SQLITE_IOERR_WRITE), CallSubject("app.db", errno=errno.EIO)
     )
     assert not isinstance(found, StoreFull)
@@ -646,7 +646,7 @@ def test_a_damaged_file_is_told(path: Path, how: str, part: float, mode) -> None
             ):
                 try:
                     answer = call()
-                except FornixError as error:
+                except AlveusError as error:
                     told += isinstance(error, StoreDamaged)
                 else:
                     if isinstance(answer, list):
@@ -690,7 +690,7 @@ def test_what_shows_the_kernel_is_refused(place: str) -> None:
 
 def test_a_network_file_system_is_named(tmp_path: Path, monkeypatch) -> None:
     """The error says which one, and what to do."""
-    from fornix.store.sqlite import lock_files
+    from alveus.store.sqlite import lock_files
 
     monkeypatch.setattr(lock_files, "file_system", lambda path: "nfs4")
     with pytest.raises(Unsupported, match=r"nfs4.*local disk"):
@@ -804,7 +804,7 @@ with Memory.open(path) as again:
 def test_a_forked_child_that_stays_holds_no_lock(path: Path, start) -> None:
     """Its parent is killed in the middle of a write: others write, and take its keys, at once."""
     child = start("""
-from fornix.store import Scope
+from alveus.store import Scope
 memory = Memory.open(path, embedder="words")
 memory.key("ada").add("told")
 memory.store.acquire_lease(Scope("default", "ada"), "parent")
@@ -846,7 +846,7 @@ def test_leases_of_the_dead_are_taken_over_at_once(path: Path, start) -> None:
     """Killed with -9: no clock, no waiting; while it lives, nobody else gets its key."""
     ada = Scope("default", "ada")
     child = start("""
-from fornix.store import Scope
+from alveus.store import Scope
 memory = Memory.open(path, embedder="words")
 say(memory.store.acquire_lease(Scope("default", "ada"), "child").epoch)
 sys.stdin.readline()
@@ -908,7 +908,7 @@ def test_a_backup_that_fails_leaves_nothing(path: Path) -> None:
     """It appears whole, or not at all; one that was interrupted is begun anew."""
     with Memory.open(path, embedder="words") as memory:
         memory.key("ada").add("x")
-        with pytest.raises(FornixError):
+        with pytest.raises(AlveusError):
             memory.backup(path.parent / "no folder" / "copy.db")
         copy = path.with_name("copy.db")
         copy.with_name("copy.db.part").write_text("left behind by a kill")
@@ -935,7 +935,7 @@ def test_restoring_into_nothing_makes_the_store(path: Path) -> None:
 KILLED_RESTORE = """
 import itertools, shutil
 from datetime import UTC, datetime
-from fornix.search.index import set_loader as sealing
+from alveus.search.index import set_loader as sealing
 sealing.LARGE = 20  # so that the set has a sealed file, which a restore makes wrong
 now = datetime(2026, 1, 1, tzinfo=UTC)
 whole = os.path.dirname(path)
@@ -955,7 +955,7 @@ with opened(path) as memory:
     memory.backup(f"{whole}/backup")
     write(memory, "lemon")
     assert found(memory, "lemon") == 30
-assert os.listdir(f"{path}.fornix/index")
+assert os.listdir(f"{path}.alveus/index")
 
 def killed_at(event):
     events = itertools.count()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from alveus.store.sqlite import file_calls
 from compiling import compiled_of, hatch_build
-from fornix.store.sqlite import file_calls
 
 NAME = b"42                  "
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.errors import InvalidFilter
-from fornix.store.filters import MAX_CONDITIONS, MAX_DEPTH, Filter
+from alveus.errors import InvalidFilter
+from alveus.store.filters import MAX_CONDITIONS, MAX_DEPTH, Filter
 
 OWN = {
     "$id": "a1",

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from fornix import Memory
-from fornix.testing import RunnerContract
+from alveus import Memory
+from alveus.testing import RunnerContract
 from postgres_server import url_for
 from scale import COUNTS
 from waiting import wait_until
@@ -107,16 +107,16 @@ def check(feed: Feed, found: list[dict], store: str) -> None:
             assert len(items) == len(inputs)
 
 
-def fornix(*words: object) -> list[str]:
-    """Return the command of `fornix`."""
-    return [sys.executable, "-m", "fornix", *map(str, words)]
+def alveus(*words: object) -> list[str]:
+    """Return the command of `alveus`."""
+    return [sys.executable, "-m", "alveus", *map(str, words)]
 
 
 def submit(cluster, feed: Feed, out: Path, *words: object, store: str, agent="COUNTER") -> str:
     """Send the job to a cluster; return its id."""
     place = AGENT.replace("COUNTER", agent)
     answer = subprocess.run(
-        fornix(
+        alveus(
             "flink", "submit", place, "--json", "--db", store, "--embedder", "words",
             "-i", feed.folder, "-o", out, "--watch", "--jobmanager", cluster.jobmanager,
             "--checkpoints", out.parent / "checkpoints", "--interval", 0.3, *AT_ONCE, *words,
@@ -313,7 +313,7 @@ def start(store, feed: Feed, out: Path, folder: Path, *, parallelism: int, agent
     place = AGENT.replace("COUNTER", agent)
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            fornix(
+            alveus(
                 "flink", "run", place, "--db", store, "--embedder", "words", "-i", feed.folder,
                 "-o", out, "--watch", "--checkpoints", folder / "checkpoints", "--interval", 0.3,
                 "--parallelism", parallelism,
@@ -349,7 +349,7 @@ def test_the_programs_of_the_documents_run_on_flink(tmp_path, monkeypatch, agent
     monkeypatch.setenv("FLINK_SEEDS_KILL", str(tmp_path / "killed"))
     inputs = tmp_path / "in.jsonl"
     inputs.write_text(json.dumps({"key": "ada", "id": "one", **record}) + "\n")
-    command = fornix(
+    command = alveus(
         "flink", "run", f"{SEEDS}:{agent}", "--db", tmp_path / "memory.db", "-i", inputs,
         "-o", tmp_path / "out", "--checkpoints", tmp_path / "checkpoints", "--interval", 0.3,
         "--parallelism", 1,
@@ -377,7 +377,7 @@ def test_what_goes_wrong_is_one_clear_error(tmp_path, words, said):
     inputs.write_text('{"key": "ada", "value": 1, "id": "one"}\n')
     command, *more = words
     answer = subprocess.run(
-        fornix(
+        alveus(
             "flink", command, AGENT, "--db", tmp_path / "memory.db", "--embedder", "words",
             "-i", inputs, "-o", tmp_path / "out", "--json", *more,
         ),
@@ -407,8 +407,8 @@ def test_the_example_answers_its_tickets(tmp_path):
 
 
 def run(*words: object) -> str:
-    """Return what a command of `fornix` prints."""
-    answer = subprocess.run(fornix(*words), capture_output=True, text=True, check=False)
+    """Return what a command of `alveus` prints."""
+    answer = subprocess.run(alveus(*words), capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
@@ -441,8 +441,8 @@ def test_a_slow_key_and_a_broken_one_hold_up_nobody_else(tmp_path, monkeypatch):
 
 SCRIPT = """
 import sys
-from fornix import Agent, Event, InputEvent, OutputEvent, action
-from fornix.runs.runner.flink import FlinkRunner
+from alveus import Agent, Event, InputEvent, OutputEvent, action
+from alveus.runs.runner.flink import FlinkRunner
 
 class Half(Event):
     n: int

@@ -11,10 +11,9 @@ from datetime import timedelta
 
 import pytest
 
-from doors import Letters
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import RunParked
-from fornix.runs.durable_calls import (
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import RunParked
+from alveus.runs.durable_calls import (
     Calls,
     Durable,
     arguments_digest,
@@ -22,10 +21,11 @@ from fornix.runs.durable_calls import (
     checked_reconcile,
     options_of,
 )
-from fornix.state import MemoryKind, Overlay, committed_tree, root_of
-from fornix.store import DurableCall, Retain
-from fornix.store.progress import CallStatus
-from fornix.testing.runner.runner_laws import LONG_S, ActionGate
+from alveus.state import MemoryKind, Overlay, committed_tree, root_of
+from alveus.store import DurableCall, Retain
+from alveus.store.progress import CallStatus
+from alveus.testing.runner.runner_laws import LONG_S, ActionGate
+from doors import Letters
 
 
 class Mid(Event):

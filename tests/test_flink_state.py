@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import InvalidInput
-from fornix.runs.run import RunnerHooks
-from fornix.runs.runner.flink import FlinkRunner, FlinkSettings
-from fornix.runs.runner.flink.checkpoints import MARGIN_S, TIMEOUT_S, covered_until, latest
-from fornix.runs.runner.flink.hot_tree import CHUNK_NAMES, MOST_NODES, HotRecords, HotTree
-from fornix.runs.runner.flink.records import input_from, key_of, key_text
-from fornix.runs.runner.flink.subtask import FlinkJob, KeyState, Subtask
-from fornix.runs.runner.flink.workers import agent_of, files_of, folders_of, reference_to
-from fornix.store import Clear, Create, Delete, Put
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import (
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import InvalidInput
+from alveus.runs.run import RunnerHooks
+from alveus.runs.runner.flink import FlinkRunner, FlinkSettings
+from alveus.runs.runner.flink.checkpoints import MARGIN_S, TIMEOUT_S, covered_until, latest
+from alveus.runs.runner.flink.hot_tree import CHUNK_NAMES, MOST_NODES, HotRecords, HotTree
+from alveus.runs.runner.flink.records import input_from, key_of, key_text
+from alveus.runs.runner.flink.subtask import FlinkJob, KeyState, Subtask
+from alveus.runs.runner.flink.workers import agent_of, files_of, folders_of, reference_to
+from alveus.store import Clear, Create, Delete, Put
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import (
     ADA,
     NOW,
     PersistentStoreContract,

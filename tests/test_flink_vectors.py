@@ -1,4 +1,4 @@
-"""The vectors of Apache Flink Agents, by their ids; those where fornix differs are in the guide.
+"""The vectors of Apache Flink Agents, by their ids; those where alveus differs are in the guide.
 
 A test is named after its vector: `test_a1_…` is vector A1. Those of runs (G, J) and of memory
 events (H, I) are in files of their own. The rows of the table in docs/coming-from/flink-agents.md
@@ -18,8 +18,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from fornix.errors import FornixError
-from fornix.state import (
+from alveus.errors import AlveusError
+from alveus.state import (
     CommittedTree,
     MemoryKind,
     MemoryObject,
@@ -29,9 +29,9 @@ from fornix.state import (
     Ttl,
     root_of,
 )
-from fornix.store import Batch, Put, Scope
-from fornix.store.ram import RamStore
-from fornix.values.forks import HandleLock
+from alveus.store import Batch, Put, Scope
+from alveus.store.ram import RamStore
+from alveus.values.forks import HandleLock
 from pages import ROOT
 
 SCOPE = Scope("space", "ada")
@@ -63,7 +63,7 @@ def m(request) -> MemoryObject:
 
 
 def test_every_vector_has_one_place():
-    """A vector is a test, or a row that says how fornix differs; never both."""
+    """A vector is a test, or a row that says how alveus differs; never both."""
     text = "".join((ROOT / "tests" / name).read_text(encoding="utf-8") for name in FILES)
     tests = re.findall(r"^def test_([a-j]\d+)_", text, re.MULTILINE)
     rows = re.findall(r"^\| ([A-J]\d+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -451,9 +451,9 @@ def test_f4_what_is_committed_is_what_was_written(cached):
     assert (in_store(store, "k1"), in_store(store, "k2")) == ("v11", "v2")
 
 
-def test_refusals_are_errors_of_fornix(m):
-    """What the vectors ask to be a TypeError or ValueError is a FornixError as well."""
+def test_refusals_are_errors_of_alveus(m):
+    """What the vectors ask to be a TypeError or ValueError is an AlveusError as well."""
     m.new_object("o")
     for path, value in (("o", 1), ("p", object())):
-        with pytest.raises(FornixError):
+        with pytest.raises(AlveusError):
             m.set(path, value)

@@ -12,7 +12,7 @@ import apsw
 import pytest
 from click.testing import CliRunner
 
-from fornix import (
+from alveus import (
     Agent,
     AsyncMemory,
     CompactionPlan,
@@ -23,8 +23,8 @@ from fornix import (
     OutputEvent,
     action,
 )
-from fornix.cli import fornix
-from fornix.errors import (
+from alveus.cli import alveus
+from alveus.errors import (
     Forgotten,
     InvalidInput,
     KeyBusy,
@@ -34,11 +34,11 @@ from fornix.errors import (
     StoreReadOnly,
     Unusable,
 )
-from fornix.search.index import set_loader
-from fornix.search.index.segment import SegmentWriter
-from fornix.search.index.set_loader import Outdated, SealedSets
-from fornix.sets.admission import Injection, Secrets
-from fornix.store import (
+from alveus.search.index import set_loader
+from alveus.search.index.segment import SegmentWriter
+from alveus.search.index.set_loader import Outdated, SealedSets
+from alveus.sets.admission import Injection, Secrets
+from alveus.store import (
     Add,
     Batch,
     Begin,
@@ -54,8 +54,8 @@ from fornix.store import (
     StatusChange,
     Step,
 )
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import ADA, NOTES, NOW, Clock, add, batch, record, write
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import ADA, NOTES, NOW, Clock, add, batch, record, write
 from waiting import LIMIT_S, SHORT_S
 
 
@@ -482,7 +482,7 @@ def test_scrubbing_removes_the_side_files_of_what_was_erased(tmp_path, monkeypat
         for name in ("ada", "bob"):
             memory.key(name).add_many([f"window {i}" for i in range(20)])
             memory.key(name).search("window")
-        folder = tmp_path / "app.db.fornix" / "index"
+        folder = tmp_path / "app.db.alveus" / "index"
         assert len(list(folder.iterdir())) == 2
         scope = Scope(memory.space, "ada")
         erased = memory.store.erase(Erasure(scope, NOW, "one", whole_key=True))
@@ -533,7 +533,7 @@ def shell(tmp_path):
         memory.knowledge.set("book").add("Returns within 30 days.", id="r")
 
     def run(*words, code=0, stdin=None):
-        done = CliRunner().invoke(fornix, ["--db", str(db), *words], input=stdin)
+        done = CliRunner().invoke(alveus, ["--db", str(db), *words], input=stdin)
         assert done.exit_code == code, (words, done.stdout, done.stderr, done.exception)
         return done
 
@@ -593,10 +593,10 @@ def test_a_forgotten_run_is_not_shown(tmp_path):
             run = runner.runs.list()[0].id
         memory.forget("ada")
     for words in (("runs", "show", str(run)), ("replay", str(run))):
-        done = CliRunner().invoke(fornix, ["--db", str(tmp_path / "app.db"), *words])
+        done = CliRunner().invoke(alveus, ["--db", str(tmp_path / "app.db"), *words])
         assert done.exit_code == 1
         assert "forgotten" in done.stderr
-    done = CliRunner().invoke(fornix, ["--db", str(tmp_path / "app.db"), "runs", "list"])
+    done = CliRunner().invoke(alveus, ["--db", str(tmp_path / "app.db"), "runs", "list"])
     assert done.exit_code == 0
 
 

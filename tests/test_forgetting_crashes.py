@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import warm
+from alveus import Memory
+from alveus.store import Scope
+from alveus.store.sqlite import SqliteStore
 from file_scan import scan
-from fornix import Memory
-from fornix.store import Scope
-from fornix.store.sqlite import SqliteStore
 from planting import Planter
 from scale import COUNTS
 from waiting import LIMIT_S

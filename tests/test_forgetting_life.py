@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Summarize, action
-from fornix.store import Begin, Create, Erasure, Put, QueuedInput, Replace, Step
-from fornix.store.ram import RamStore
-from fornix.testing import ADA, NOTES, NOW, add, batch, record, write
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Summarize, action
+from alveus.store import Begin, Create, Erasure, Put, QueuedInput, Replace, Step
+from alveus.store.ram import RamStore
+from alveus.testing import ADA, NOTES, NOW, add, batch, record, write
 from waiting import LIMIT_S
 
 CANARY = "sesame-4711"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fornix.errors import FornixError
-from fornix.store import (
+from alveus.errors import AlveusError
+from alveus.store import (
     Add,
     Compact,
     Compaction,
@@ -26,9 +26,9 @@ from fornix.store import (
     Store,
     Undo,
 )
-from fornix.store.ram import RamStore
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import ADA, HANDBOOK, NOTES, NOW, batch, differences, reads, record
+from alveus.store.ram import RamStore
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import ADA, HANDBOOK, NOTES, NOW, batch, differences, reads, record
 from scale import COUNTS
 
 BOOK = SetRef(HANDBOOK, "book")
@@ -70,7 +70,7 @@ class Story:
     def _answer(self, store: Store, work: Callable[[Store], object]) -> object:
         try:
             return work(store)
-        except FornixError as error:
+        except AlveusError as error:
             return type(error)
 
     def _ref(self) -> SetRef:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, RunnerContext, action
+from alveus.errors import RunParked
+from alveus.search.index import set_loader
+from alveus.store.sqlite import SqliteStore
 from file_scan import scan
 from forgetting_worker import LARGE
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, RunnerContext, action
-from fornix.errors import RunParked
-from fornix.search.index import set_loader
-from fornix.store.sqlite import SqliteStore
 from planting import Planter
 from scale import COUNTS
 from waiting import LIMIT_S
@@ -74,7 +74,7 @@ def test_nothing_forgotten_is_in_any_file(tmp_path: Path, monkeypatch: pytest.Mo
         kept = [c for kind, some in planter.planted.items() if kind not in DIGESTS for c in some]
         assert scan(planter.canaries, folder).keys() >= set(kept), "planted, and not found"
         with other("cache", path, *planter.keys[:3]) as busy:
-            assert list((folder / "app.db.fornix" / "index").glob("*.seg"))
+            assert list((folder / "app.db.alveus" / "index").glob("*.seg"))
             _forget_all(memory, planter)
             assert scan(planter.canaries, folder) == {}
             assert str(busy.process.pid) in str([r.out_of_reach for r in memory.receipts(limit=1)])

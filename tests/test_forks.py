@@ -29,29 +29,29 @@ import apsw
 import numpy as np
 import pytest
 
-from forks_tried import TRIED
-from fornix import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, action, errors
-from fornix.agents.storage import FairLock
-from fornix.agents.windows import Observation, Priority
-from fornix.client.connection import ServerAddress, ServerConnection
-from fornix.compaction import CompactionPlan
-from fornix.embed import Vectors, open_embedder
-from fornix.errors import (
+from alveus import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, action, errors
+from alveus.agents.storage import FairLock
+from alveus.agents.windows import Observation, Priority
+from alveus.client.connection import ServerAddress, ServerConnection
+from alveus.compaction import CompactionPlan
+from alveus.embed import Vectors, open_embedder
+from alveus.errors import (
+    AlveusError,
     ForkedStore,
-    FornixError,
     NotPicklable,
     StoreClosed,
     Unavailable,
     Unusable,
 )
-from fornix.sets.admission import Candidate, Verdict, admission_rule
-from fornix.store.commit_queue import CommitTicket
-from fornix.store.sql.database import reads
-from fornix.store.sqlite import SqliteStore, database_file, guards
-from fornix.values import forks
-from fornix.values.forks import FORKS, HandleLock
-from fornix.values.ids import new_id
-from fornix.values.lazy_attributes import lazy_attribute
+from alveus.sets.admission import Candidate, Verdict, admission_rule
+from alveus.store.commit_queue import CommitTicket
+from alveus.store.sql.database import reads
+from alveus.store.sqlite import SqliteStore, database_file, guards
+from alveus.values import forks
+from alveus.values.forks import FORKS, HandleLock
+from alveus.values.ids import new_id
+from alveus.values.lazy_attributes import lazy_attribute
+from forks_tried import TRIED
 from scale import COUNTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -729,7 +729,7 @@ SAMPLES: dict[str, object] = {
 """Arguments of errors, by what they are annotated as."""
 
 
-def example(kind: type[FornixError]) -> FornixError:
+def example(kind: type[AlveusError]) -> AlveusError:
     """Return an error of this kind."""
     if not any(inspect.isfunction(vars(base).get("__init__")) for base in kind.__mro__):
         return kind("a message")
@@ -741,12 +741,12 @@ def example(kind: type[FornixError]) -> FornixError:
 KINDS = [
     kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, FornixError)
+    if isinstance(kind, type) and issubclass(kind, AlveusError)
 ]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_error_reaches_another_process_as_it_was(kind: type[FornixError]) -> None:
+def test_an_error_reaches_another_process_as_it_was(kind: type[AlveusError]) -> None:
     """With its message and its attributes: what a worker raises breaks no pool."""
     error = example(kind)
     error.add_note("a note")
@@ -837,7 +837,7 @@ def gunicorn(path: Path, *options: str) -> set[str]:
 
 
 def served_env(path: Path) -> dict[str, str]:
-    return {**os.environ, "FORNIX_TEST_STORE": str(path), "PYTHONPATH": str(HERE)}
+    return {**os.environ, "ALVEUS_TEST_STORE": str(path), "PYTHONPATH": str(HERE)}
 
 
 def port_of(lines: IO[str]) -> int:
@@ -873,7 +873,7 @@ def celery(path: Path) -> set[str]:
     broker = path.parent / "broker"
     for name in ("queue", "results", "control"):
         (broker / name).mkdir(parents=True)
-    env = {**served_env(path), "FORNIX_TEST_BROKER": str(broker)}
+    env = {**served_env(path), "ALVEUS_TEST_BROKER": str(broker)}
     command = [sys.executable, "-m", "celery", "-A", "served_app", "worker", "--pool", "prefork"]
     command += ["--concurrency", "2", "--max-tasks-per-child", "5", "--loglevel", "error"]
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]

@@ -1,4 +1,4 @@
-"""Anything may be passed: a right answer or a FornixError, never another's data, nothing else."""
+"""Anything may be passed: a right answer or an AlveusError, never another's data, nothing else."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from alveus import Item, KeyMemory, Memory
+from alveus.errors import AlveusError, InvalidName, TooLarge
 from doors import Letters
-from fornix import Item, KeyMemory, Memory
-from fornix.errors import FornixError, InvalidName, TooLarge
 
 ODD = ["", " ", "\0", ".", "..", "a.b", "\\", "\\.", "%", "_", "*", "?", "'", '"', "';--", "$",
        "$id", "$bytes", "🦊", "e\u0301", "\u00e9", "\ud800", "\uffff", "\u202e", "any", "not",
@@ -132,7 +132,7 @@ def test_items(memory: Memory, value: Any, metadata: Any) -> None:
         item_id = key.add(
             value, metadata=metadata if isinstance(metadata, dict) else {"m": metadata}
         )
-    except FornixError:
+    except AlveusError:
         assert memory.stats().store.commits == before, "refused, but something was committed"
         return
     item = key.get(item_id)
@@ -156,7 +156,7 @@ def test_fields_of_items(memory: Memory, data: st.DataObject) -> None:
     given_ = data.draw(st.dictionaries(fields, anything, max_size=3))
     try:
         item_id = key.add("text", **given_)
-    except FornixError:
+    except AlveusError:
         return
     item = key.get(item_id)
     assert isinstance(item, Item)
@@ -175,7 +175,7 @@ def test_paths(memory: Memory, path: Any, value: Any) -> None:
     tree.set("beside", 1)
     try:
         tree.set(path, value)
-    except FornixError:
+    except AlveusError:
         assert tree.to_dict() == {"beside": 1}
         return
     assert same(tree.get(path), value)
@@ -205,10 +205,10 @@ def test_filters(memory: Memory, where: Any, query: str) -> None:
     key.add_many(items)
     try:
         listed = {item.id for item in key.list(where=where)}
-    except FornixError:
+    except AlveusError:
         for call in (lambda: key.search("x", where=where), lambda: key.delete(where=where)):
             if where is not None:
-                with pytest.raises(FornixError):
+                with pytest.raises(AlveusError):
                     call()
         assert len(key.list()) == 3
         return
@@ -216,7 +216,7 @@ def test_filters(memory: Memory, where: Any, query: str) -> None:
     assert {hit.item.id for hit in key.search("one two three", where=where)} == listed
     try:
         hits = key.search(query, where=where)
-    except FornixError:
+    except AlveusError:
         pass
     else:
         assert {hit.item.id for hit in hits} <= listed
@@ -233,7 +233,7 @@ def test_queries(memory: Memory, query: Any, limit: Any) -> None:
     for place in (memory.key("reader"), memory.knowledge, memory.key("reader").set("none")):
         try:
             hits = place.search(query, limit=limit)
-        except FornixError:
+        except AlveusError:
             continue
         assert isinstance(query, str)
         assert len(hits) <= limit
@@ -271,7 +271,7 @@ def test_keys_never_see_each_other(steps: list[tuple[str, str, str, str]]) -> No
                     mine[item_id] = text
                 elif what == "delete":
                     assert notes.delete(item_id) == (mine.pop(item_id, None) is not None)
-            except FornixError:
+            except AlveusError:
                 assert (what == "add") == (item_id in mine)
             found = notes.get(item_id)
             assert (found and found.text) == mine.get(item_id)

@@ -17,21 +17,21 @@ import pytest
 from click.testing import CliRunner
 
 import warm
+from alveus import Item, Memory, ScriptedChat, Trim
+from alveus.cli import alveus
+from alveus.facts.learning import LearnOptions
+from alveus.facts.learning_records import RECORDS
+from alveus.memory.prompt import prompt_sources
+from alveus.runs.runner.run_records import overtaken
+from alveus.search.index import catalog, set_loader
+from alveus.sets import drafted_sets
+from alveus.sets.writer import SetReader
+from alveus.store import Batch, Define, Definition, QueuedInput, Scope, SetRef
+from alveus.store.ram import RamStore
+from alveus.store.sql import scope_rows, tree
+from alveus.store.sqlite import SqliteStore, connection, database_file, free_pages
+from alveus.store.sqlite.connection import connect
 from doors import Clock
-from fornix import Item, Memory, ScriptedChat, Trim
-from fornix.cli import fornix
-from fornix.facts.learning import LearnOptions
-from fornix.facts.learning_records import RECORDS
-from fornix.memory.prompt import prompt_sources
-from fornix.runs.runner.run_records import overtaken
-from fornix.search.index import catalog, set_loader
-from fornix.sets import drafted_sets
-from fornix.sets.writer import SetReader
-from fornix.store import Batch, Define, Definition, QueuedInput, Scope, SetRef
-from fornix.store.ram import RamStore
-from fornix.store.sql import scope_rows, tree
-from fornix.store.sqlite import SqliteStore, connection, database_file, free_pages
-from fornix.store.sqlite.connection import connect
 from index_store import Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
 
@@ -664,7 +664,7 @@ def test_a_command_that_adds_asks_or_forgets_counts_nothing(tmp_path, monkeypatc
         ("forget", "--key", "ada", "--yes"),
     ):
         command = ["--db", str(tmp_path / "app.db"), "--embedder", "static", *words]
-        done = CliRunner().invoke(fornix, command, catch_exceptions=False)
+        done = CliRunner().invoke(alveus, command, catch_exceptions=False)
         assert done.exit_code == 0, done.output
 
 
@@ -692,7 +692,7 @@ def grown(path, *, items):
 
 
 def unlike(path):
-    """Have a store be as an earlier fornix made it: not to be shrunk in steps."""
+    """Have a store be as an earlier alveus made it: not to be shrunk in steps."""
     with closing(connect(path)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         db.execute("PRAGMA auto_vacuum = NONE")
@@ -703,7 +703,7 @@ def unlike(path):
 def test_what_is_deleted_gives_back_its_disk(tmp_path, earlier):
     """All of it, in the file, its log and beside: what is left is of the present and the journal.
 
-    Also of a file of an earlier fornix, which is rewritten for it once.
+    Also of a file of an earlier alveus, which is rewritten for it once.
     """
     path = tmp_path / "app.db"
     grown(path, items=6_000)
@@ -769,7 +769,7 @@ def test_a_writer_sweeps_as_fast_as_it_writes(tmp_path, monkeypatch):
 
 SHRINKING = """
 import os, signal, sys
-from fornix import Memory
+from alveus import Memory
 left = int(sys.argv[2])
 def tell(_given):
     global left

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import Unavailable
-from fornix.runs.runner.scheduler import LiveLane
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import Unavailable
+from alveus.runs.runner.scheduler import LiveLane
 from waiting import LIMIT_S
 
 

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import warm
-from fornix import Item, Memory
-from fornix.errors import Conflict, FornixError, InvalidInput
-from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
-from fornix.store.checks import PLACEHOLDER_EXPIRY
-from fornix.store.sqlite import SqliteStore
-from fornix.testing.reads import differences, pages, reads, tree
-from fornix.transfer import Load, Selection, Source, export_lines, history_lines, survey
-from fornix.values.storable import microseconds
+from alveus import Item, Memory
+from alveus.errors import AlveusError, Conflict, InvalidInput
+from alveus.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
+from alveus.store.checks import PLACEHOLDER_EXPIRY
+from alveus.store.sqlite import SqliteStore
+from alveus.testing.reads import differences, pages, reads, tree
+from alveus.transfer import Load, Selection, Source, export_lines, history_lines, survey
+from alveus.values.storable import microseconds
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until, written
 
@@ -126,7 +126,7 @@ class Life:
 
     def supersede(self):
         chosen, item_id = self.chosen()
-        with suppress(FornixError):  # the id is taken, or it held at other times
+        with suppress(AlveusError):  # the id is taken, or it held at other times
             if item_id is not None:
                 new = self.rng.choice((*IDS, "later"))
                 chosen.supersede(item_id, "What holds now.", new_id=new)
@@ -142,7 +142,7 @@ class Life:
         found = [s for s in self.memory.store.get(source, IDS) if s is not None]
         if found:
             item_id = self.rng.choice(found).record.id
-            with suppress(FornixError):  # the id is live
+            with suppress(AlveusError):  # the id is live
                 self.commit(scope, self.made("lesson", home, source, [item_id]))
 
     def compact(self):
@@ -169,7 +169,7 @@ class Life:
         ref = SetRef(Scope("default", self.rng.choice(KEYS)), "notes")
         done = self.memory.store.compactions(ref)
         if done:
-            with suppress(FornixError):  # it was undone, or what it made changed
+            with suppress(AlveusError):  # it was undone, or what it made changed
                 self.commit(ref.scope, Undo(ref, self.rng.choice(done).id))
 
     def commit(self, scope, change):
@@ -234,8 +234,8 @@ def source(found, name="history.jsonl"):
 
 def brought(memory, found):
     file = source(found)
-    survey(file, "fornix", None)
-    return Load(memory).run(file, "fornix")
+    survey(file, "alveus", None)
+    return Load(memory).run(file, "alveus")
 
 
 def told(store, now, at):
@@ -424,7 +424,7 @@ def test_a_sweep_may_come_between_commits(end, tmp_path):
             store = other.store
             swept.append(store.sweep(now=store.time_of_commit(LAST)))
 
-        Load(other).run(file, "fornix", progress=sweep)
+        Load(other).run(file, "alveus", progress=sweep)
         assert len(swept) > 1
         assert max(swept) > 1
         if isinstance(other.store, SqliteStore):
@@ -466,7 +466,7 @@ def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     (tmp_path / "life.jsonl").write_text("\n".join(found))
     db = tmp_path / "new.db"
     words = ["--db", str(db), "import", str(tmp_path / "life.jsonl"), "--embedder", "words"]
-    command = [sys.executable, "-m", "fornix.cli", *words]
+    command = [sys.executable, "-m", "alveus.cli", *words]
     log, size = tmp_path / "new.db-wal", Random(number).randrange(1_000_000)
     with warm.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         wait_until(lambda: child.poll() is not None or written(log) >= size)

@@ -1,4 +1,4 @@
-"""Whatever is passed, the answer is an error of fornix's own, short enough to be read."""
+"""Whatever is passed, the answer is an error of alveus's own, short enough to be read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fornix import (
+from alveus import (
     Agent,
+    AlveusError,
     AsyncMemory,
     Budget,
-    FornixError,
     Item,
     KeyBatch,
     KeyMemory,
@@ -31,17 +31,17 @@ from fornix import (
     Trim,
     Ttl,
 )
-from fornix.agents.layers import (
+from alveus.agents.layers import (
     EnhancedShortTermMemory,
     HybridMemory,
     LongTermMemory,
     SensoryMemory,
 )
-from fornix.agents.windows import Linked, Semantic, Void
-from fornix.errors import InvalidInput
-from fornix.errors.short_repr import short_repr
-from fornix.memory.aio import AsyncKey, AsyncMemorySet
-from fornix.memory.async_calls import AsyncConversation
+from alveus.agents.windows import Linked, Semantic, Void
+from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
+from alveus.memory.aio import AsyncKey, AsyncMemorySet
+from alveus.memory.async_calls import AsyncConversation
 
 DEEP = 5_000
 LONGEST = 2_000
@@ -155,7 +155,7 @@ def test_what_is_nested_deeply_or_huge_is_refused(memory: Memory, call: str, kin
     if kind == "int" and call in INTS_ARE_FINE:
         CALLS[call](memory, 10**5_000 if call != "as_of" else 10**9)
         return
-    with pytest.raises(FornixError) as caught:
+    with pytest.raises(AlveusError) as caught:
         CALLS[call](memory, {"lists": LISTS, "dicts": DICTS, "int": 10**5_000}[kind])
     assert len(str(caught.value)) < LONGEST
 
@@ -224,7 +224,7 @@ def test_what_can_be_no_memory_is_refused(tmp_path: Path, monkeypatch, way: str)
     with Memory.open(store, embedder="words") as memory:
         memory.key("a").add("hello")
     for what, url in paths(tmp_path).items():
-        with pytest.raises(FornixError) as caught:
+        with pytest.raises(AlveusError) as caught:
             OPENED[way](url, store)
         assert len(str(caught.value)) < 2 * 8_000 + LONGEST, what
     with Memory.open(store, mode="ro") as memory:

@@ -151,7 +151,7 @@ def test_no_wait_of_a_test_is_short():
     expect_none(
         f"{at(path, node)}: {ast.unparse(node)}: use LIMIT_S, or say on the line what cannot happen"
         for path in [*sources("tests"), *sources("src")]
-        if path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "src/fornix/testing")
+        if path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "src/alveus/testing")
         for node in nodes(path)
         if _waits_shortly(node) and not _has_comment(path, node)
     )
@@ -368,6 +368,22 @@ def test_nothing_names_a_package_registry():
     expect_none(_found_outside_tests(REGISTRY))
 
 
+FORMER_NAME = "for" + "nix"  # in two parts, so that this file does not contain it
+
+
+def test_the_former_name_stands_in_one_decision_alone():
+    """The former name belongs to somebody else's package; one line of the decisions says so."""
+    with_name = [
+        f"{name(path)}:{number}"
+        for path, lines in texts()
+        for number, line in enumerate(lines, start=1)
+        if FORMER_NAME in line.lower()
+    ]
+    assert len(with_name) == 1, with_name
+    assert with_name[0].startswith("docs/decisions.md:")
+    expect_none(name(path) for path in files() if FORMER_NAME in name(path).lower())
+
+
 def _found_outside_tests(pattern: re.Pattern[str]) -> list[str]:
     return [
         f"{name(path)}:{number}"
@@ -382,36 +398,36 @@ def _found_outside_tests(pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_every_public_name_is_on_a_page():
-    """What `fornix` exports is explained to its users, by that name."""
-    fornix = importlib.import_module("fornix")
+    """What `alveus` exports is explained to its users, by that name."""
+    alveus = importlib.import_module("alveus")
     read = "\n".join(page.read_text(encoding="utf-8") for page in pages())
-    expect_none(public for public in fornix.__all__ if not re.search(rf"\b{public}\b", read))
+    expect_none(public for public in alveus.__all__ if not re.search(rf"\b{public}\b", read))
 
 
 def test_what_is_listed_is_what_is_there():
-    """`from fornix import x` works for every listed name."""
-    fornix = importlib.import_module("fornix")
-    expect_none(public for public in fornix.__all__ if not hasattr(fornix, public))
+    """`from alveus import x` works for every listed name."""
+    alveus = importlib.import_module("alveus")
+    expect_none(public for public in alveus.__all__ if not hasattr(alveus, public))
 
 
 def test_what_shells_complete_is_what_is_listed():
-    """`dir(fornix)` shows public names; each is imported from where the type checker looks."""
-    fornix = importlib.import_module("fornix")
-    assert set(dir(fornix)) == {*fornix.__all__, "__version__"}
-    source = tree(ROOT / "src" / "fornix" / "__init__.py")
+    """`dir(alveus)` shows public names; each is imported from where the type checker looks."""
+    alveus = importlib.import_module("alveus")
+    assert set(dir(alveus)) == {*alveus.__all__, "__version__"}
+    source = tree(ROOT / "src" / "alveus" / "__init__.py")
     typed = {
         alias.name: node.module
         for node in ast.walk(source)
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("fornix.")
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("alveus.")
         for alias in node.names
     }
     del typed["lazy_names"]
-    assert typed == {name: module for module, names in fornix._NAMES.items() for name in names}
+    assert typed == {name: module for module, names in alveus._NAMES.items() for name in names}
 
 
 def test_no_name_is_taken_for_a_module():
-    """mypy takes a name for the module of that name beside it: `fornix` imports from the module."""
-    package = ROOT / "src" / "fornix"
+    """mypy takes a name for the module of that name beside it: `alveus` imports from the module."""
+    package = ROOT / "src" / "alveus"
     expect_none(
         f"{node.module}.{alias.name}"
         for node in ast.walk(tree(package / "__init__.py"))
@@ -435,7 +451,7 @@ def test_wrapped_calls_keep_their_overloads():
         and "overload" in map(ast.unparse, method.decorator_list)
     }
     assert {("SetReads", "get"), ("OwnerSets", "sets")} <= overloaded
-    for module in map(importlib.import_module, ("fornix.memory.aio", "fornix.memory.keys")):
+    for module in map(importlib.import_module, ("alveus.memory.aio", "alveus.memory.keys")):
         for line in ast.walk(tree(Path(str(module.__file__)))):
             if isinstance(line, ast.Assign) and (
                 wrapped := re.search(
@@ -448,32 +464,32 @@ def test_wrapped_calls_keep_their_overloads():
 
 
 def test_the_door_is_light():
-    """`import fornix` loads no array library and no database: a name does, at its first use."""
+    """`import alveus` loads no array library and no database: a name does, at its first use."""
     program = (
-        "import sys, fornix; assert not {'numpy', 'apsw', 'asyncio', 'click'} & set(sys.modules);"
-        "fornix.Memory; assert 'apsw' in sys.modules; assert not {'asyncio', 'ssl', 'email',"
-        "'fornix.sets.admission.injection', 'fornix.store.sqlite', 'fornix.display.html',"
-        "'fornix.conversation.conversation_memory',"
-        "'fornix.memory.prompt.assembly', 'fornix.llm.openai_chat'} & set(sys.modules)"
+        "import sys, alveus; assert not {'numpy', 'apsw', 'asyncio', 'click'} & set(sys.modules);"
+        "alveus.Memory; assert 'apsw' in sys.modules; assert not {'asyncio', 'ssl', 'email',"
+        "'alveus.sets.admission.injection', 'alveus.store.sqlite', 'alveus.display.html',"
+        "'alveus.conversation.conversation_memory',"
+        "'alveus.memory.prompt.assembly', 'alveus.llm.openai_chat'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_a_first_search_is_light(tmp_path):
     """Of a large set, by its index file: no part of NumPy is loaded that no search needs."""
-    memory = f"import fornix, sys; m = fornix.Memory.open({str(tmp_path / 'm.db')!r}); "
+    memory = f"import alveus, sys; m = alveus.Memory.open({str(tmp_path / 'm.db')!r}); "
     fill = "m.key('ada').add_many([f'note {i} of {i % 97} words' for i in range(9000)]); "
     search = "assert m.key('ada').search('note of 7 words'); "
     light = "assert 'numpy' in sys.modules; assert 'numpy.ma' not in sys.modules"
     for program in (memory + fill + search + "m.close()", memory + search + light):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
-    assert list((tmp_path / "m.db.fornix" / "index").iterdir())
+    assert list((tmp_path / "m.db.alveus" / "index").iterdir())
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
     """A wrong name is told as Python tells it."""
-    with pytest.raises(AttributeError, match="module 'fornix' has no attribute 'Memroy'"):
-        importlib.import_module("fornix").Memroy  # noqa: B018 - the look-up is the test
+    with pytest.raises(AttributeError, match="module 'alveus' has no attribute 'Memroy'"):
+        importlib.import_module("alveus").Memroy  # noqa: B018 - the look-up is the test
 
 
 def test_type_checkers_know_which_names_are_there():
@@ -495,10 +511,10 @@ def _names_bound_by(statement: ast.stmt) -> set[str]:
 def test_every_command_is_on_the_page_of_commands():
     """The command line has no secrets: each command is in docs/cli.md, in full."""
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    cli = importlib.import_module("fornix.cli")
+    cli = importlib.import_module("alveus.cli")
     expect_none(
         command
-        for command in _commands(cli.fornix, "fornix")
+        for command in _commands(cli.alveus, "alveus")
         if not re.search(rf"\b{re.escape(command)}(?![\w-])", page)
     )
 
@@ -540,7 +556,7 @@ def test_the_design_names_files_that_are_there():
     section = page.split("| where … |")[1].split("\n## ")[0]
     named = re.findall(r"`([a-z_]+/[\w/.]+)`", section)
     assert len(named) > 40
-    assert [path for path in named if not (ROOT / "src" / "fornix" / path).exists()] == []
+    assert [path for path in named if not (ROOT / "src" / "alveus" / path).exists()] == []
 
 
 def test_generated_pages_are_fresh():

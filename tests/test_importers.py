@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreBusy
-from fornix.transfer import (
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreBusy
+from alveus.transfer import (
     CHUNK,
     LAYOUTS,
     Load,
@@ -718,7 +718,7 @@ def test_what_is_not_committed_is_not_read(tmp_path):
     [
         (["CREATE TABLE t (x)"], "no table of a LangGraph store"),
         (["CREATE TABLE checkpoints (x)"], "checkpoints of LangGraph"),
-        ([f"PRAGMA application_id = {0x666F726E}", "CREATE TABLE t (x)"], "a memory of fornix"),
+        ([f"PRAGMA application_id = {0x616C7665}", "CREATE TABLE t (x)"], "a memory of alveus"),
         ([TABLE, "INSERT INTO store VALUES ('a', 'k', '{', NULL, NULL)"], "cannot be read"),
         ([TABLE, "INSERT INTO store VALUES ('a', 'k', '{}', 'soon', NULL)"], "Invalid isoformat"),
         ([TABLE, "INSERT INTO store VALUES ('a', 'k', '{}', 7, NULL)"], "cannot be read"),
@@ -796,7 +796,7 @@ def test_a_format_that_cannot_be_told_is_not_guessed():
     with pytest.raises(InvalidInput, match="no format is recognised") as raised:
         layout_of(lines({"what": 1}))
     assert all(name in str(raised.value) for name in LAYOUTS)
-    assert "fornix import --help shows" in str(raised.value)
+    assert "alveus import --help shows" in str(raised.value)
     both = remembered(1, role="user", content="x")
     with pytest.raises(InvalidInput, match=r"this fits 2 formats; name a --format \(chat, mem0\)"):
         layout_of(document([both]))
@@ -896,9 +896,9 @@ def test_a_broken_document_is_named(text, problem):
 
 def test_a_field_that_is_there_twice_is_named_in_an_export_too():
     """Else one of the two would be lost, and nobody told."""
-    text = b'{"type": "fornix", "format": 1}\n{"type": "value", "key": "a", "key": "b"}\n'
+    text = b'{"type": "alveus", "format": 1}\n{"type": "value", "key": "a", "key": "b"}\n'
     with pytest.raises(InvalidInput, match=r"^f:2: .*the field 'key' is there twice"):
-        survey(Source("f", io.BytesIO(text)), "fornix", None)
+        survey(Source("f", io.BytesIO(text)), "alveus", None)
 
 
 def test_a_pipe_is_named(tmp_path):

@@ -11,9 +11,9 @@ import apsw
 import pytest
 
 import warm
-from fornix import Memory
-from fornix.store.sqlite import SqliteStore
-from fornix.transfer import Selection, export_lines
+from alveus import Memory
+from alveus.store.sqlite import SqliteStore
+from alveus.transfer import Selection, export_lines
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until, written
 
@@ -89,7 +89,7 @@ FORMATS = (chat, locomo, mem0, langgraph, mcp_memory)
 
 
 def start(db, words):
-    command = [sys.executable, "-m", "fornix.cli", "--db", str(db), "import", *words]
+    command = [sys.executable, "-m", "alveus.cli", "--db", str(db), "import", *words]
     return warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

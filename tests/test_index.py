@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.errors import Unavailable
-from fornix.search.index import bit_codes, postings, vectors
-from fornix.search.index.set_loader import Outdated, apply
-from fornix.store import Finder
-from fornix.store.filters import Filter
-from fornix.values import wire
-from fornix.values.storable import Value
+from alveus.errors import Unavailable
+from alveus.search.index import bit_codes, postings, vectors
+from alveus.search.index.set_loader import Outdated, apply
+from alveus.store import Finder
+from alveus.store.filters import Filter
+from alveus.values import wire
+from alveus.values.storable import Value
 from index_store import (
     BURSTS,
     DIMENSIONS,

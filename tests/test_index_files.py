@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from fornix import Memory
-from fornix.memory.opening import index_for
-from fornix.search.index import Damaged, catalog, segment, set_loader
-from fornix.search.index.arrays import SpillFolder
+from alveus import Memory
+from alveus.memory.opening import index_for
+from alveus.search.index import Damaged, catalog, segment, set_loader
+from alveus.search.index.arrays import SpillFolder
 from index_store import TINY, Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
 
@@ -137,7 +137,7 @@ def test_damage_shows_while_it_is_read(sealed):
 
 @pytest.mark.parametrize("figure", ["store", "set_number", "dimensions", "seq", "version"])
 def test_a_file_of_something_else_is_not_taken(sealed, figure, monkeypatch):
-    """Of another store, set, embedder, of a later change log, or written by another fornix."""
+    """Of another store, set, embedder, of a later change log, or written by another alveus."""
     store, folder = sealed
     path = folder / "1.seg"
     if figure == "version":
@@ -183,7 +183,7 @@ DIES_AT_THE_RENAME = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from fornix.search.index.segment import Identity, SegmentWriter
+from alveus.search.index.segment import Identity, SegmentWriter
 Path.rename = lambda *_: os._exit(9)
 with SegmentWriter(Path(sys.argv[1])) as writer:
     writer.add("x", np.arange(9))

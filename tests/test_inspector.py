@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from fornix import Memory
-from fornix.server import inspector_routes, item_traces
-from fornix.server.tokens import TokenFile
-from fornix.store.items import Item
+from alveus import Memory
+from alveus.server import inspector_routes, item_traces
+from alveus.server.tokens import TokenFile
+from alveus.store.items import Item
 from inspected import inspecting, remember
 from test_server import Client, ServedHere
 
@@ -339,7 +339,7 @@ def test_it_reads_only_unless_told_otherwise(small):
         client.close()
     words = ["ui", "--host", "192.0.2.1", "--db", str(small)]
     done = subprocess.run(
-        [sys.executable, "-m", "fornix", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "alveus", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "fornix token new" in done.stderr
+    assert "alveus token new" in done.stderr

@@ -19,17 +19,17 @@ from urllib.parse import urlencode
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, Trim, action
-from fornix.errors import RunFailed
-from fornix.server.tokens import TokenFile
+from alveus import Agent, InputEvent, LocalRunner, Memory, Trim, action
+from alveus.errors import RunFailed
+from alveus.server.tokens import TokenFile
 from inspected import EVE, MARKUP, inspecting, remember
 
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[1]
 AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
-PICTURES = Path(os.environ.get("FORNIX_TEST_PICTURES", ROOT / "build" / "pictures"))
-RENEW = "FORNIX_TEST_PICTURES" in os.environ
+PICTURES = Path(os.environ.get("ALVEUS_TEST_PICTURES", ROOT / "build" / "pictures"))
+RENEW = "ALVEUS_TEST_PICTURES" in os.environ
 CHROMIUM = [*filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))]
 
 FLAGS = [
@@ -755,7 +755,7 @@ def test_a_token_that_is_none_can_be_given_again(visit, tmp_path):
         memory.key("ada").add("Prefers window seats.")
     with inspecting(tmp_path / "memory.db", "--tokens", tmp_path / "tokens.json") as made:
         page = visit(made.url + at("keys"), ignored="40[13]")
-        for none in ("“fornix_…”", "fornix_none"):
+        for none in ("“alveus_…”", "alveus_none"):
             page.get_by_label("Token").fill(none)
             page.get_by_role("button", name="Go on").click()
             read(page, "This server has no such token.")

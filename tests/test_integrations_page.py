@@ -10,7 +10,7 @@ import pytest
 from frameworks_tried import COUNTED, FRAMEWORKS, ROOT, counted
 
 PAGE = ROOT / "docs" / "integrations.md"
-ROOMS = ROOT / "src" / "fornix" / "integrations"
+ROOMS = ROOT / "src" / "alveus" / "integrations"
 SHARED = {"__init__", "opened"}
 
 
@@ -22,7 +22,7 @@ def test_every_framework_was_counted():
 
 def test_a_run_that_counts_otherwise_fails():
     """As does one with other versions, which `pins` reads where they are set."""
-    with pytest.raises(AssertionError, match="FORNIX_NOTE_COUNTS"):
+    with pytest.raises(AssertionError, match="ALVEUS_NOTE_COUNTS"):
         counted("OpenAI Agents SDK", calls=1)
 
 
@@ -36,4 +36,4 @@ def test_every_integration_is_on_the_page():
     text = PAGE.read_text(encoding="utf-8")
     rooms = {path.stem for path in ROOMS.iterdir() if path.suffix == ".py" or path.is_dir()}
     for room in rooms - SHARED - {"__pycache__"}:
-        assert f"from fornix.integrations.{room} import" in text, f"{room} is not on the page"
+        assert f"from alveus.integrations.{room} import" in text, f"{room} is not on the page"

@@ -14,22 +14,22 @@ from types import FrameType
 
 import pytest
 
-import fornix
+import alveus
+from alveus import Memory
+from alveus.errors import StoreBusy, Unavailable
+from alveus.store.commit_queue import CommitQueue, CommitTicket
+from alveus.store.sqlite import SqliteStore, borrowing, database_file, guards, sqlite_store
+from alveus.values import forks
+from alveus.values.forks import FORKS, HandleLock
+from alveus.values.threads import Flag
 from doors import Letters
-from fornix import Memory
-from fornix.errors import StoreBusy, Unavailable
-from fornix.store.commit_queue import CommitQueue, CommitTicket
-from fornix.store.sqlite import SqliteStore, borrowing, database_file, guards, sqlite_store
-from fornix.values import forks
-from fornix.values.forks import FORKS, HandleLock
-from fornix.values.threads import Flag
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
 # An interrupt of a finalizer is told, and goes nowhere.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-FILES = str(Path(fornix.__file__).parent), contextlib.__file__, threading.__file__
+FILES = str(Path(alveus.__file__).parent), contextlib.__file__, threading.__file__
 """Where calls are interrupted."""
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fornix import Item, Memory
-from fornix.search import item_cache
+from alveus import Item, Memory
+from alveus.search import item_cache
 
 VALUES = ["plain", 7, None, {"text": "a dict", "n": [1, {"deep": b"x"}]}, ["a", ["b"]], 1.5]
 METADATA = [{}, {"kind": "note", "n": 1}, {"tags": ["a", "b"]}, {"deep": {"er": [1]}}]

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import pytest
 
-from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, Ttl, action
-from fornix.agents import storage
-from fornix.agents.layers import (
+from alveus import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, Ttl, action
+from alveus.agents import storage
+from alveus.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     GptsMemory,
@@ -25,18 +25,18 @@ from fornix.agents.layers import (
     gpts_memory,
     layer_plans,
 )
-from fornix.compaction import executor
-from fornix.errors import InvalidInput, RunParked, StoreClosed, StrategyFailed
-from fornix.errors.root import raisable, without_frames
-from fornix.memory.compactor import Compactor
-from fornix.search import item_cache
-from fornix.search.index import column_filters
-from fornix.search.index.column_filters import Field
-from fornix.store import Scope
-from fornix.store.items import Hit, Hits
-from fornix.store.ram import RamStore
-from fornix.store.sql import database
-from fornix.store.sqlite import SharedStore, SqliteStore
+from alveus.compaction import executor
+from alveus.errors import InvalidInput, RunParked, StoreClosed, StrategyFailed
+from alveus.errors.root import raisable, without_frames
+from alveus.memory.compactor import Compactor
+from alveus.search import item_cache
+from alveus.search.index import column_filters
+from alveus.search.index.column_filters import Field
+from alveus.store import Scope
+from alveus.store.items import Hit, Hits
+from alveus.store.ram import RamStore
+from alveus.store.sql import database
+from alveus.store.sqlite import SharedStore, SqliteStore
 from waiting import LIMIT_S, wait_until
 
 EVERY = 16

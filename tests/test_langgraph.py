@@ -1,4 +1,4 @@
-"""LangGraph on fornix: its own conformance tests, graphs, a kill, and its store beside its own."""
+"""LangGraph on alveus: its own conformance tests, graphs, a kill, and its store beside its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from langgraph.store.base import InvalidNamespaceError, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
+from alveus import Memory
+from alveus.errors import InvalidFilter, InvalidInput, StoreClosed
+from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from doors import Clock, Letters
-from fornix import Memory
-from fornix.errors import InvalidFilter, InvalidInput, StoreClosed
-from fornix.integrations.langgraph import FornixSaver, FornixStore
 from frameworks_tried import counted
 from postgres_server import url_for
 
@@ -37,9 +37,9 @@ CONFIG: RunnableConfig = {"configurable": {"thread_id": "ada"}}
 def conforms(place: str) -> None:
     """Run LangGraph's conformance tests, all capabilities; none fails, and none is left out."""
 
-    @checkpointer_test(name="FornixSaver")
+    @checkpointer_test(name="AlveusSaver")
     async def saver():
-        async with FornixSaver.from_conn_string(place, embedder="words") as made:
+        async with AlveusSaver.from_conn_string(place, embedder="words") as made:
             yield made
 
     report = asyncio.run(validate(saver))
@@ -89,10 +89,10 @@ def counting(saver, store=None) -> Any:
 def test_a_graph_is_interrupted_resumed_and_looked_back_on(tmp_path):
     """In another process's place: the saver is closed and opened in between."""
     place = str(tmp_path / "app.db")
-    with FornixSaver.from_conn_string(place, embedder="words") as saver:
+    with AlveusSaver.from_conn_string(place, embedder="words") as saver:
         stopped = counting(saver).invoke({"total": 5}, CONFIG)
         assert stopped["__interrupt__"][0].value == "at 5"
-    with FornixSaver.from_conn_string(place, embedder="words") as saver:
+    with AlveusSaver.from_conn_string(place, embedder="words") as saver:
         graph = counting(saver)
         assert graph.get_state(CONFIG).next == ("ask",)
         assert graph.invoke(Command(resume="yes"), CONFIG) == {"total": 16, "answer": "yes"}
@@ -108,7 +108,7 @@ def test_a_graph_is_interrupted_resumed_and_looked_back_on(tmp_path):
 
 def test_a_graph_runs_with_asyncio(tmp_path):
     async def work():
-        async with FornixSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words") as one:
+        async with AlveusSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words") as one:
             graph = counting(one)
             await graph.ainvoke({"total": 5}, CONFIG)
             made = await graph.ainvoke(Command(resume="yes"), CONFIG)
@@ -134,7 +134,7 @@ def test_a_graph_that_is_killed_goes_on_where_it_was(tmp_path):
 
 
 def test_a_checkpoint_and_its_values_are_one_commit(tmp_path):
-    with FornixSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words") as saver:
+    with AlveusSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words") as saver:
         before = saver.memory.stats().store.commits
         checkpoint: Any = {
             "v": 1, "id": "1", "ts": "", "channel_values": {"a": 1, "b": [2]},
@@ -147,7 +147,7 @@ def test_a_checkpoint_and_its_values_are_one_commit(tmp_path):
 
 def test_tasks_of_many_threads_write_at_once(tmp_path):
     """None is in the way of another, or lost."""
-    with FornixSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words") as saver:
+    with AlveusSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words") as saver:
         counting(saver).invoke({"total": 5}, CONFIG)
         config = last(saver).config
 
@@ -166,23 +166,23 @@ def test_deleting_a_thread_forgets_if_asked(tmp_path):
         memory.key("ada").add("Likes tea.")
         ways: Any = (("retire", 1, 0), ("forget", 0, 1))
         for deleting, items, receipts in ways:
-            saver = FornixSaver(memory, deleting=deleting)
+            saver = AlveusSaver(memory, deleting=deleting)
             counting(saver).invoke({"total": 5}, CONFIG)
             saver.delete_thread("ada")
             assert saver.get_tuple(CONFIG) is None
             assert (len(memory.key("ada").list()), len(memory.receipts())) == (items, receipts)
         with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
-            FornixSaver(memory, deleting=cast("Any", "soon"))
+            AlveusSaver(memory, deleting=cast("Any", "soon"))
 
 
 def test_what_is_closed_stays_closed(tmp_path):
-    saver = FornixSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words")
+    saver = AlveusSaver.from_conn_string(str(tmp_path / "app.db"), embedder="words")
     saver.close()
     saver.close()
     with pytest.raises(StoreClosed):
         saver.get_tuple(CONFIG)
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
-        FornixSaver(memory).close()
+        AlveusSaver(memory).close()
         assert memory.key("ada").list() == []  # who opened it closes it
 
 
@@ -196,7 +196,7 @@ def test_what_is_closed_stays_closed(tmp_path):
 )
 def test_what_is_wrong_is_said(call, words):
     with (
-        FornixSaver.from_conn_string(":memory:", embedder="words") as saver,
+        AlveusSaver.from_conn_string(":memory:", embedder="words") as saver,
         pytest.raises(InvalidInput, match=words),
     ):
         call(saver)
@@ -207,12 +207,12 @@ def test_without_its_package_it_says_what_to_install():
 import importlib.util, sys
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "langgraph" else find(name, *more)
-import fornix.integrations.langgraph
+import alveus.integrations.langgraph
 """
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert "run: pip install 'fornix[langgraph]'" in run.stderr.splitlines()[-1]
+    assert "run: pip install 'alveus[langgraph]'" in run.stderr.splitlines()[-1]
 
 
 # --- the store --------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_random_calls_answer_as_langgraphs_own_store_does():
         return {"n": n} | {name: part for name, part in whole.items() if dice.random() < 0.8}
 
     theirs = InMemoryStore()
-    with FornixStore.from_conn_string(":memory:", embedder="words") as ours:
+    with AlveusStore.from_conn_string(":memory:", embedder="words") as ours:
         for _ in range(300):
             puts = [
                 PutOp(namespace(), str(dice.randrange(4)), value() if dice.random() < 0.8 else None)
@@ -277,7 +277,7 @@ def test_random_calls_answer_as_langgraphs_own_store_does():
 
 def test_what_is_put_is_found_by_meaning_and_by_the_memory_behind():
     with Memory.open(":memory:") as memory:
-        store = FornixStore(memory, fields=["text", "tags[*]"])
+        store = AlveusStore(memory, fields=["text", "tags[*]"])
         store.put(("users", "ada"), "a", {"text": "prefers a seat by the glass", "no": "unread"})
         store.put(("users", "bob"), "b", {"text": "grows tulips", "tags": ["garden", "spring"]})
         store.put(("users", "bob"), "c", {"text": "has a dog"}, index=False)
@@ -293,7 +293,7 @@ def test_what_is_put_is_found_by_meaning_and_by_the_memory_behind():
 def test_a_search_without_a_question_reads_as_many_items_as_it_returns(monkeypatch):
     """Not as many of each namespace below the one that is asked."""
     with Memory.open(embedder="words") as memory:
-        store = FornixStore(memory)
+        store = AlveusStore(memory)
         for number in range(60):
             store.put(("users", f"u{number // 3:02}"), f"{number}", {"n": number})
         read, page = [], memory.store.page
@@ -312,7 +312,7 @@ def test_a_search_without_a_question_reads_as_many_items_as_it_returns(monkeypat
 
 def test_the_puts_of_a_batch_are_one_commit():
     """Reads of it see what was there before."""
-    with FornixStore.from_conn_string(":memory:", embedder="words") as store:
+    with AlveusStore.from_conn_string(":memory:", embedder="words") as store:
         before = store.memory.stats().store.commits
         results = store.batch(
             [
@@ -334,7 +334,7 @@ def test_the_puts_of_a_batch_are_one_commit():
 def test_what_has_a_time_to_live_is_renewed_by_reading():
     clock = Clock()
     with Memory.open(":memory:", embedder="words", clock=clock) as memory:
-        store = FornixStore(memory, ttl={"default_ttl": 60, "refresh_on_read": True})
+        store = AlveusStore(memory, ttl={"default_ttl": 60, "refresh_on_read": True})
         for key in ("read", "searched", "left"):
             store.put(("a",), key, {"text": key})
         clock.elapse(minutes=40)
@@ -347,18 +347,18 @@ def test_what_has_a_time_to_live_is_renewed_by_reading():
 
 def test_one_memory_is_behind_the_threads_and_the_store(tmp_path):
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
-        graph = counting(FornixSaver(memory), FornixStore(memory))
+        graph = counting(AlveusSaver(memory), AlveusStore(memory))
         graph.store.put(("users",), "ada", {"text": "likes tea"})
         graph.invoke({"total": 5}, CONFIG)
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
-        assert counting(FornixSaver(memory)).get_state(CONFIG).next == ("ask",)
-        assert FornixStore(memory).search(("users",), query="tea")[0].key == "ada"
+        assert counting(AlveusSaver(memory)).get_state(CONFIG).next == ("ask",)
+        assert AlveusStore(memory).search(("users",), query="tea")[0].key == "ada"
 
 
 def test_each_indexed_field_counts_for_itself():
     """The best of them is what an item is found by, as in LangGraph's own store."""
     with Memory.open(":memory:", embedder=Letters()) as memory:
-        store = FornixStore(memory, fields=["title", "tags[*]"])
+        store = AlveusStore(memory, fields=["title", "tags[*]"])
         store.put(("a",), "1", {"title": "zzz xxx", "tags": ["qqq", "banana"]})
         store.put(("a",), "2", {"title": "zzz xxx qqq banana"})
         store.put(("a",), "3", {"tags": ["kiwi", *["mango"] * 40, "banana"]})

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from fornix import Memory
-from fornix.store.postgres import PostgresStore, large_set_builder
-from fornix.store.postgres.connection import PostgresConnection
+from alveus import Memory
+from alveus.store.postgres import PostgresStore, large_set_builder
+from alveus.store.postgres.connection import PostgresConnection
 from postgres_server import url_for
 from waiting import wait_until
 
@@ -164,24 +164,24 @@ def reads_whole(monkeypatch):
 
 
 def raw(memory, query):
-    """Ask the server itself; ``fornix.`` stands for the memory's schema."""
+    """Ask the server itself; ``alveus.`` stands for the memory's schema."""
     place = store_of(memory)._server
     with psycopg.connect(place.conninfo) as connection:
-        return connection.execute(query.replace("fornix.", f"{place.schema}.")).fetchall()
+        return connection.execute(query.replace("alveus.", f"{place.schema}.")).fetchall()
 
 
 def rows(memory, table, where="TRUE"):
-    return {row for (row,) in raw(memory, f"SELECT row FROM fornix.{table} WHERE {where}")}  # noqa: S608 - ours
+    return {row for (row,) in raw(memory, f"SELECT row FROM alveus.{table} WHERE {where}")}  # noqa: S608 - ours
 
 
 def checked(memory):
     """The index holds each live item once, and counts what it holds."""
     live = rows(memory, "feature", "ended = 0")
     assert rows(memory, "large_text", "counted") == rows(memory, "large_vector") == live
-    texts = raw(memory, "SELECT terms, passages, tokens FROM fornix.large_text")
+    texts = raw(memory, "SELECT terms, passages, tokens FROM alveus.large_text")
     terms = Counter(term for held, _, _ in texts for term in held)
-    assert dict(raw(memory, "SELECT term, texts FROM fornix.large_term")) == terms
-    ((passages, tokens),) = raw(memory, "SELECT passages, tokens FROM fornix.large_set")
+    assert dict(raw(memory, "SELECT term, texts FROM alveus.large_term")) == terms
+    ((passages, tokens),) = raw(memory, "SELECT passages, tokens FROM alveus.large_set")
     assert (passages, tokens) == tuple(sum(row[at] for row in texts) for at in (1, 2))
     return live
 
@@ -232,7 +232,7 @@ def test_what_goes_is_gone_from_the_index(served, reads_whole):
 
 def test_what_is_forgotten_leaves_no_trace_in_the_index(served):
     """Its tables are written anew: what was deleted is in no free part of a page."""
-    names = "('fornix.large_vector', 'fornix.large_text')"
+    names = "('alveus.large_vector', 'alveus.large_text')"
     files = f"SELECT pg_relation_filenode(one) FROM unnest(ARRAY[{names[1:-1]}]) AS one"  # noqa: S608 - ours
     before, old = checked(served), raw(served, files)
     book(served).forget("turn-11")

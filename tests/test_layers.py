@@ -19,8 +19,8 @@ from typing import Any, cast
 import pytest
 
 import warm
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, ScriptedChat, action
-from fornix.agents.layers import (
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, ScriptedChat, action
+from alveus.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -43,11 +43,11 @@ from fornix.agents.layers import (
     initialize_id_generator,
     time_of_id,
 )
-from fornix.agents.layers.layer import Dedupe
-from fornix.agents.storage import FairLock
-from fornix.compat import dbgpt
-from fornix.embed import open_embedder
-from fornix.errors import (
+from alveus.agents.layers.layer import Dedupe
+from alveus.agents.storage import FairLock
+from alveus.compat import dbgpt
+from alveus.embed import open_embedder
+from alveus.errors import (
     DuplicateItem,
     EmbedderFailed,
     IdempotencyConflict,
@@ -55,7 +55,7 @@ from fornix.errors import (
     ModelUnavailable,
     NotFound,
 )
-from fornix.search.similarity import Nearness
+from alveus.search.similarity import Nearness
 from layers_worker import alike, everything, layers, topic
 from scale import COUNTS
 from waiting import LIMIT_S
@@ -203,7 +203,7 @@ async def test_layers_of_a_hybrid_are_in_one_place(memory):
 
 
 def test_hybrid_memory_by_the_names_of_stores(tmp_path, memory):
-    """`from_vstore` and `from_chroma` make what they name, of fornix."""
+    """`from_vstore` and `from_chroma` make what they name, of alveus."""
     by_store = HybridMemory.from_vstore(memory.key("ada"), alike)
     asyncio.run(by_store.write(frag("a")))
     assert texts(asyncio.run(by_store.read("a"))) == ["a"]
@@ -655,7 +655,7 @@ def test_killed_between_and_inside_moves(tmp_path, seed):
         spec = f"{step}:{chance.randint(1, 60 if step.startswith('item') else 20)}"
         child = warm.run(
             [sys.executable, str(WORKER), str(path), str(first), "200"],
-            env=os.environ | {"FORNIX_CRASH": spec},
+            env=os.environ | {"ALVEUS_CRASH": spec},
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -803,7 +803,7 @@ async def test_bad_calls_are_refused(memory):
 
 
 def test_ids_rise_and_tell_the_time():
-    """An id that fornix made says when; texts may be ids too."""
+    """An id that alveus made says when; texts may be ids too."""
     before = datetime.now(UTC) - timedelta(seconds=1)
     first, second = (cast("int", frag(name).id) for name in "ab")
     assert first < second

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.agents.layers import (
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -32,9 +32,9 @@ from fornix.agents.layers import (
     StructuredAgentMemoryFragment,
     WriteOperation,
 )
-from fornix.agents.layers.gpts_memory import DONE, Channel
-from fornix.errors import InvalidInput, RunParked
-from fornix.sets.admission import Injection, Secrets, Size
+from alveus.agents.layers.gpts_memory import DONE, Channel
+from alveus.errors import InvalidInput, RunParked
+from alveus.sets.admission import Injection, Secrets, Size
 from layers_worker import alike
 from waiting import LIMIT_S
 
@@ -206,13 +206,13 @@ RAISED = (KeyError("rating"), TypeError("t"), RuntimeError("r"), TimeoutError(),
 
 
 @pytest.mark.parametrize("answer", [*RAISED, "8", float("nan"), 1e300, True, [7], {"rating": 7}])
-@pytest.mark.parametrize("profile", ["fornix", "dbgpt"])
+@pytest.mark.parametrize("profile", ["alveus", "dbgpt"])
 def test_no_rating_costs_no_fragment(answer, profile, memory):
     """Whatever a scorer does instead of rating: the default counts, and the result says so."""
     sensory = SensoryMemory(memory=memory.key("ada"), profile=profile)
     sensory.initialize(importance_scorer=Says(answer))
     left: Any = asyncio.run(sensory.write(frag("a")))
-    expected = 0.5 if profile == "fornix" else 4.5
+    expected = 0.5 if profile == "alveus" else 4.5
     assert [f.importance for f in left.discarded_memory_fragments] == [expected]
     assert left.failures[0].reason.startswith("score: ")
     assert len(left.failures[0].reason) > len("score: ")

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 import pytest
 
-from fornix.store import Scope, SetRef
-from fornix.values import lazy_dataclass
-from fornix.values.lazy_dataclass import CompiledMethod, columns_of, dataclass
+from alveus.store import Scope, SetRef
+from alveus.values import lazy_dataclass
+from alveus.values.lazy_dataclass import CompiledMethod, columns_of, dataclass
 
 
 def plain() -> type:

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action, llm
-from fornix.compat.dbgpt import OpenAILLMClient
-from fornix.errors import (
-    FornixError,
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action, llm
+from alveus.compat.dbgpt import OpenAILLMClient
+from alveus.errors import (
+    AlveusError,
     InvalidInput,
     ModelAnswerInvalid,
     ModelClosed,
@@ -29,7 +29,7 @@ from fornix.errors import (
     ModelUnavailable,
     ScriptEnded,
 )
-from fornix.llm import (
+from alveus.llm import (
     Asking,
     ChatModel,
     Dialect,
@@ -39,10 +39,10 @@ from fornix.llm import (
     Usage,
     openai_chat,
 )
-from fornix.llm.openai_chat import _dialect_of
-from fornix.llm.server_replies import asked_wait_s, lines
-from fornix.testing import ChatReply, ChatServer
-from fornix.values.retries import Retry
+from alveus.llm.openai_chat import _dialect_of
+from alveus.llm.server_replies import asked_wait_s, lines
+from alveus.testing import ChatReply, ChatServer
+from alveus.values.retries import Retry
 from waiting import LIMIT_S, SHORT_S, wait_until
 
 KEY = "sk-never-to-be-seen"
@@ -490,7 +490,7 @@ def test_an_answer_that_is_none_is_invalid(serve, reply, says):
 
 def test_an_answer_larger_than_any_is_not_read(serve, monkeypatch: pytest.MonkeyPatch):
     """A server that never ends is not kept in memory."""
-    monkeypatch.setattr("fornix.llm.openai_chat.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("alveus.llm.openai_chat.MOST_BYTES", 1 << 20)
     chat, _ = serve(ChatReply("x" * (2 << 20)))
     with pytest.raises(ModelAnswerInvalid, match="longer than 1 MiB"):
         chat.complete(SAID)
@@ -643,8 +643,8 @@ def test_nothing_is_needed_until_the_first_call(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     """The extra is named, and what works without it."""
-    monkeypatch.setattr("fornix.llm.openai_chat.find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match=r"fornix\[openai\].*ScriptedChat works without"):
+    monkeypatch.setattr("alveus.llm.openai_chat.find_spec", lambda name: None)
+    with pytest.raises(ModelMissing, match=r"alveus\[openai\].*ScriptedChat works without"):
         OpenAIChat("small", api_key=KEY).complete(SAID)
 
 
@@ -714,7 +714,7 @@ def test_closing_ends_the_wait_of_a_call():
     def ask(chat: OpenAIChat):
         try:
             chat.complete(SAID)
-        except FornixError as error:
+        except AlveusError as error:
             raised.append(error)
 
     with ChatServer([ChatReply(status=503)]) as server:
@@ -747,9 +747,9 @@ def test_a_child_asks_through_connections_of_its_own(serve):
     assert server.connections == 2
 
 
-def test_importing_fornix_imports_no_client():
+def test_importing_alveus_imports_no_client():
     """The package is imported at the first call: who never asks does not wait for it."""
-    code = "import sys, fornix, fornix.llm; sys.exit('openai' in sys.modules)"
+    code = "import sys, alveus, alveus.llm; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -769,16 +769,16 @@ find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name: None if name in MISSING else find_spec(name)
 sys.meta_path.insert(0, Missing())
 
-from fornix import OpenAIChat
-from fornix.testing import ChatReply, ChatServer
-from fornix.testing.chat_server import ReceivedRequest
+from alveus import OpenAIChat
+from alveus.testing import ChatReply, ChatServer
+from alveus.testing.chat_server import ReceivedRequest
 
 with ChatServer([ChatReply("fine")]) as server:
     with OpenAIChat("small", base_url=server.url, api_key="any") as chat:
         assert chat.complete([{"role": "user", "content": "well?"}]) == "fine"
     assert isinstance(server.requests[0], ReceivedRequest)
 try:
-    from fornix.testing import StoreContract
+    from alveus.testing import StoreContract
 except ImportError as error:
     print(error)
 assert not MISSING & sys.modules.keys()
@@ -791,7 +791,7 @@ def test_the_chat_server_needs_no_pytest():
         [sys.executable, "-c", WITHOUT_PYTEST], check=True, capture_output=True, text=True
     )
     assert answer.stdout == (
-        "fornix.testing.StoreContract needs pytest and hypothesis: pip install pytest hypothesis\n"
+        "alveus.testing.StoreContract needs pytest and hypothesis: pip install pytest hypothesis\n"
     )
 
 

@@ -20,9 +20,9 @@ import apsw
 import pytest
 
 import warm
-from fornix import Memory
-from fornix.store.sqlite import SqliteStore, database_file, guards, log_mover, scrubbing
-from fornix.store.sqlite.connection import connect
+from alveus import Memory
+from alveus.store.sqlite import SqliteStore, database_file, guards, log_mover, scrubbing
+from alveus.store.sqlite.connection import connect
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
@@ -194,7 +194,7 @@ def test_a_scrub_waits_for_it(memory: Memory, path: Path, held: Held):
 
 LOCKS = {
     "SQLite's": ("{}-shm", "fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)"),
-    "fornix's": ("{}.fornix/moving", "fcntl.flock(file, fcntl.LOCK_EX)"),
+    "alveus's": ("{}.alveus/moving", "fcntl.flock(file, fcntl.LOCK_EX)"),
 }
 """Of who moves the log: on which file they are, and how they are taken."""
 
@@ -305,7 +305,7 @@ def test_one_at_a_time_moves_the_log(path: Path):
 def test_the_log_is_moved_though_the_folder_was_deleted(memory: Memory, path: Path):
     """It can be dropped at any time; what is needed of it is made again."""
     mover = store_of(memory)._mover
-    shutil.rmtree(f"{path}.fornix")
+    shutil.rmtree(f"{path}.alveus")
     write_until(memory, lambda: mover._thread is not None)
     mover.wait()
     assert moved_items(path) > 0
@@ -370,8 +370,8 @@ def test_the_file_is_guarded_until_it_ends(path: Path, held: Held):
 
 WRITING = f"""
 import os, sys, threading
-from fornix import Memory
-from fornix.store.sqlite import database_file
+from alveus import Memory
+from alveus.store.sqlite import database_file
 database_file.CHECKPOINT_PAGES = {PAGES}
 memory = Memory.open(sys.argv[1], embedder="words", durability=sys.argv[2])
 def write(key):

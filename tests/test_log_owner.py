@@ -13,14 +13,14 @@ from typing import Literal
 import pytest
 
 import warm
-from fornix import Memory
-from fornix.errors import Unusable
-from fornix.store.sqlite import SqliteStore
+from alveus import Memory
+from alveus.errors import Unusable
+from alveus.store.sqlite import SqliteStore
 from waiting import LIMIT_S
 
 WRITES = """
 import os, signal, sys
-from fornix import Memory
+from alveus import Memory
 with Memory.open(sys.argv[1], embedder="words") as memory:
     tree = memory.key("ada").short_term
     for number in range(int(sys.argv[2])):
@@ -121,7 +121,7 @@ def test_a_killed_file_opens_as_before(moved: tuple[Path, Path]) -> None:
     write(path, LATE, "late", end="killed")
     copy = path.with_name("copy")
     shutil.copytree(path.parent, copy)
-    (copy / "app.db.fornix" / "log").write_text("1 2")
+    (copy / "app.db.alveus" / "log").write_text("1 2")
     shutil.copytree(path.parent, path.with_name("second"))
     for place in (path, copy / "app.db", path.with_name("second") / "app.db"):
         assert names(place) == OLD | ALL_LATE
@@ -130,7 +130,7 @@ def test_a_killed_file_opens_as_before(moved: tuple[Path, Path]) -> None:
 def test_a_closed_file_may_be_replaced(moved: tuple[Path, Path]) -> None:
     """There is no log then, and no note of one, whoever makes the next."""
     path, other = moved
-    assert not (path.with_name("app.db.fornix") / "log").exists()
+    assert not (path.with_name("app.db.alveus") / "log").exists()
     other.replace(path)
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("SELECT * FROM node").fetchall()

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alveus.store.sqlite import checksums
+from alveus.store.sqlite.connection import connect
 from compiling import compiled_of, hatch_build
-from fornix.store.sqlite import checksums
-from fornix.store.sqlite.connection import connect
 
-GATHERS = "fornix-log"
+GATHERS = "alveus-log"
 INSERT = "INSERT INTO page VALUES (?, randomblob(?))"
 
 
@@ -68,7 +68,7 @@ def calls(tmp_path_factory) -> Iterator[Calls]:
     if compiled is not None:
         with closing(apsw.Connection(":memory:")) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-            connection.load_extension(str(compiled.__file__), "sqlite3_fornix_log_init")
+            connection.load_extension(str(compiled.__file__), "sqlite3_alveus_log_init")
         below.module = str(compiled.__file__)
         below.vfs = apsw.vfs_names()[0]
         assert below.vfs == GATHERS
@@ -147,7 +147,7 @@ def test_what_was_undone_is_not_written_over_what_others_committed(calls: Calls,
     ):
         if calls.module is not None:
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-            db.load_extension(calls.module, "sqlite3_fornix_log_undo")
+            db.load_extension(calls.module, "sqlite3_alveus_log_undo")
         for count in range(1, 60):
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             db.execute("BEGIN")

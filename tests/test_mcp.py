@@ -26,14 +26,14 @@ from mcp_types import TextResourceContents
 from sse_starlette.sse import AppStatus
 
 import warm
-from fornix import Memory
-from fornix.mcp.http import create_mcp_app, let_calls_end
-from fornix.mcp.served_key import IDEMPOTENCY_KEY, TOOLS, Asker, ServedKey
-from fornix.mcp.server import MemoryHandlers
-from fornix.mcp.stdio import serve_stdio
-from fornix.server import listening
-from fornix.server.tokens import TokenFile
-from fornix.tools.memory_tools import READING
+from alveus import Memory
+from alveus.mcp.http import create_mcp_app, let_calls_end
+from alveus.mcp.served_key import IDEMPOTENCY_KEY, TOOLS, Asker, ServedKey
+from alveus.mcp.server import MemoryHandlers
+from alveus.mcp.stdio import serve_stdio
+from alveus.server import listening
+from alveus.server.tokens import TokenFile
+from alveus.tools.memory_tools import READING
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
@@ -54,7 +54,7 @@ HELLO = {
 
 def command(folder, *words, key="ada"):
     place = ["--db", str(folder / "memory.db"), "--embedder", "words"]
-    return [sys.executable, "-m", "fornix", "mcp", "--key", key, *place, *map(str, words)]
+    return [sys.executable, "-m", "alveus", "mcp", "--key", key, *place, *map(str, words)]
 
 
 @asynccontextmanager
@@ -199,12 +199,12 @@ async def walk(client):
 async def read_all(client, item):
     """Read every resource and get every prompt, where *item* says that Ada likes tea."""
     uris = [resource.uri for resource in (await client.list_resources()).resources]
-    assert uris == ["fornix://sets", "fornix://blocks/human"]
+    assert uris == ["alveus://sets", "alveus://blocks/human"]
     read = [(await client.read_resource(uri)).contents[0].text for uri in uris]
     assert read == ['{"default": 1}', "Name: Ada"]
     templates = (await client.list_resource_templates()).resource_templates
     assert [template.name for template in templates] == ["memory", "block"]
-    (item_read,) = (await client.read_resource(f"fornix://memories/default/{item}")).contents
+    (item_read,) = (await client.read_resource(f"alveus://memories/default/{item}")).contents
     assert json.loads(item_read.text)["text"] == "Ada likes tea."
     names = [prompt.name for prompt in (await client.list_prompts()).prompts]
     asking = await client.get_prompt(names[0], {"question": "What does Ada drink?"})
@@ -284,9 +284,9 @@ ODD = (None, True, 0, -1, 51, 1.5, "", "x" * 9_000, "a\0b", [], {}, ["x"], {"a":
 
 
 NOWHERE = (
-    "fornix://nope", "fornix://sets/x", "fornix://sets?x", "fornix://blocks/x", "x", "", "http://[",
-    "fornix://memories/default/x", "fornix://memories/x/y", "fornix://memories/%ff/%ed%a0%80",
-    "fornix://blocks/", "fornix://memories/default/", "fornix://memories/default/%00",
+    "alveus://nope", "alveus://sets/x", "alveus://sets?x", "alveus://blocks/x", "x", "", "http://[",
+    "alveus://memories/default/x", "alveus://memories/x/y", "alveus://memories/%ff/%ed%a0%80",
+    "alveus://blocks/", "alveus://memories/default/", "alveus://memories/default/%00",
 )  # fmt: skip
 """Addresses of no resource."""
 
@@ -374,7 +374,7 @@ def test_an_error_that_nobody_expected_is_told_by_a_reference(memory, era, caplo
     error = asyncio.run(work())
     assert error.code == -32603
     assert "zzcanary" not in error.message
-    (line,) = [each for each in caplog.records if each.name == "fornix.server.unexpected"]
+    (line,) = [each for each in caplog.records if each.name == "alveus.server.unexpected"]
     assert line.reference in error.message
 
 
@@ -428,7 +428,7 @@ def check_piped(answers):
     by_id = {}
     for answer in answers:
         by_id.setdefault(repr(answer["id"]), []).append(answer)
-    assert by_id["'hello'"][0]["result"]["serverInfo"]["name"] == "fornix"
+    assert by_id["'hello'"][0]["result"]["serverInfo"]["name"] == "alveus"
     first, again = by_id["2"]
     assert first["result"] == again["result"]
     assert by_id["'2'"][0]["result"] != first["result"]
@@ -475,7 +475,7 @@ def test_a_client_that_is_gone_ends_it_quietly(tmp_path):
         assert process.stdout is not None
         assert process.stderr is not None
         print(written(LINES[0]), file=process.stdin, flush=True)
-        assert "fornix" in process.stdout.readline()
+        assert "alveus" in process.stdout.readline()
         process.stdout.close()
         print(written({"id": 1, "text": "one"}), file=process.stdin, flush=True)
         process.stdin.close()
@@ -532,8 +532,8 @@ def test_a_server_reaches_one_key_of_one_space_alone(tmp_path):
             await refused(client, "list", set="hidden")
             for place in ELSEWHERE:
                 with pytest.raises(MCPError):
-                    await client.read_resource(f"fornix://{place}")
-            (human,) = (await client.read_resource("fornix://blocks/human")).contents
+                    await client.read_resource(f"alveus://{place}")
+            (human,) = (await client.read_resource("alveus://blocks/human")).contents
             assert isinstance(human, TextResourceContents)
             assert human.text == "Name: Ada"
 
@@ -562,7 +562,7 @@ def test_tokens_say_who_may_read_and_write(memory, tmp_path):
                 assert "--access write" in await refused(client, "forget", id=item)
         async with httpx2.AsyncClient() as plain:
             statuses = [await hello(plain, url, made.get(name)) for name in ("bob", "other", "no")]
-            wrong = await hello(plain, url, "fornix_nothing")
+            wrong = await hello(plain, url, "alveus_nothing")
             session = (await hello(plain, url, made["writer"])).headers["mcp-session-id"]
             stolen = await hello(plain, url, made["reader"], {"mcp-session-id": session})
             file.revoke("writer")
@@ -769,7 +769,7 @@ def test_a_call_that_was_begun_is_answered_when_a_signal_comes(memory, monkeypat
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--http", "--host", "0.0.0.0"), "fornix token new"),  # noqa: S104 - it is refused
+        (("--http", "--host", "0.0.0.0"), "alveus token new"),  # noqa: S104 - it is refused
         (("--tokens", "none.json"), "--tokens is for --http"),
         (("--http", "--tokens", "none.json"), "no file of tokens"),
         (("--http", "--port", "1", "--host", "nowhere.invalid"), "no tokens"),

@@ -13,9 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from doors import START, Clock, Letters
-from fornix import AsyncMemory, Memory, Ttl
-from fornix.errors import (
+from alveus import AsyncMemory, Memory, Ttl
+from alveus.errors import (
     EmbedderConflict,
     InvalidInput,
     InvalidName,
@@ -29,8 +28,9 @@ from fornix.errors import (
     StoreReadOnly,
     Unsupported,
 )
-from fornix.store import Scope
-from fornix.store.sqlite import SqliteStore
+from alveus.store import Scope
+from alveus.store.sqlite import SqliteStore
+from doors import START, Clock, Letters
 from hardship import DROP_RIGHTS, closed_folder, shut
 from waiting import LIMIT_S
 
@@ -358,11 +358,11 @@ def test_a_still_store_is_read_without_a_trace(tmp_path: Path) -> None:
 READ_AS_NOBODY = (
     """
 import sys
-from fornix import Memory
+from alveus import Memory
 with Memory.open(embedder="words") as memory:  # imports, while files can be read
     memory.key("ada").add("x")
     memory.key("ada").search("x")
-from fornix.store.sqlite import checksums
+from alveus.store.sqlite import checksums
 checksums.vfs()
 """
     + DROP_RIGHTS
@@ -383,7 +383,7 @@ def test_a_read_only_folder_is_read() -> None:
         code = [sys.executable, "-c", READ_AS_NOBODY, str(path)]
         done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=LIMIT_S)
         assert done.stdout == "['green tea'] 1\n", done.stderr
-        assert sorted(p.name for p in shared.iterdir()) == ["app.db", "app.db.fornix"]
+        assert sorted(p.name for p in shared.iterdir()) == ["app.db", "app.db.alveus"]
 
 
 def test_backups_and_what_they_refuse(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_backups_and_what_they_refuse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "is empty"), (b"hello " * 999, "is not a fornix store"), (None, "no")],
+    [(b"", "is empty"), (b"hello " * 999, "is not an alveus store"), (None, "no")],
 )
 def test_what_is_no_backup_is_named_and_restores_nothing(tmp_path: Path, content, says) -> None:
     """An empty file, as a copy leaves that found no room, emptied the memory; none is made."""

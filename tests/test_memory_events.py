@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from doors import Letters
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.compat.flink_agents import memory_events
-from fornix.errors import FornixError, InvalidInput, RunParked, TreeConflict
-from fornix.events.memory_events import (
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.compat.flink_agents import memory_events
+from alveus.errors import AlveusError, InvalidInput, RunParked, TreeConflict
+from alveus.events.memory_events import (
     MEMORY_EVENTS,
     LongTermGetEvent,
     LongTermSearchEvent,
@@ -30,10 +29,11 @@ from fornix.events.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from fornix.runs.memory_recorder import MemoryRecorder
-from fornix.state import MemoryKind, Overlay, root_of
-from fornix.store import Batch, Scope, StatusChange
-from fornix.values import wire
+from alveus.runs.memory_recorder import MemoryRecorder
+from alveus.state import MemoryKind, Overlay, root_of
+from alveus.store import Batch, Scope, StatusChange
+from alveus.values import wire
+from doors import Letters
 from scale import COUNTS
 
 NOW = 1_800_000_000_000_000
@@ -638,5 +638,5 @@ def test_what_cannot_be_meant_is_refused(ram):
     class Wrong(Gold):
         memory_events = True  # pyright: ignore[reportAssignmentType] - the law
 
-    with pytest.raises(FornixError, match="MemoryEvents"):
+    with pytest.raises(AlveusError, match="MemoryEvents"):
         LocalRunner(Wrong, ram)

@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import pytest
 
-from fornix import Memory
-from fornix.agents.automata import Manifold
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.memory.prompt import ALL
-from fornix.store.items import Item
-from fornix.tools import memory_tools
+from alveus import Memory
+from alveus.agents.automata import Manifold
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.memory.prompt import ALL
+from alveus.store.items import Item
+from alveus.tools import memory_tools
 from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("tools_worker.py")

@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 import warm
-from fornix import Agent, CompactionPlan, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.cli import fornix
-from fornix.errors import FornixError, InvalidInput, NotFound, RunParked, StoreTooNew, Unusable
-from fornix.store.sql.copying import ROWS, TABLES
-from fornix.store.sqlite.connection import SCHEMA
-from fornix.transfer import migrate
+from alveus import Agent, CompactionPlan, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.cli import alveus
+from alveus.errors import AlveusError, InvalidInput, NotFound, RunParked, StoreTooNew, Unusable
+from alveus.store.sql.copying import ROWS, TABLES
+from alveus.store.sqlite.connection import SCHEMA
+from alveus.transfer import migrate
 from postgres_server import server, url_for
 from scale import COUNTS
 
@@ -169,14 +169,14 @@ def test_a_source_that_cannot_be_moved(tmp_path, source, monkeypatch):
     """There is none, it is in RAM, or its schema is another one."""
     with pytest.raises(NotFound):
         migrate(tmp_path / "none.db", tmp_path / "target.db")
-    with pytest.raises(FornixError, match="RAM"):
+    with pytest.raises(AlveusError, match="RAM"):
         migrate(":memory:", tmp_path / "target.db")
     for module, schema, error in (
         ("database_file", SCHEMA + 1, Unusable),
         ("connection", SCHEMA - 1, StoreTooNew),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"fornix.store.sqlite.{module}.SCHEMA", schema)
+            patch.setattr(f"alveus.store.sqlite.{module}.SCHEMA", schema)
             with pytest.raises(error, match="schema"):
                 migrate(source, tmp_path / "target.db")
     assert not list(tmp_path.glob("target.db*")), "an empty memory would stay there"
@@ -187,7 +187,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path, kind):
     """The next call ends it, also where the source was written to in between; nothing doubles."""
     chance, source = random.Random(kind), tmp_path / "source.db"
     fill(source, count=4 * ROWS)
-    script = "import sys; from fornix.transfer import migrate; "
+    script = "import sys; from alveus.transfer import migrate; "
     script += "migrate(*sys.argv[1:], progress=lambda count: print(count, flush=True))"
     refused = 0
     for trial in range(max(2, COUNTS.kills // 20)):
@@ -254,12 +254,12 @@ def test_the_source_is_open_elsewhere(tmp_path, source):
 def test_the_command(tmp_path, source):
     """It says what it copied; one space alone is refused."""
     url = url_for(tmp_path / "server")
-    run = CliRunner().invoke(fornix, ["migrate", str(source), url, "--json"])
+    run = CliRunner().invoke(alveus, ["migrate", str(source), url, "--json"])
     assert run.exit_code == 0, run.output
     answer = json.loads(run.stdout)
     assert answer["commits"] == seen(url)["commits"]
     assert answer["rows"].keys() == answer["checksums"].keys() == {table.name for table in TABLES}
-    run = CliRunner().invoke(fornix, ["migrate", str(source), url, "--space", "other"])
+    run = CliRunner().invoke(alveus, ["migrate", str(source), url, "--space", "other"])
     assert run.exit_code == 2
     assert "all its spaces" in run.output
 

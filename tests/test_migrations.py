@@ -13,12 +13,12 @@ import apsw
 import pytest
 from click.testing import CliRunner
 
-from fornix import Memory
-from fornix.cli import fornix
-from fornix.errors import NotAStore, StoreTooNew, StoreTooOld, Unusable
-from fornix.store import Definition, Scope, SetRef
-from fornix.store.sqlite import SqliteStore, checksums
-from fornix.store.sqlite.connection import (
+from alveus import Memory
+from alveus.cli import alveus
+from alveus.errors import NotAStore, StoreTooNew, StoreTooOld, Unusable
+from alveus.store import Definition, Scope, SetRef
+from alveus.store.sqlite import SqliteStore, checksums
+from alveus.store.sqlite.connection import (
     APPLICATION_ID,
     SCHEMA,
     add_word_functions,
@@ -28,7 +28,7 @@ from fornix.store.sqlite.connection import (
     migrations,
     sql,
 )
-from fornix.values import words
+from alveus.values import words
 from old_stores import as_schema_1
 
 
@@ -140,7 +140,7 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path, mode) -> None:
     db.pragma("user_version", SCHEMA)
     db.close()
     before = path.read_bytes()
-    with pytest.raises(NotAStore, match=r"other\.db.*not a fornix store"):
+    with pytest.raises(NotAStore, match=r"other\.db.*not an alveus store"):
         Memory.open(path, mode=mode)
     assert path.read_bytes() == before
 
@@ -185,17 +185,17 @@ def test_who_only_reads_is_told_to_upgrade(tmp_path: Path) -> None:
     as_schema_1(made, path)
     with Memory.open(path, mode="ro") as memory:
         for call in (memory.stats, memory.key("ada").list, lambda: memory.key("ada").search("tea")):
-            with pytest.raises(StoreTooOld, match="has schema 1, this fornix needs 6; run: fornix"):
+            with pytest.raises(StoreTooOld, match="has schema 1, this alveus needs 6; run: alveus"):
                 call()
     command = CliRunner()
-    told = command.invoke(fornix, ["doctor", "--db", str(path)])
-    assert (told.exit_code, "run: fornix upgrade" in told.stdout) == (1, True)
+    told = command.invoke(alveus, ["doctor", "--db", str(path)])
+    assert (told.exit_code, "run: alveus upgrade" in told.stdout) == (1, True)
     words = ["restore", str(path), "--db", str(made), "--yes"]
-    assert "made.db now holds what is in" in command.invoke(fornix, words).stdout
-    assert "schema 6" in command.invoke(fornix, ["upgrade", "--db", str(path)]).stdout
+    assert "made.db now holds what is in" in command.invoke(alveus, words).stdout
+    assert "schema 6" in command.invoke(alveus, ["upgrade", "--db", str(path)]).stdout
     for file in (path, made):
         assert (
-            "green tea" in command.invoke(fornix, ["list", "--db", str(file), "-k", "ada"]).stdout
+            "green tea" in command.invoke(alveus, ["list", "--db", str(file), "-k", "ada"]).stdout
         )
 
 
@@ -206,24 +206,24 @@ def test_doctor_says_what_becomes_of_an_earlier_schema(tmp_path: Path, deep) -> 
     with Memory.open(path, embedder="words") as memory:
         memory.key("ada").add("tea " * 150)
     command = CliRunner()
-    now = command.invoke(fornix, ["doctor", "--db", str(path), *deep])
+    now = command.invoke(alveus, ["doctor", "--db", str(path), *deep])
     assert f"✓ schema       {SCHEMA}\n" in now.stdout
     with closing(connect(path)) as db:
         db.execute("UPDATE feature SET terms = x'00'")
         db.pragma("user_version", SCHEMA - 1)
-    told = command.invoke(fornix, ["doctor", "--db", str(path), *deep])
+    told = command.invoke(alveus, ["doctor", "--db", str(path), *deep])
     assert told.exit_code == 0, told.stdout
     (line,) = [line for line in told.stdout.splitlines() if " schema  " in line]
-    assert line.startswith(f"• schema       {SCHEMA - 1}, of an earlier fornix")
+    assert line.startswith(f"• schema       {SCHEMA - 1}, of an earlier alveus")
     assert "Take a backup before" in line
-    assert "fornix upgrade" in line
+    assert "alveus upgrade" in line
 
 
 OTHER_VFS = """
 import sys
 import apsw
 mine = apsw.VFS("mine", "unix", makedefault=True)   # so there are no checksums
-from fornix import Memory
+from alveus import Memory
 with Memory.open(sys.argv[1]) as memory:
     print(memory.key("ada").add("mint tea", id="m"))
 """
@@ -279,13 +279,13 @@ def test_opening_a_file_writes_nothing(tmp_path):
 def test_opening_a_file_imports_little(tmp_path):
     """What takes longer to import than a file to open is imported where it is needed."""
     asked = (
-        "import sys; from fornix import Memory; before = set(sys.modules)\n"
+        "import sys; from alveus import Memory; before = set(sys.modules)\n"
         "Memory.open(sys.argv[1]).close(); print(sorted(set(sys.modules) - before))"
     )
     words = [sys.executable, "-c", asked, str(tmp_path / "m.db")]
     told = subprocess.run(words, capture_output=True, text=True, check=True)
     new = ast.literal_eval(told.stdout)
-    assert "fornix.store.sqlite" in new
+    assert "alveus.store.sqlite" in new
     assert not {"importlib.resources", "shutil", "socket", "tempfile", "zipfile"} & set(new)
 
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alveus import Item, Memory
+from alveus.embed import static, vectors, wordpiece
+from alveus.errors import InvalidInput
+from alveus.search.index import bit_codes
+from alveus.values import compiled_modules, native, wire, words
 from compiling import compiled_of, hatch_build
-from fornix import Item, Memory
-from fornix.embed import static, vectors, wordpiece
-from fornix.errors import InvalidInput
-from fornix.search.index import bit_codes
-from fornix.values import compiled_modules, native, wire, words
 from pages import pages
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -337,30 +337,30 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
 
 
 def compiled_now():
-    return compiled_modules.compiled("fornix.values._native", native.FUNCTIONS)
+    return compiled_modules.compiled("alveus.values._native", native.FUNCTIONS)
 
 
 def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):
     """Python alone serves then."""
-    monkeypatch.setenv("FORNIX_NATIVE", "on")
-    monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)  # None: cannot be imported
+    monkeypatch.setenv("ALVEUS_NATIVE", "on")
+    monkeypatch.setitem(sys.modules, "alveus.values._native", compiled)  # None: cannot be imported
     assert compiled_now() is compiled
-    monkeypatch.setitem(sys.modules, "fornix.values._native", None)
+    monkeypatch.setitem(sys.modules, "alveus.values._native", None)
     assert compiled_now() is None
-    monkeypatch.setitem(sys.modules, "fornix.values._native", compiled)
-    monkeypatch.setenv("FORNIX_NATIVE", "off")
+    monkeypatch.setitem(sys.modules, "alveus.values._native", compiled)
+    monkeypatch.setenv("ALVEUS_NATIVE", "off")
     assert compiled_now() is None
 
 
 def test_code_that_was_compiled_of_another_version_is_not_used(compiled, monkeypatch):
     """It may stay beside a source that was changed, and lack a function."""
-    monkeypatch.setenv("FORNIX_NATIVE", "on")
+    monkeypatch.setenv("ALVEUS_NATIVE", "on")
     for name in native.FUNCTIONS:
         others = {other: getattr(compiled, other, len) for other in native.FUNCTIONS}
-        monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
+        monkeypatch.setitem(sys.modules, "alveus.values._native", SimpleNamespace(**others))
         assert compiled_now() is not None
         del others[name]
-        monkeypatch.setitem(sys.modules, "fornix.values._native", SimpleNamespace(**others))
+        monkeypatch.setitem(sys.modules, "alveus.values._native", SimpleNamespace(**others))
         assert compiled_now() is None
 
 
@@ -415,7 +415,7 @@ def test_formats_mean_the_same_to_every_python():
     """One module serves all: "#" is of one size to headers of 3.13, and of another to 3.11."""
     root = Path(hatch_build.__file__).parent
     files = [root / source for source in hatch_build.SOURCES]
-    files += (root / "src/fornix/values/_c").glob("*.h")
+    files += (root / "src/alveus/values/_c").glob("*.h")
     formats = [
         found
         for file in files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fornix.search.similarity import REMEMBERED, Nearness
+from alveus.search.similarity import REMEMBERED, Nearness
 
 
 def test_what_others_push_out_of_memory_is_still_answered():

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from alveus import Item, Memory, Summarize
 from chromium import PICTURES, launched
-from fornix import Item, Memory, Summarize
 
 pytestmark = pytest.mark.browser
 

@@ -17,11 +17,11 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex
 
-from fornix import Hit, Hits, Item, Memory, Summarize
-from fornix.compaction.lineage import Ancestor, Lineage
-from fornix.display import html
-from fornix.errors import InvalidInput, Unsupported
-from fornix.search.projection import MapPoints
+from alveus import Hit, Hits, Item, Memory, Summarize
+from alveus.compaction.lineage import Ancestor, Lineage
+from alveus.display import html
+from alveus.errors import InvalidInput, Unsupported
+from alveus.search.projection import MapPoints
 from pages import ROOT, blocks
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -553,7 +553,7 @@ def test_a_picture_needs_no_window_and_no_magic(memory_of_meanings, tmp_path):
         figure.savefig(tmp_path / "picture.png")
         assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     program = (
-        "import sys; from fornix import Hit, Hits, Item;"
+        "import sys; from alveus import Hit, Hits, Item;"
         "Hits([Hit(Item('text'), 1.0, {'words': 1.0})]).plot().savefig('picture.png');"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
@@ -573,10 +573,10 @@ def test_pictures_follow_the_style_of_matplotlib():
 def test_without_matplotlib_a_picture_says_what_to_install(memory_of_meanings, monkeypatch):
     """One error, which names the extra; displays go without."""
     hits = memory_of_meanings.search("a train", limit=3)
-    monkeypatch.delitem(sys.modules, "fornix.display.pictures", raising=False)
-    monkeypatch.delattr("fornix.display.pictures", raising=False)
+    monkeypatch.delitem(sys.modules, "alveus.display.pictures", raising=False)
+    monkeypatch.delattr("alveus.display.pictures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for picture in (hits.plot, memory_of_meanings.map, memory_of_meanings.set("trains").map):
-        with pytest.raises(Unsupported, match=r"matplotlib, .* pip install 'fornix\[plot\]'"):
+        with pytest.raises(Unsupported, match=r"matplotlib, .* pip install 'alveus\[plot\]'"):
             picture()
     assert "3 hits" in Display(hits).text

@@ -24,9 +24,9 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from fornix import Memory
-from fornix.errors import InvalidInput, InvalidName, StoreClosed
-from fornix.integrations.openai_agents import FornixSession
+from alveus import Memory
+from alveus.errors import InvalidInput, InvalidName, StoreClosed
+from alveus.integrations.openai_agents import AlveusSession
 from frameworks_tried import counted
 
 QUIET = RunConfig(tracing_disabled=True)
@@ -66,7 +66,7 @@ def test_an_agent_remembers_what_was_said_and_called(tmp_path):
     )
 
     async def talk(text, *answers):
-        session = FornixSession("trip-1", tmp_path / "app.db", key="ada")
+        session = AlveusSession("trip-1", tmp_path / "app.db", key="ada")
         assert isinstance(session, Session)
         model = Scripted(*answers)
         agent = Agent(name="guide", model=model, tools=[weather])
@@ -94,7 +94,7 @@ def test_random_calls_answer_as_the_sdks_own_session_does():
     async def work():
         theirs = SQLiteSession("s")
         with Memory.open(":memory:", embedder="words") as memory:
-            ours = FornixSession("s", memory)
+            ours = AlveusSession("s", memory)
             for step in range(200):
                 kind = dice.choice(["add"] * 6 + ["get"] * 3 + ["pop"] * 4 + ["clear"])
                 said = [f"{step} {number}" for number in range(dice.randrange(4))]
@@ -120,7 +120,7 @@ def test_random_calls_answer_as_the_sdks_own_session_does():
 def test_no_two_who_pop_get_the_same():
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            session = FornixSession("s", memory)
+            session = AlveusSession("s", memory)
             await session.add_items([{"role": "user", "content": str(n)} for n in range(30)])
             popped = await asyncio.gather(*(session.pop_item() for _ in range(40)))
             texts = [item["content"] for item in popped if item]
@@ -135,13 +135,13 @@ def test_clearing_a_session_forgets_if_asked():
         with Memory.open(":memory:", embedder="words") as memory:
             ways: Any = (("retire", 0), ("forget", 1))
             for clearing, receipts in ways:
-                session = FornixSession("s", memory, clearing=clearing)
+                session = AlveusSession("s", memory, clearing=clearing)
                 await session.add_items([{"role": "user", "content": "My code is 1234."}])
                 await session.clear_session()
                 assert await session.get_items() == []
                 assert len(memory.receipts()) == receipts
             with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
-                FornixSession("s", memory, clearing=cast("Any", "soon"))
+                AlveusSession("s", memory, clearing=cast("Any", "soon"))
 
     asyncio.run(work())
 
@@ -150,9 +150,9 @@ def test_clearing_a_session_forgets_if_asked():
 def test_a_session_without_an_id_is_refused(tmp_path, wrong):
     """Or all who forgot theirs would share one; an empty key is not the session's id either."""
     with pytest.raises(InvalidName, match="a session's id must be a non-empty str"):
-        FornixSession(wrong, tmp_path / "app.db", key="ada")
+        AlveusSession(wrong, tmp_path / "app.db", key="ada")
     with pytest.raises(InvalidName, match="a key must be a non-empty str"):
-        FornixSession("trip", tmp_path / "app.db", key="" if wrong is None else wrong)
+        AlveusSession("trip", tmp_path / "app.db", key="" if wrong is None else wrong)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_list_of_items_is_refused(tmp_path, wrong):
     """Or the names of an item's fields would be taken for items."""
 
     async def add():
-        session = FornixSession("trip", tmp_path / "app.db")
+        session = AlveusSession("trip", tmp_path / "app.db")
         try:
             with pytest.raises(InvalidInput, match="add_items takes a list of items, each a dict"):
                 await session.add_items(wrong)
@@ -174,7 +174,7 @@ def test_what_is_no_list_of_items_is_refused(tmp_path, wrong):
 
 def test_settings_limit_and_what_is_closed_stays_closed(tmp_path):
     async def work():
-        session = FornixSession("s", tmp_path / "app.db", session_settings=SessionSettings(limit=2))
+        session = AlveusSession("s", tmp_path / "app.db", session_settings=SessionSettings(limit=2))
         await session.add_items([{"role": "user", "content": str(n)} for n in range(5)])
         assert [item["content"] for item in await session.get_items()] == ["3", "4"]
         assert [item["content"] for item in await session.get_items(1)] == ["4"]

@@ -15,7 +15,7 @@ from pages import ROOT, files
 pytestmark = pytest.mark.wheel
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-"""Those that fornix is for; CI of the repository runs every test under each."""
+"""Those that alveus is for; CI of the repository runs every test under each."""
 
 TESTS = (
     "test_store_contract.py",
@@ -61,10 +61,10 @@ OTHERS = others()
 
 KEEPS_COUNT = """
 import sys
-from fornix.embed import open_embedder
-from fornix.store.sqlite.statements import COMPILED
-from fornix.values.lazy_dataclass import RECORDS
-from fornix.values.native import NATIVE
+from alveus.embed import open_embedder
+from alveus.store.sqlite.statements import COMPILED
+from alveus.values.lazy_dataclass import RECORDS
+from alveus.values.native import NATIVE
 
 assert None not in (COMPILED, NATIVE, RECORDS)
 embedder, had = open_embedder("static"), sys.getrefcount(None)
@@ -101,7 +101,7 @@ def test_the_contracts_hold_under_another_python(version: str, tmp_path: Path):
     What it compiled serves this Python too: a wheel that it built is one for every later Python
     than 3.11, and installers keep one for all of them.
     """
-    folder, environment = copied(tmp_path / "fornix"), tmp_path / "environment"
+    folder, environment = copied(tmp_path / "alveus"), tmp_path / "environment"
     run(OTHERS[version], "-m", "venv", str(environment), folder=folder)
     python = str(environment / "bin" / "python")
     install = (python, "-m", "pip", "install", "--no-compile", "-c", "constraints.txt")

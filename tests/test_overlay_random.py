@@ -12,11 +12,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fornix.errors import TreeConflict
-from fornix.state import ExactTree, MemoryKind, Overlay, Snapshot, Ttl, root_of
-from fornix.store import Batch, Clear, Delete, Scope, TreeDelta
-from fornix.store.ram import RamStore
-from fornix.values.storable import Path, Value
+from alveus.errors import TreeConflict
+from alveus.state import ExactTree, MemoryKind, Overlay, Snapshot, Ttl, root_of
+from alveus.store import Batch, Clear, Delete, Scope, TreeDelta
+from alveus.store.ram import RamStore
+from alveus.values.storable import Path, Value
 
 SCOPE = Scope("space", "ada")
 START = 1_000_000_000_000_000

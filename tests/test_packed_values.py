@@ -15,18 +15,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from alveus import Memory
+from alveus.errors import StoreDamaged
+from alveus.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
+from alveus.store.packed_values import packed, restored
+from alveus.store.progress import QueuedInput
+from alveus.store.sql import batched_inserts, tree
+from alveus.store.sqlite import SqliteStore, checking
+from alveus.store.sqlite.connection import connect
+from alveus.transfer import Load, Source, export_lines, history_lines, layout_of
+from alveus.values import wire
+from alveus.values.storable import Value
 from file_scan import scan
-from fornix import Memory
-from fornix.errors import StoreDamaged
-from fornix.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
-from fornix.store.packed_values import packed, restored
-from fornix.store.progress import QueuedInput
-from fornix.store.sql import batched_inserts, tree
-from fornix.store.sqlite import SqliteStore, checking
-from fornix.store.sqlite.connection import connect
-from fornix.transfer import Load, Source, export_lines, history_lines, layout_of
-from fornix.values import wire
-from fornix.values.storable import Value
 from old_stores import as_schema_1
 from scale import COUNTS
 
@@ -262,7 +262,7 @@ OLD, NEW = {"a": b"\0\xff" * 500}, [b"\xff\0" * 500]
 
 
 def earlier_file(path: Path, monkeypatch: pytest.MonkeyPatch, *, schema: int) -> None:
-    """Make a file as a fornix of some schema did: items i and j, and a field."""
+    """Make a file as an alveus of some schema did: items i and j, and a field."""
     made = path.with_name("made.db")
     with monkeypatch.context() as patched:
         as_text(patched)

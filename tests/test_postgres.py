@@ -21,14 +21,12 @@ import yaml
 from click.testing import CliRunner
 from psycopg import sql
 
-from doors import Letters
-from file_scan import scan
-from fornix import AsyncMemory, Item, Memory
-from fornix.cli import fornix
-from fornix.errors import (
+from alveus import AsyncMemory, Item, Memory
+from alveus.cli import alveus
+from alveus.errors import (
+    AlveusError,
     DuplicateItem,
     ForkedStore,
-    FornixError,
     IdempotencyConflict,
     InvalidInput,
     NotAStore,
@@ -39,17 +37,19 @@ from fornix.errors import (
     Unavailable,
     Unusable,
 )
-from fornix.store import CLOCK_STEP_US, Batch, Put, QueuedInput, Retire, Scope
-from fornix.store.postgres import PostgresStore, postgres_store
-from fornix.store.postgres.connection import PostgresConnection, is_lost
-from fornix.store.postgres.database import FLUSH
-from fornix.store.postgres.dialect import TABLES, original, storable, translated
-from fornix.store.postgres.drafting import REFUSED
-from fornix.store.postgres.location import ServerLocation
-from fornix.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
-from fornix.store.sql import row_values
-from fornix.testing import ADA, NOTES, NOW, add, write
-from fornix.testing.store_machine import play_beside
+from alveus.store import CLOCK_STEP_US, Batch, Put, QueuedInput, Retire, Scope
+from alveus.store.postgres import PostgresStore, postgres_store
+from alveus.store.postgres.connection import PostgresConnection, is_lost
+from alveus.store.postgres.database import FLUSH
+from alveus.store.postgres.dialect import TABLES, original, storable, translated
+from alveus.store.postgres.drafting import REFUSED
+from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
+from alveus.store.sql import row_values
+from alveus.testing import ADA, NOTES, NOW, add, write
+from alveus.testing.store_machine import play_beside
+from doors import Letters
+from file_scan import scan
 from pages import ROOT, blocks
 from postgres_server import OwnServer, server, url_for
 from waiting import LIMIT_S, SHORT_S
@@ -96,12 +96,12 @@ def test_the_command_line_takes_a_url(url, monkeypatch):
     shell = CliRunner()
 
     def run(*words, code=0):
-        result = shell.invoke(fornix, words)
+        result = shell.invoke(alveus, words)
         assert result.exit_code == code, result.output + result.stderr
         return result
 
     run("--db", url, "add", "Prefers window seats.", "--key", "ada", "--embedder", "words")
-    monkeypatch.setenv("FORNIX_DB", url)
+    monkeypatch.setenv("ALVEUS_DB", url)
     assert "window" in run("search", "which seat?", "--key", "ada").stdout
     run("set", "city", "Lisbon", "--key", "ada")
     assert run("get", "city", "--key", "ada").stdout == "Lisbon\n"
@@ -157,7 +157,7 @@ def test_a_schema_is_no_word_that_the_server_keeps():
 def test_a_schema_may_be_named_as_a_table_is():
     """What stands in it is named in full, and no name is read for that of the table."""
     for name in TABLES:
-        assert translated("FROM fornix.begin_draft()", name) == f"FROM {name}.begin_draft()"
+        assert translated("FROM alveus.begin_draft()", name) == f"FROM {name}.begin_draft()"
         assert translated("JOIN run AS every_run", name) == f"JOIN {name}.every_run"
         assert translated(f"INTO {name} (n)", name) == f"INTO {name}.{name} (n)"
 
@@ -224,7 +224,7 @@ def test_a_statement_that_the_server_cancels_says_so(tmp_path):
 
 
 def test_a_url_that_libpq_does_not_know_says_what_is_wrong():
-    with pytest.raises(FornixError, match="nonsense"):
+    with pytest.raises(AlveusError, match="nonsense"):
         Memory.open("postgresql://127.0.0.1/db?nonsense=1")
 
 
@@ -632,7 +632,7 @@ def test_texts_with_nul_are_kept(url):
 
 def test_what_is_blank_is_the_same_everywhere(url):
     """The function of the schema agrees with the one that every other store asks."""
-    from fornix.store.records import has_meaning
+    from alveus.store.records import has_meaning
 
     texts = ["", " ", "x", "\t\n\x0b\f\r", "\x1c\x1f", "\x85\xa0", "\u2003\u3000", "\u200b"]
     metadata = [
@@ -869,7 +869,7 @@ def test_a_refused_statement_leaves_a_connection_of_use(pipelined):
         )
         assert (one.get, two.get, two.get) == (1, number, None)
     named = [name for (name,) in pipelined.execute("SELECT name FROM pg_prepared_statements")]
-    assert len([name for name in named if name.startswith("fornix_")]) >= 2
+    assert len([name for name in named if name.startswith("alveus_")]) >= 2
 
 
 def test_a_connection_that_the_server_ends_counts_as_lost(pipelined):

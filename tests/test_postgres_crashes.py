@@ -11,16 +11,16 @@ from typing import cast
 import psycopg
 import pytest
 
+from alveus import Memory
+from alveus.errors import AlveusError, StaleRun, Unavailable
+from alveus.store import Batch, Put, QueuedInput, Scope, SetRef
+from alveus.store.postgres import PostgresStore, owners
+from alveus.store.postgres.database import FLUSH
+from alveus.store.postgres.pipeline import PipelinedConnection
+from alveus.testing import ADA, NOTES, NOW, add, batch, write
 from crash_worker import MODES, SlowEmbedder
 from cutting_proxy import CuttingProxy
 from doors import Letters
-from fornix import Memory
-from fornix.errors import FornixError, StaleRun, Unavailable
-from fornix.store import Batch, Put, QueuedInput, Scope, SetRef
-from fornix.store.postgres import PostgresStore, owners
-from fornix.store.postgres.database import FLUSH
-from fornix.store.postgres.pipeline import PipelinedConnection
-from fornix.testing import ADA, NOTES, NOW, add, batch, write
 from postgres_server import OwnServer, orphans, url_for
 from scale import COUNTS
 from test_crashes import Victim, check
@@ -104,7 +104,7 @@ def test_what_was_acknowledged_survives_the_kill_of_the_server(own):
                     asked.append(item_id)
                     try:
                         memory.key(name).add(item_id, id=item_id)
-                    except FornixError:
+                    except AlveusError:
                         return
                     acknowledged.append(item_id)
 

@@ -13,14 +13,14 @@ import pytest
 from psycopg.errors import CheckViolation, OperationalError
 from psycopg_pool import PoolTimeout
 
-from fornix.errors import Unavailable
-from fornix.store import Compact, Define, Definition, Link, Put, QueuedInput, Scope, SetRef, Undo
-from fornix.store.packed_values import Packed
-from fornix.store.postgres import PostgresStore, database
-from fornix.store.postgres.dialect import TextArray
-from fornix.store.postgres.drafting import GroupDraft
-from fornix.store.postgres.pipeline import PipelinedConnection
-from fornix.testing import ADA, NOTES, NOW, add, batch, write
+from alveus.errors import Unavailable
+from alveus.store import Compact, Define, Definition, Link, Put, QueuedInput, Scope, SetRef, Undo
+from alveus.store.packed_values import Packed
+from alveus.store.postgres import PostgresStore, database
+from alveus.store.postgres.dialect import TextArray
+from alveus.store.postgres.drafting import GroupDraft
+from alveus.store.postgres.pipeline import PipelinedConnection
+from alveus.testing import ADA, NOTES, NOW, add, batch, write
 from holding_proxy import HoldingProxy
 from postgres_server import OwnServer, orphans, url_for
 from waiting import LIMIT_S, wait_until

@@ -13,16 +13,16 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fornix import Memory
-from fornix.errors import Unavailable
-from fornix.store.postgres import PostgresStore
-from fornix.store.postgres.location import ServerLocation
-from fornix.store.postgres.pipeline import PREPARE_AFTER
-from fornix.testing.commit_laws import GroupLaws
-from fornix.testing.erasing_laws import ErasingLaws, ErasingRunLaws
-from fornix.testing.lineage_laws import LineageLaws, RetentionLaws
-from fornix.testing.run_laws import LaneLaws
-from fornix.testing.store_laws import ThreadLaws
+from alveus import Memory
+from alveus.errors import Unavailable
+from alveus.store.postgres import PostgresStore
+from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.pipeline import PREPARE_AFTER
+from alveus.testing.commit_laws import GroupLaws
+from alveus.testing.erasing_laws import ErasingLaws, ErasingRunLaws
+from alveus.testing.lineage_laws import LineageLaws, RetentionLaws
+from alveus.testing.run_laws import LaneLaws
+from alveus.testing.store_laws import ThreadLaws
 from pooler import Pooler
 from postgres_server import older_server, server, url_for
 from waiting import SHORT_S

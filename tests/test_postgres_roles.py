@@ -10,23 +10,23 @@ import pytest
 from click.testing import CliRunner
 from psycopg import errors, sql
 
+from alveus import Memory
+from alveus.cli import alveus
+from alveus.errors import AccessDenied, InvalidInput
+from alveus.store import Batch, QueuedInput, Scope, SetRef
+from alveus.store.postgres import PostgresStore
+from alveus.store.postgres.dialect import TABLES, translated
+from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.postgres_store import _KEYS
+from alveus.store.sql import row_values
+from alveus.store.sql.tree import _LATEST
+from alveus.testing import NOW, add
+from alveus.testing.commit_laws import CommitLaws
+from alveus.testing.erasing_laws import ErasingLaws, ErasingRunLaws
+from alveus.testing.item_laws import ItemLaws
+from alveus.testing.lineage_laws import LineageLaws
+from alveus.testing.run_laws import LaneLaws
 from doors import Letters
-from fornix import Memory
-from fornix.cli import fornix
-from fornix.errors import AccessDenied, InvalidInput
-from fornix.store import Batch, QueuedInput, Scope, SetRef
-from fornix.store.postgres import PostgresStore
-from fornix.store.postgres.dialect import TABLES, translated
-from fornix.store.postgres.location import ServerLocation
-from fornix.store.postgres.postgres_store import _KEYS
-from fornix.store.sql import row_values
-from fornix.store.sql.tree import _LATEST
-from fornix.testing import NOW, add
-from fornix.testing.commit_laws import CommitLaws
-from fornix.testing.erasing_laws import ErasingLaws, ErasingRunLaws
-from fornix.testing.item_laws import ItemLaws
-from fornix.testing.lineage_laws import LineageLaws
-from fornix.testing.run_laws import LaneLaws
 from postgres_server import dropped, orphans, server, url_for, user
 
 
@@ -51,7 +51,7 @@ def guest(raw):
 @pytest.fixture
 def shell():
     def run(*words, code=0):
-        result = CliRunner().invoke(fornix, words)
+        result = CliRunner().invoke(alveus, words)
         assert result.exit_code == code, result.output + result.stderr
         return result
 
@@ -150,9 +150,9 @@ def test_a_granted_user_appends_beside_the_owner(theirs, url, session, raw):
 def test_another_space_is_refused_at_the_door(theirs, guest):
     """It is neither empty nor a traceback; so is a knowledge that was not granted."""
     for mode in ("rw", "ro"):
-        with pytest.raises(AccessDenied, match=f"fornix grant {guest} --space yours"):
+        with pytest.raises(AccessDenied, match=f"alveus grant {guest} --space yours"):
             Memory.open(theirs, space="yours", mode=mode)
-        with pytest.raises(AccessDenied, match=f"fornix grant {guest} --knowledge yours"):
+        with pytest.raises(AccessDenied, match=f"alveus grant {guest} --knowledge yours"):
             Memory.open(theirs, space="mine", knowledge="yours", mode=mode)
 
 
@@ -189,7 +189,7 @@ def test_what_is_shared_is_forgotten_by_the_owner(theirs, url, raw, guest):
 
 def test_who_was_granted_nothing_is_told(url, raw, guest):
     PostgresStore.open(url).close()
-    with pytest.raises(AccessDenied, match="fornix grant"):
+    with pytest.raises(AccessDenied, match="alveus grant"):
         Memory.open(f"{url}&user={guest}", space="mine")
 
 

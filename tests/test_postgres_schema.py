@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 from psycopg import sql
 
-from fornix.cli import fornix
-from fornix.errors import StoreBusy, StoreTooNew, StoreTooOld
-from fornix.store.postgres import PostgresStore, schema
-from fornix.store.postgres.location import ServerLocation
-from fornix.store.postgres.schema import SCHEMA, Migration, migrations
-from fornix.testing import ADA, NOTES, NOW, add, write
+from alveus.cli import alveus
+from alveus.errors import StoreBusy, StoreTooNew, StoreTooOld
+from alveus.store.postgres import PostgresStore, schema
+from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.schema import SCHEMA, Migration, migrations
+from alveus.testing import ADA, NOTES, NOW, add, write
 from postgres_server import server, url_for, user
 from waiting import SHORT_S
 
@@ -74,23 +74,23 @@ def schema_of(url):
 
 
 def shape(raw, name):
-    """Return all that is declared in a schema, as if it were named ``fornix``."""
+    """Return all that is declared in a schema, as if it were named ``alveus``."""
     found = {}
     for kind, query in CATALOG.items():
         rows = raw.execute(query, {"schema": name}).fetchall()
-        found[kind] = sorted(re.sub(rf"\b{name}\b", "fornix", repr(row)) for row in rows)
+        found[kind] = sorted(re.sub(rf"\b{name}\b", "alveus", repr(row)) for row in rows)
     return found
 
 
 def with_schema(raw, name, script):
-    raw.execute(re.sub(r"\bfornix(?=[.;])", name, script))
+    raw.execute(re.sub(r"\balveus(?=[.;])", name, script))
 
 
 @pytest.fixture
 def next_migration(monkeypatch):
     """A migration to the schema after the newest, which this code is made to know."""
 
-    def make(*, least=SCHEMA, script="ALTER TABLE fornix.note ADD COLUMN more text;"):
+    def make(*, least=SCHEMA, script="ALTER TABLE alveus.note ADD COLUMN more text;"):
         found = [*migrations(), Migration(SCHEMA + 1, least, script)]
         monkeypatch.setattr(schema, "migrations", lambda: found)
         monkeypatch.setattr(schema, "SCHEMA", SCHEMA + 1)
@@ -178,7 +178,7 @@ def test_the_command_line_migrates(url, next_migration):
     shell = CliRunner()
     PostgresStore.open(url).close()
     next_migration()
-    result = shell.invoke(fornix, ["upgrade", "--db", url, "--json"])
+    result = shell.invoke(alveus, ["upgrade", "--db", url, "--json"])
     assert result.exit_code == 0, result.output
     assert result.stdout == f'{{"schema": {SCHEMA + 1}}}\n'
 
@@ -228,7 +228,7 @@ def test_who_does_not_own_the_tables_is_told_who_does(url, raw, next_migration):
         raw.execute(grant.format(ident(url), sql.Identifier(name)))
     next_migration()
     for place, read_only in ((f"{url}&user={name}", False), (url, True)):
-        with pytest.raises(StoreTooOld, match="fornix upgrade") as caught:
+        with pytest.raises(StoreTooOld, match="alveus upgrade") as caught:
             PostgresStore.open(place, read_only=read_only)
         assert (caught.value.found, caught.value.needed) == (SCHEMA, SCHEMA + 1)
         assert caught.value.owner == raw.info.user
@@ -240,7 +240,7 @@ def test_a_migration_that_fails_leaves_all_as_it_was(url, raw, next_migration):
     """Half a schema is never there."""
     PostgresStore.open(url).close()
     before = shape(raw, schema_of(url))
-    next_migration(script="ALTER TABLE fornix.note ADD COLUMN more text; SELECT 1 / 0;")
+    next_migration(script="ALTER TABLE alveus.note ADD COLUMN more text; SELECT 1 / 0;")
     with pytest.raises(psycopg.errors.DivisionByZero):
         PostgresStore.open(url)
     assert shape(raw, schema_of(url)) == before

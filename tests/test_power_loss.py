@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from alveus.errors import NotAStore, StoreDamaged, StoreReadOnly
+from alveus.search.index import segment, set_loader
+from alveus.store.sqlite import SqliteStore, database_file, maintenance, scrubbing
 from disk_laws import Laws
 from disk_log import DiskLog, Write, recording
 from disk_scenarios import SCENARIOS, Work
 from disk_states import kept_all
-from fornix.errors import NotAStore, StoreDamaged, StoreReadOnly
-from fornix.search.index import segment, set_loader
-from fornix.store.sqlite import SqliteStore, database_file, maintenance, scrubbing
 from scale import COUNTS
 
 RAM = Path("/dev/shm")  # noqa: S108 - a folder of one's own is made in it
@@ -133,7 +133,7 @@ def test_a_store_that_never_syncs_is_seen(folder, monkeypatch) -> None:
     [
         (segment, "os", "forgetting", "Damaged"),
         (maintenance, "sync_folder", "copies", "copy0.db is lost"),
-        (scrubbing, "sync_folder", "forgetting", "was forgotten and is in app.db.fornix/index"),
+        (scrubbing, "sync_folder", "forgetting", "was forgotten and is in app.db.alveus/index"),
         (SqliteStore, "sync", "searches", "a side file is ahead of the store"),
     ],
 )

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from fornix import Memory
-from fornix.errors import InvalidInput
-from fornix.search import projection
-from fornix.search.projection import MapPoints
-from fornix.store.items import Item
+from alveus import Memory
+from alveus.errors import InvalidInput
+from alveus.search import projection
+from alveus.search.projection import MapPoints
+from alveus.store.items import Item
 
 TRAINS = [
     "The night train to Lisbon.",

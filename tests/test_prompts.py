@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doors import Letters
-from fornix import (
+from alveus import (
     Agent,
     AsyncMemory,
     Budget,
@@ -26,7 +25,7 @@ from fornix import (
     Shares,
     action,
 )
-from fornix.errors import (
+from alveus.errors import (
     BudgetTooSmall,
     HistoryPruned,
     InvalidFilter,
@@ -35,14 +34,15 @@ from fornix.errors import (
     InvalidTime,
     Unsupported,
 )
-from fornix.llm import ScriptedChat
-from fornix.memory.prompt import ALL, Piece
-from fornix.memory.prompt.prompt_sources import MOST_READ
-from fornix.sets.admission import Injection
-from fornix.store.scope import HIDDEN
-from fornix.testing.batches import START, Clock
-from fornix.text import tokens
-from fornix.text.messages import MESSAGES, OBSERVATIONS, Message
+from alveus.llm import ScriptedChat
+from alveus.memory.prompt import ALL, Piece
+from alveus.memory.prompt.prompt_sources import MOST_READ
+from alveus.sets.admission import Injection
+from alveus.store.scope import HIDDEN
+from alveus.testing.batches import START, Clock
+from alveus.text import tokens
+from alveus.text.messages import MESSAGES, OBSERVATIONS, Message
+from doors import Letters
 from scale import COUNTS
 
 SAYINGS = [

@@ -19,9 +19,9 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserProm
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.pydantic_ai import FornixConversationStore
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.pydantic_ai import AlveusConversationStore
 from frameworks_tried import counted
 
 
@@ -42,7 +42,7 @@ def test_a_conversation_goes_on_after_a_restart(tmp_path):
     """An agent has its messages, calls of tools included; what was said is searched."""
 
     async def turn(prompt):
-        store = FornixConversationStore(tmp_path / "a.db", key="ada")
+        store = AlveusConversationStore(tmp_path / "a.db", key="ada")
         agent = Agent(TestModel(custom_output_text="Noted."))
 
         @agent.tool_plain
@@ -74,7 +74,7 @@ def test_of_two_that_go_on_one_is_told(tmp_path):
     """Nothing of the other is stored."""
 
     async def use(memory):
-        store = FornixConversationStore(memory)
+        store = AlveusConversationStore(memory)
         agent = Agent(TestModel(custom_output_text="Hi."))
         await store.save(await agent.run("Hello", conversation=Conversation(conversation_id="c")))
         one, two = await store.load("c"), await store.load("c")
@@ -167,10 +167,10 @@ def test_it_answers_as_the_store_in_ram(tmp_path, deleting):
         counted("PydanticAI", calls=number + 1)
 
     with Memory.open(tmp_path / "a.db", embedder="words", durability="normal") as memory:
-        store = FornixConversationStore(memory, deleting=deleting)
+        store = AlveusConversationStore(memory, deleting=deleting)
         asyncio.run(walk(store, InMemoryConversationStore()))
         with pytest.raises(InvalidInput):
-            FornixConversationStore(memory, deleting=cast("Any", "hide"))
+            AlveusConversationStore(memory, deleting=cast("Any", "hide"))
 
 
 def test_branches_forks_and_deletion(tmp_path):
@@ -180,7 +180,7 @@ def test_branches_forks_and_deletion(tmp_path):
         return ModelResponse(parts=[TextPart(content=f"to {len(messages)}")])
 
     async def use(memory):
-        store = FornixConversationStore(memory, deleting="forget")
+        store = AlveusConversationStore(memory, deleting="forget")
         agent = Agent(FunctionModel(answer))
         conversation = Conversation(conversation_id="c")
         for prompt in ("one", "two"):

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fornix import AsyncMemory, Memory
-from fornix.errors import (
+from alveus import AsyncMemory, Memory
+from alveus.errors import (
     HistoryPruned,
     InvalidInput,
     InvalidName,
@@ -19,7 +19,7 @@ from fornix.errors import (
     StaleItem,
     TreeConflict,
 )
-from fornix.store.name_ranges import NameRange, end_of_prefix
+from alveus.store.name_ranges import NameRange, end_of_prefix
 
 
 @pytest.fixture(params=["ram", "file"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Item, Memory, Signals
+from alveus.errors import EmbedderConflict, EmbedderFailed, InvalidInput, InvalidValue
+from alveus.search.query import EMBED_FIRST, REMEMBERED
 from doors import Clock, Letters
-from fornix import Item, Memory, Signals
-from fornix.errors import EmbedderConflict, EmbedderFailed, InvalidInput, InvalidValue
-from fornix.search.query import EMBED_FIRST, REMEMBERED
 
 
 @pytest.fixture

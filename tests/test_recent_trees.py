@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fornix import Memory
-from fornix.errors import StoreClosed
-from fornix.store import Batch, Delete, Node, Put, Scope
-from fornix.store.sql import recent_trees
-from fornix.store.sql.recent_trees import RecentTree, RecentTrees
-from fornix.store.sqlite import SqliteStore
+from alveus import Memory
+from alveus.errors import StoreClosed
+from alveus.store import Batch, Delete, Node, Put, Scope
+from alveus.store.sql import recent_trees
+from alveus.store.sql.recent_trees import RecentTree, RecentTrees
+from alveus.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import warm
-from fornix import Memory, ScriptedChat
-from fornix.agents.windows import Hybrid, Observation, Reflection, Reply, Stream
-from fornix.errors import InvalidInput, ModelUnavailable
-from fornix.text import ExtractiveSummariser
-from fornix.text.messages import Message
+from alveus import Memory, ScriptedChat
+from alveus.agents.windows import Hybrid, Observation, Reflection, Reply, Stream
+from alveus.errors import InvalidInput, ModelUnavailable
+from alveus.text import ExtractiveSummariser
+from alveus.text.messages import Message
 from layered_worker import seen, window_of
 from scale import COUNTS
 from waiting import LIMIT_S

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Memory
+from alveus.embed import quantise
+from alveus.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore, StoreBusy
+from alveus.memory.reindexing import BATCH, STAGING, embedder_notes, reindex
+from alveus.store import Scope
+from alveus.store.sqlite import SqliteStore
 from doors import Letters
-from fornix import Memory
-from fornix.embed import quantise
-from fornix.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore, StoreBusy
-from fornix.memory.reindexing import BATCH, STAGING, embedder_notes, reindex
-from fornix.store import Scope
-from fornix.store.sqlite import SqliteStore
 from waiting import LIMIT_S
 
 MANY = 3 * BATCH + 7
@@ -155,7 +155,7 @@ def test_interrupted_it_goes_on_where_it_was(path: Path) -> None:
 HALTING = """
 import sys
 from pathlib import Path
-from fornix import Memory
+from alveus import Memory
 from test_reindexing import Backwards
 
 def progress(done, total):

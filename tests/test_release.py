@@ -36,17 +36,17 @@ def test_a_release_of_nothing_is_refused(text):
 
 def test_a_package_that_is_not_whole_is_named(tmp_path):
     """A wheel without its weights would install, and fail at the first search."""
-    source, wheel = tmp_path / "fornix-1.tar.gz", tmp_path / "fornix-1.whl"
+    source, wheel = tmp_path / "alveus-1.tar.gz", tmp_path / "alveus-1.whl"
     with tarfile.open(source, "w:gz"):
         pass
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("fornix/__init__.py", "")
-        archive.writestr("fornix/app.db", "")
+        archive.writestr("alveus/__init__.py", "")
+        archive.writestr("alveus/app.db", "")
     found = release.problems(source, wheel)
-    assert "fornix-1.whl lacks minilm.npz" in found
-    assert "fornix-1.tar.gz lacks LICENSE" in found
-    assert "fornix-1.whl holds fornix/app.db" in found
-    assert any(line.startswith("fornix-1.whl lacks fornix/memory") for line in found)
+    assert "alveus-1.whl lacks minilm.npz" in found
+    assert "alveus-1.tar.gz lacks LICENSE" in found
+    assert "alveus-1.whl holds alveus/app.db" in found
+    assert any(line.startswith("alveus-1.whl lacks alveus/memory") for line in found)
 
 
 def test_workflows_run_the_targets_of_the_makefile():

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from fornix import Item, KeyMemory, Memory, Signals
-from fornix.errors import InvalidInput
-from fornix.search.relevance import BUNDLED, UNRELATED, calibration_of
+from alveus import Item, KeyMemory, Memory, Signals
+from alveus.errors import InvalidInput
+from alveus.search.relevance import BUNDLED, UNRELATED, calibration_of
 
 NOTES = [
     "My sister Vera keeps bees on the roof of her school.",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fornix import Memory
-from fornix.cli.app import fornix
-from fornix.errors import StoreBusy, StoreDamaged, Unsupported
-from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.connection import connect
-from fornix.testing import differences, reads
+from alveus import Memory
+from alveus.cli.app import alveus
+from alveus.errors import StoreBusy, StoreDamaged, Unsupported
+from alveus.store.sqlite import SqliteStore
+from alveus.store.sqlite.connection import connect
+from alveus.testing import differences, reads
 from waiting import LIMIT_S
 
 FAR = 1 << 60
@@ -98,7 +98,7 @@ def test_a_sound_store_is_left_alone(path: Path) -> None:
 
 def test_side_files_are_made_again(path: Path) -> None:
     """They are removed, whatever is in them."""
-    folder = Path(f"{path}.fornix") / "index"
+    folder = Path(f"{path}.alveus") / "index"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rubbish").write_bytes(b"\0" * 99)
     before = told(path)
@@ -137,14 +137,14 @@ def test_doctor_repairs_on_demand(path: Path) -> None:
     db.execute("DELETE FROM feature WHERE id = 'i'")
     db.close()
     runner = CliRunner()
-    sick = runner.invoke(fornix, ["doctor", "--db", str(path), "--json"])
+    sick = runner.invoke(alveus, ["doctor", "--db", str(path), "--json"])
     assert not json.loads(sick.stdout)["ok"]
-    mended = runner.invoke(fornix, ["doctor", "--repair", "--db", str(path), "--json"])
+    mended = runner.invoke(alveus, ["doctor", "--repair", "--db", str(path), "--json"])
     said = json.loads(mended.stdout)
     assert said["ok"]
     assert "2 missing features made" in [f["says"] for f in said["findings"]]
     assert "nothing waits" in [f["says"] for f in said["findings"]]
-    again = runner.invoke(fornix, ["doctor", "--repair", "--db", str(path)])
+    again = runner.invoke(alveus, ["doctor", "--repair", "--db", str(path)])
     assert "nothing had to be" in again.stdout
-    nowhere = runner.invoke(fornix, ["doctor", "--repair", "--db", str(path) + "x"])
+    nowhere = runner.invoke(alveus, ["doctor", "--repair", "--db", str(path) + "x"])
     assert nowhere.exit_code == 1

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-import fornix
-from fornix import Item
-from fornix.errors import Forgotten, FornixError, HistoryPruned
-from fornix.testing import START
+import alveus
+from alveus import Item
+from alveus.errors import AlveusError, Forgotten, HistoryPruned
+from alveus.testing import START
 from scale import COUNTS
 
 IDS = ("a", "b", "c")
@@ -34,7 +34,7 @@ INNER = {"op", "named", "answer_once"}
 def test_every_call_that_takes_a_key_is_in_the_script():
     """A new one has to keep the same law."""
     found: set[str] = set()
-    package = Path(fornix.__file__).parent
+    package = Path(alveus.__file__).parent
     for path in package.rglob("*.py"):
         if any(path.is_relative_to(package / room) for room in ("server", "client")):
             continue  # tests/test_server.py and tests/test_client.py repeat their requests
@@ -64,7 +64,7 @@ class Script:
             ))(f"step {number}", Random(self.rng.random()))  # fmt: skip
             try:
                 self.done.append((call, told(call())))
-            except FornixError:
+            except AlveusError:
                 continue
 
     def answers(self, start=0):
@@ -73,7 +73,7 @@ class Script:
         for call, first in self.done[start:]:
             try:
                 found.append((first, told(call())))
-            except FornixError as error:
+            except AlveusError as error:
                 found.append((first, error))
         return found
 

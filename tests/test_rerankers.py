@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from fornix import AsyncMemory, Memory
-from fornix.cli import fornix
-from fornix.embed import OpenAIEmbedder, QueryEmbedder, open_embedder
-from fornix.errors import (
+from alveus import AsyncMemory, Memory
+from alveus.cli import alveus
+from alveus.embed import OpenAIEmbedder, QueryEmbedder, open_embedder
+from alveus.errors import (
     EmbedderConflict,
     EmbedderFailed,
     EmbedderMissing,
@@ -26,10 +26,10 @@ from fornix.errors import (
     RerankerFailed,
     StoreClosed,
 )
-from fornix.llm import ChatReranker, HttpReranker, ScriptedChat
-from fornix.store.items import Hit
-from fornix.testing.chat_server import ChatReply, ChatServer, ReceivedRequest
-from fornix.values import http_json
+from alveus.llm import ChatReranker, HttpReranker, ScriptedChat
+from alveus.store.items import Hit
+from alveus.testing.chat_server import ChatReply, ChatServer, ReceivedRequest
+from alveus.values import http_json
 from waiting import LIMIT_S, SHORT_S
 
 Answer = Callable[[ReceivedRequest], ChatReply]
@@ -336,7 +336,7 @@ def test_the_command_line_re_ranks(tmp_path: Path) -> None:
         memory.key("ada").add_many(["tea with milk", "tea"])
 
     def ran(*words: str) -> Result:
-        return CliRunner().invoke(fornix, [*words, "--db", str(path), "--key", "ada"])
+        return CliRunner().invoke(alveus, [*words, "--db", str(path), "--key", "ada"])
 
     with ChatServer(cohere) as server:
         options = ["--reranker", f"{server.url}/rerank", "--reranker-model", "m"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from fornix import Item, KeyMemory, Memory
+from alveus import Item, KeyMemory, Memory
 from waiting import LIMIT_S
 
 HERE = Path(__file__).parent
-ENGLISH = HERE.parent / "src" / "fornix" / "cli" / "demo" / "conversation.jsonl"
+ENGLISH = HERE.parent / "src" / "alveus" / "cli" / "demo" / "conversation.jsonl"
 SPELLED = "%I:%M %p on %d %B, %Y"
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import InvalidInput, StoreClosed, StoreFull
+from alveus.store.ram import RamStore
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import Clock, RunnerContract
+from alveus.testing.batches import at_once
 from doors import Letters
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import InvalidInput, StoreClosed, StoreFull
-from fornix.store.ram import RamStore
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import Clock, RunnerContract
-from fornix.testing.batches import at_once
 from postgres_server import url_for
 from scale import COUNTS
 from waiting import LIMIT_S, rounds
@@ -149,8 +149,8 @@ from pathlib import Path
 import pytest
 
 from doors import Letters
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import InvalidInput, StoreClosed, StoreFull
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import InvalidInput, StoreClosed, StoreFull
 
 with Memory.open(sys.argv[1], space="app", embedder=Letters()) as memory:
     with LocalRunner(AGENT, memory) as runner:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fornix import (
+from alveus import (
     Agent,
     InputEvent,
     LocalRunner,
@@ -25,11 +25,11 @@ from fornix import (
     action,
     durable,
 )
-from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
-from fornix.sets.batch import Draft
-from fornix.state.cells import Cells
-from fornix.store.running_keys import RunningKey
-from fornix.store.scope import Scope
+from alveus.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
+from alveus.sets.batch import Draft
+from alveus.state.cells import Cells
+from alveus.store.running_keys import RunningKey
+from alveus.store.scope import Scope
 from waiting import LIMIT_S, SHORT_S, wait_until
 
 
@@ -167,7 +167,7 @@ def test_a_runner_closes_however_long_it_may_wait(memory, wait_s):
     runner = LocalRunner(ECHO, memory)
     runner.submit("ada", 1).result()
     runner.close(wait_s)
-    assert "fornix-echo-watch" not in [thread.name for thread in threading.enumerate()]
+    assert "alveus-echo-watch" not in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize("wait_s", ["a", float("nan"), True, [1]])
@@ -404,7 +404,7 @@ def drop(things, caught):
 
 
 def named(runner_name):
-    return [t for t in threading.enumerate() if t.name.startswith(f"fornix-{runner_name}-")]
+    return [t for t in threading.enumerate() if t.name.startswith(f"alveus-{runner_name}-")]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -445,7 +445,7 @@ def test_a_forgotten_runner_ends_what_somebody_waits_for(memory):
 def test_a_program_that_closes_nothing_ends(tmp_path):
     """At once, and with a warning where such are shown."""
     program = (
-        "from fornix import Agent, InputEvent, LocalRunner, Memory, action\n"
+        "from alveus import Agent, InputEvent, LocalRunner, Memory, action\n"
         "@action(InputEvent)\n"
         "def work(event, ctx): ...\n"
         "memory = Memory.open('m.db', embedder='words')\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import FornixError, Unavailable
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import AlveusError, Unavailable
 from scale import COUNTS
 from test_interrupts import FILES, Interrupter, answer_of_another, points
 from waiting import LIMIT_S
@@ -68,7 +68,7 @@ def problem_of(runner: LocalRunner) -> str:
     try:
         answers = [runner.handle(key, "y", wait_s=LIMIT_S) for key in ("ada", "bob", "eve")]
         runner.run_until_idle()
-    except FornixError as error:
+    except AlveusError as error:
         return repr(error)
     wrong = [(ran.number, ran) for ran in answers if ran != (ran.number + 1,)]
     return f"an input was lost, or counted twice: {wrong}" if wrong else ""

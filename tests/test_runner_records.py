@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import InvalidInput, NotFound, RunDiscarded, RunParked, StaleRun
-from fornix.runs.runner import scheduler, watcher
-from fornix.runs.runner.scheduler import LaneState
-from fornix.store import Scope
+from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
+from alveus.errors import InvalidInput, NotFound, RunDiscarded, RunParked, StaleRun
+from alveus.runs.runner import scheduler, watcher
+from alveus.runs.runner.scheduler import LaneState
+from alveus.store import Scope
 from waiting import LIMIT_S, wait_until
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 import warm
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
-from fornix.errors import RunPending, StoreBusy
-from fornix.store import Scope
-from fornix.store.sqlite import SqliteStore
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
+from alveus.errors import RunPending, StoreBusy
+from alveus.store import Scope
+from alveus.store.sqlite import SqliteStore
 from runs_left import Given, check
 from runs_worker import EMBEDDER, Teller, World, agents, runners
 from scale import COUNTS
@@ -93,7 +93,7 @@ class Worker:
     def __init__(self, desk: Desk, inputs: list[Given], crash: str | None) -> None:
         self._desk = desk
         orders = {"db": str(desk.path), "world": str(desk.world), "inputs": inputs}
-        environment = {**os.environ, **({} if crash is None else {"FORNIX_CRASH": crash})}
+        environment = {**os.environ, **({} if crash is None else {"ALVEUS_CRASH": crash})}
         command = [sys.executable, str(WORKER), json.dumps(orders)]
         self.process = warm.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment)
         self.wait_for("up")
@@ -360,7 +360,7 @@ def test_who_is_believed_dead_commits_nothing_more(
 ) -> None:
     """Who lost its key to another is fenced: what a call returned, and that an action failed."""
     desk, go = Desk(tmp_path, "fence"), tmp_path / "go"
-    owners = tmp_path / "fence.db.fornix" / "owners"
+    owners = tmp_path / "fence.db.alveus" / "owners"
     with desk.worker(desk.some("Teller", 2, ["ada"]), crash=f"{old_at}:wait={go}1") as old:
         assert old.wait_for("held")
         for file in owners.iterdir():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fornix import ScriptedChat
-from fornix.agents.windows import (
+from alveus import ScriptedChat
+from alveus.agents.windows import (
     ByModel,
     Combined,
     Explicit,
@@ -26,9 +26,9 @@ from fornix.agents.windows import (
     Scorer,
     Stamp,
 )
-from fornix.agents.windows.scorers import ages, checked_scorer, scored
-from fornix.errors import InvalidInput, ModelRefused, ModelUnavailable, ScriptEnded
-from fornix.text.messages import Message
+from alveus.agents.windows.scorers import ages, checked_scorer, scored
+from alveus.errors import InvalidInput, ModelRefused, ModelUnavailable, ScriptEnded
+from alveus.text.messages import Message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADA = Observation("Where does Ada live?", "Ada lives in Lisbon.")

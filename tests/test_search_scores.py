@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fornix.search.bm25 import Bm25
-from fornix.search.index import SetIndex
-from fornix.search.ranking import Ranking
-from fornix.search.signals import QuestionSignals, Signals
-from fornix.store import Feature
-from fornix.values import words
-from fornix.values.storable import microseconds
+from alveus.search.bm25 import Bm25
+from alveus.search.index import SetIndex
+from alveus.search.ranking import Ranking
+from alveus.search.signals import QuestionSignals, Signals
+from alveus.store import Feature
+from alveus.values import words
+from alveus.values.storable import microseconds
 
 DIMENSIONS = 8
 NOW = microseconds(datetime(2024, 1, 1, tzinfo=UTC))

@@ -24,11 +24,11 @@ import pytest
 import uvicorn
 
 import warm
-from fornix import Memory
-from fornix.errors import FornixError, InvalidInput
-from fornix.server.app import ServerLimits, create_app
-from fornix.server.inspector import add_inspector
-from fornix.server.tokens import TokenFile
+from alveus import Memory
+from alveus.errors import AlveusError, InvalidInput
+from alveus.server.app import ServerLimits, create_app
+from alveus.server.inspector import add_inspector
+from alveus.server.tokens import TokenFile
 from postgres_server import OwnServer, url_for
 from scale import COUNTS, SCALE
 from waiting import LIMIT_S, wait_until
@@ -67,7 +67,7 @@ class Served(Asked):
 
     def __init__(self, folder, *words, port=0):
         self._command = [
-            sys.executable, "-m", "fornix", "serve", "--json", "--db", str(folder / "memory.db"),
+            sys.executable, "-m", "alveus", "serve", "--json", "--db", str(folder / "memory.db"),
             "--embedder", "words", *map(str, words),
         ]  # fmt: skip
         self.port = port
@@ -411,13 +411,13 @@ def test_an_export_is_streamed_and_the_rest_is_counted(served):
     client = served.client()
     client.ask("POST", "/v1/items", {"items": [{"value": "Tea."}]}, key="ada")
     lines = client.ask("GET", "/v1/export")[1].splitlines()
-    assert json.loads(lines[0]) == {"type": "fornix", "format": 1}
+    assert json.loads(lines[0]) == {"type": "alveus", "format": 1}
     assert "Tea." in lines[-1]
     assert client.ask("GET", "/v1/stats")[1]["store"]["items"] == 1
     assert client.ask("GET", "/ready")[0] == client.ask("GET", "/health")[0] == 200
     assert client.ask("GET", "/v1/nowhere/ada")[0] == 404
     text = client.ask("GET", "/metrics")[1]
-    assert 'fornix_http_requests_total{method="POST",route="/v1/items",status="201"} 1.0' in text
+    assert 'alveus_http_requests_total{method="POST",route="/v1/items",status="201"} 1.0' in text
     assert "ada" not in text
 
 
@@ -630,7 +630,7 @@ def test_guesses_of_tokens_are_counted_together(tmp_path):
     known = file.add("reader", access="read", space=None, keys="")
     made = ServedHere(tmp_path, tokens=file, limits=ServerLimits(rate=0.5))  # one at once
     try:
-        guesses = (made.ask("GET", "/v1/keys", token=f"fornix_{n}")[0] for n in range(200))
+        guesses = (made.ask("GET", "/v1/keys", token=f"alveus_{n}")[0] for n in range(200))
         assert next(status for status in guesses if status != 401) == 429
         assert made.ask("GET", "/v1/keys", token=known)[0] == 200
     finally:
@@ -658,7 +658,7 @@ def test_tokens_changed_by_many_at_once_are_all_changed(tmp_path):
     TokenFile(tokens).add("old", access="read", space=None, keys="")
     (tmp_path / "tokens.json.part").write_text("what a kill left")
     program = (
-        "import pathlib, sys; from fornix.server.tokens import TokenFile\n"
+        "import pathlib, sys; from alveus.server.tokens import TokenFile\n"
         "sys.stdin.readline()\n"
         "file = TokenFile(pathlib.Path(sys.argv[1]))\n"
         "for n in range(10):\n"
@@ -693,7 +693,7 @@ def test_a_digest_that_is_none_is_told(tmp_path):
     digest = json.loads(text)["tokens"][0]["digest"]
     (tmp_path / "tokens.json").write_text(text.replace(digest, "é" * 60))
     with pytest.raises(InvalidInput, match="'reader' has a digest"):
-        file.find("fornix_x")
+        file.find("alveus_x")
 
 
 def test_a_client_may_ask_so_often(tmp_path):
@@ -768,10 +768,10 @@ def test_without_tokens_only_programs_of_this_machine_are_served(served):
         assert (status, told["error"]["type"]) == (403, "AccessDenied")
     words = ["serve", "--host", "192.0.2.1", "--db", "memory.db"]
     done = subprocess.run(
-        [sys.executable, "-m", "fornix", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "alveus", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "fornix token new" in done.stderr
+    assert "alveus token new" in done.stderr
 
 
 def test_no_token_reaches_beyond_its_scope(tmp_path):
@@ -808,7 +808,7 @@ def test_no_token_reaches_beyond_its_scope(tmp_path):
                 may &= (key or "").startswith(beginning)
             assert (status in (200, 201)) == may, (secrets[secret], need, where, key, status, told)
             assert status in (200, 201, 403)
-        for wrong in ("", "fornix_nothing", next(iter(secrets))[:-1], "ä"):
+        for wrong in ("", "alveus_nothing", next(iter(secrets))[:-1], "ä"):
             assert served.ask("GET", "/v1/keys", token=wrong.encode().decode("latin-1"))[0] == 401
 
 
@@ -817,7 +817,7 @@ def test_tokens_change_without_a_restart(tmp_path):
 
     def token(*words):
         done = subprocess.run(
-            [sys.executable, "-m", "fornix", "token", *words, "--tokens", str(file), "--json"],
+            [sys.executable, "-m", "alveus", "token", *words, "--tokens", str(file), "--json"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -864,7 +864,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path, words, said):
         port = str(taken.getsockname()[1])
         done = subprocess.run(
             [
-                sys.executable, "-m", "fornix", *(word.format(port=port) for word in words),
+                sys.executable, "-m", "alveus", *(word.format(port=port) for word in words),
                 "--json", *([] if "--db" in words or words[0] == "token" else ["--db", "new.db"]),
             ],
             capture_output=True, text=True, check=False, cwd=tmp_path,
@@ -887,7 +887,7 @@ def listening(folder, name, stdout):
     """Start what listens until it is stopped."""
     Memory.open(folder / "new.db", embedder="words").close()
     return subprocess.Popen(
-        [sys.executable, "-m", "fornix", *LISTENING[name], "--port", "0", "--embedder", "words"],
+        [sys.executable, "-m", "alveus", *LISTENING[name], "--port", "0", "--embedder", "words"],
         stdout=stdout, stderr=subprocess.PIPE, text=True, cwd=folder,
     )  # fmt: skip
 
@@ -936,7 +936,7 @@ def _listens(port: int) -> bool:
 
 
 class Broken(ServedHere):
-    """A server that has no answer, nor an error of fornix, for any space."""
+    """A server that has no answer, nor an error of alveus, for any space."""
 
     def open_space(self, space):
         """Raise what nobody expects."""
@@ -953,7 +953,7 @@ def test_an_error_that_nobody_expected_is_told_by_a_reference(tmp_path, caplog):
         metrics = client.ask("GET", "/metrics")[1]
         mem0 = client.ask("GET", "/v1/entities/")
         stores = client.ask("GET", "/v1/memory_stores")
-        with pytest.raises(FornixError, match="its log has the cause") as raised:
+        with pytest.raises(AlveusError, match="its log has the cause") as raised:
             Memory.open(place)
     finally:
         made.stop()

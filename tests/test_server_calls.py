@@ -9,13 +9,13 @@ from typing import Any, Literal, get_args
 
 import pytest
 
-from fornix import Memory
-from fornix.errors import InvalidInput
-from fornix.server.callers import Memories
-from fornix.server.calls import Call
-from fornix.server.memory_call import MemoryCall
-from fornix.server.tokens import TokenFile
-from fornix.state import Ttl
+from alveus import Memory
+from alveus.errors import InvalidInput
+from alveus.server.callers import Memories
+from alveus.server.calls import Call
+from alveus.server.memory_call import MemoryCall
+from alveus.server.tokens import TokenFile
+from alveus.state import Ttl
 from test_server import ServedHere
 
 ITEM, NOTES, MESSAGE = {"value": "Tea."}, {"name": "notes"}, {"role": "user", "content": "Tea."}

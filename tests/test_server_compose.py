@@ -40,21 +40,21 @@ def test_only_the_proxy_is_reached_from_elsewhere():
 
 def test_what_the_compose_file_runs_serves_a_memory(tmp_path):
     """With a token made as its head says, on PostgreSQL, until its health is well."""
-    fornix = SERVICES["fornix"]
-    (making,) = re.findall("run --rm fornix (.*)", TEXT)
+    alveus = SERVICES["alveus"]
+    (making,) = re.findall("run --rm alveus (.*)", TEXT)
 
     def words(given):
         own = [word.replace("/tokens/", f"{tmp_path}/") for word in given]
-        return [sys.executable, "-m", "fornix", *own, "--json"]
+        return [sys.executable, "-m", "alveus", *own, "--json"]
 
-    environment = os.environ | {"FORNIX_DB": url_for(tmp_path)}
+    environment = os.environ | {"ALVEUS_DB": url_for(tmp_path)}
     token = json.loads(subprocess.check_output(words(making.split()), env=environment))["token"]
-    command = ["0" if word == "8080" else word for word in fornix["command"]]
+    command = ["0" if word == "8080" else word for word in alveus["command"]]
     with subprocess.Popen(words(command), env=environment, stdout=subprocess.PIPE) as served:
         try:
             assert served.stdout is not None
             port = int(json.loads(served.stdout.readline())["url"].rsplit(":", 1)[1])
-            _, python, *check = fornix["healthcheck"]["test"]
+            _, python, *check = alveus["healthcheck"]["test"]
             assert python == "python"
             asked = [word.replace(":8080", f":{port}") for word in check]
             subprocess.run([sys.executable, *asked], check=True, timeout=LIMIT_S)

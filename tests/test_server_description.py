@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from fornix import Item, Memory
-from fornix.server.app import create_app
+from alveus import Item, Memory
+from alveus.server.app import create_app
 from inspected import remember
 from test_server import ServedHere
 

@@ -16,10 +16,10 @@ from urllib.parse import urlencode
 import pytest
 from fastapi import Request
 
-from fornix import Memory
-from fornix.server import event_streams
-from fornix.server.callers import Caller, Memories
-from fornix.server.tokens import ANYBODY, TokenFile
+from alveus import Memory
+from alveus.server import event_streams
+from alveus.server.callers import Caller, Memories
+from alveus.server.tokens import ANYBODY, TokenFile
 from scale import COUNTS
 from test_server import Client, Served, ServedHere
 from waiting import LIMIT_S, wait_until

@@ -16,9 +16,9 @@ import pytest
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from fornix import Memory
-from fornix.server import listening
-from fornix.server.app import create_app
+from alveus import Memory
+from alveus.server import listening
+from alveus.server.app import create_app
 from waiting import LIMIT_S
 
 
@@ -90,7 +90,7 @@ def test_that_no_connection_can_be_taken_is_logged_once(caplog):
     faults, loop = listening.LoopFaults(), asyncio.new_event_loop()
     for number in (errno.EMFILE, errno.ENFILE, errno.EMFILE):
         faults.note(loop, {"message": "accept", "exception": OSError(number, "full")})
-    assert [record.name for record in caplog.records] == ["fornix.server.listening"]
+    assert [record.name for record in caplog.records] == ["alveus.server.listening"]
     faults.note(loop, {"message": "another"})
     loop.close()
     assert "another" in caplog.text

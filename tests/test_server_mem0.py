@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fornix import Memory
-from fornix.server.tokens import TokenFile
+from alveus import Memory
+from alveus.server.tokens import TokenFile
 from test_server import ServedHere
 
 ADD, ALL, SEARCH, ONE = "/v3/memories/add/", "/v3/memories/", "/v3/memories/search/", "/v1/memories"
@@ -47,7 +47,7 @@ def listed(served, filters, **query):
 
 
 def test_a_memory_is_kept_found_changed_and_deleted(served, tmp_path):
-    """Its history says what became of it, and fornix's own calls see the same item."""
+    """Its history says what became of it, and alveus's own calls see the same item."""
     assert served.ask("GET", "/v1/ping/")[1]["project_id"] == "default"
     one = kept(served, "Prefers window seats.", user_id="ada", metadata={"topic": "travel"})
     kept(served, "Allergic to nuts.", user_id="ada", metadata={"topic": "food"})
@@ -113,7 +113,7 @@ def test_a_repeated_add_adds_nothing(served):
     "mark", [5, "bot", ["x"], {"id": "no", "memory": "no", "run_id": {"a": 1}}]
 )
 def test_a_mark_that_somebody_else_wrote_hides_no_memory(served, tmp_path, mark):
-    """An item that is added by fornix's own calls may have any metadata."""
+    """An item that is added by alveus's own calls may have any metadata."""
     with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
         memory.key("ada").add("Tea.", metadata={"mem0": mark, "topic": "tea"})
     (shown,) = served.ask("POST", ALL, ADA)[1]["results"]

@@ -11,8 +11,8 @@ import anthropic
 import pytest
 from anthropic import Anthropic
 
-from fornix import Memory, MemorySet
-from fornix.server.tokens import TokenFile
+from alveus import Memory, MemorySet
+from alveus.server.tokens import TokenFile
 from test_server import ServedHere
 from waiting import LIMIT_S
 

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from fornix import Memory
-from fornix.server.app import create_app
+from alveus import Memory
+from alveus.server.app import create_app
 from inspected import remember
 from scale import COUNTS
 from test_server import Client, Served, ServedHere, log_seen
@@ -49,7 +49,7 @@ def acts_on(client):
 
 
 def test_each_write_takes_an_idempotency_key():
-    """Of the addresses of fornix's own, whoever adds one."""
+    """Of the addresses of alveus's own, whoever adds one."""
     app = create_app(lambda _: Memory.open(":memory:", embedder="words"))
     own = {path: at for path, at in app.openapi()["paths"].items() if "{" not in path}
     missing = [

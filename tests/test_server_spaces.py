@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fornix import Memory, __version__
-from fornix.cli import fornix
-from fornix.errors import InvalidInput, NotAStore, StoreClosed, Unsupported
-from fornix.server import callers
-from fornix.server.callers import Memories, end_uses, memories_for
-from fornix.server.tokens import TokenFile
+from alveus import Memory, __version__
+from alveus.cli import alveus
+from alveus.errors import InvalidInput, NotAStore, StoreClosed, Unsupported
+from alveus.server import callers
+from alveus.server.callers import Memories, end_uses, memories_for
+from alveus.server.tokens import TokenFile
 from test_client import quiet
 from test_server import ServedHere
 from waiting import LIMIT_S
@@ -118,7 +118,7 @@ def test_a_server_of_another_version_is_refused(version: str | None) -> None:
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             if version is not None:
-                self.send_header("Fornix-Version", version)
+                self.send_header("Alveus-Version", version)
             self.end_headers()
             self.wfile.write(content)
 
@@ -149,6 +149,6 @@ def test_sets_behind_a_server_are_shown_as_sets(tmp_path: Path) -> None:
 def test_a_limit_that_is_no_number_is_refused(option: str, wrong: str, tmp_path: Path) -> None:
     """Before anything is served."""
     words = ["serve", "--db", str(tmp_path / "m.db"), option, wrong]
-    answer = CliRunner().invoke(fornix, words)
+    answer = CliRunner().invoke(alveus, words)
     assert answer.exit_code == 2
     assert wrong in answer.output

@@ -30,7 +30,7 @@ def emitted(tmp_path):
         assert client.ask("GET", "/v1/item", id="gone", **place)[0] == 404
         assert client.ask("GET", f"/{CANARY}")[0] == 404
         assert client.ask("ODD", "/v1/item")[0] == 405
-        wait_until(lambda: len(told.spans("fornix.request")) == REQUESTS)
+        wait_until(lambda: len(told.spans("alveus.request")) == REQUESTS)
     finally:
         served.stop()
     return told
@@ -38,7 +38,7 @@ def emitted(tmp_path):
 
 def test_a_request_is_a_span_with_what_the_memory_did_in_it(emitted):
     """By method, route and status, and a child of the client's span where it names one."""
-    told = [attributes_of(span) for span in emitted.spans("fornix.request")]
+    told = [attributes_of(span) for span in emitted.spans("alveus.request")]
     assert [
         (each["http.request.method"], each.get("http.route"), each["http.response.status_code"])
         for each in told[:4]
@@ -49,12 +49,12 @@ def test_a_request_is_a_span_with_what_the_memory_did_in_it(emitted):
         ("GET", None, 404),
     ]
     assert told[4]["http.request.method"] == "_OTHER"
-    added, searched, *_ = emitted.spans("fornix.request")
+    added, searched, *_ = emitted.spans("alveus.request")
     assert added.kind == SpanKind.SERVER
     assert (added.context.trace_id, parent_of(added)) == (int(TRACE, 16), int(SPAN, 16))
     assert parent_of(searched) is None
-    assert parent_of(emitted.span("fornix.search")) == id_of(searched)
-    assert id_of(added) in {parent_of(span) for span in emitted.spans("fornix.commit")}
+    assert parent_of(emitted.span("alveus.search")) == id_of(searched)
+    assert id_of(added) in {parent_of(span) for span in emitted.spans("alveus.commit")}
     assert emitted.value("http.server.request.duration") == REQUESTS
 
 
@@ -68,7 +68,7 @@ def test_a_request_that_failed_unexpectedly_is_an_error(tmp_path):
     served = Broken(tmp_path, telemetry=told.telemetry)
     try:
         assert served.ask("GET", "/v1/keys")[0] == 500
-        wait_until(lambda: told.spans("fornix.request"))
+        wait_until(lambda: told.spans("alveus.request"))
     finally:
         served.stop()
-    assert attributes_of(told.span("fornix.request"))["error.type"] == "InternalError"
+    assert attributes_of(told.span("alveus.request"))["error.type"] == "InternalError"

@@ -12,10 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from doors import START, Clock, texts
-from fornix import Item, KeyBatch, KeyMemory, KnowledgeMemory, Limits, Memory, MemorySet, Signals
-from fornix.compat.flink_agents import LongTermMemory
-from fornix.errors import (
+from alveus import Item, KeyBatch, KeyMemory, KnowledgeMemory, Limits, Memory, MemorySet, Signals
+from alveus.compat.flink_agents import LongTermMemory
+from alveus.errors import (
     DuplicateItem,
     IdempotencyConflict,
     InvalidFilter,
@@ -30,13 +29,14 @@ from fornix.errors import (
     StaleItem,
     TooLarge,
 )
-from fornix.store import Definition
+from alveus.store import Definition
+from doors import START, Clock, texts
 
 WEST = timezone(-timedelta(hours=23))
 
 
 def test_an_item_comes_back_whole(ada: KeyMemory) -> None:
-    """Everything that was given of an item is in what get returns, and what fornix adds."""
+    """Everything that was given of an item is in what get returns, and what alveus adds."""
     time = datetime(2025, 3, 1, 12, tzinfo=UTC)
     item_id = ada.add(
         {"text": "Window seat", "n": [1, b"\0", 2**80]},

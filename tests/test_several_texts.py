@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alveus import Item, Memory
+from alveus.embed import embed_windows
+from alveus.errors import IdempotencyConflict, InvalidInput, InvalidValue
+from alveus.transfer.export import export_lines
+from alveus.transfer.importing import import_file
 from doors import Letters
-from fornix import Item, Memory
-from fornix.embed import embed_windows
-from fornix.errors import IdempotencyConflict, InvalidInput, InvalidValue
-from fornix.transfer.export import export_lines
-from fornix.transfer.importing import import_file
 
 FRUIT, STONE = "banana", "zzz xxx zzz"
 

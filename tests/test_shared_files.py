@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from fornix import Memory
-from fornix.errors import ForkedStore, StoreBusy, StoreClosed
-from fornix.store import Scope, Store
-from fornix.store.sqlite import SharedStore, SqliteStore, checksums
-from fornix.telemetry import OpenTelemetry
-from fornix.testing.commit_laws import GroupLaws
-from fornix.testing.past_laws import PersistenceLaws
-from fornix.testing.run_laws import LaneLaws
-from fornix.testing.store_laws import HandleLaws, ThreadLaws
+from alveus import Memory
+from alveus.errors import ForkedStore, StoreBusy, StoreClosed
+from alveus.store import Scope, Store
+from alveus.store.sqlite import SharedStore, SqliteStore, checksums
+from alveus.telemetry import OpenTelemetry
+from alveus.testing.commit_laws import GroupLaws
+from alveus.testing.past_laws import PersistenceLaws
+from alveus.testing.run_laws import LaneLaws
+from alveus.testing.store_laws import HandleLaws, ThreadLaws
 from waiting import wait_until
 
 TEXTS = ["Green tea in the morning.", "The cat sleeps.", "A tent for two."]
@@ -299,7 +299,7 @@ def test_an_error_of_a_handle_that_is_closed_meanwhile_is_told_as_it_is(
 def test_memories_that_nobody_closed_end_with_python(tmp_path: Path, count: int) -> None:
     """Their connections go before what was prepared on them; freed memory is filled."""
     script = (
-        "import sys; from fornix import Memory; "
+        "import sys; from alveus import Memory; "
         "all = [Memory.open(f'{sys.argv[1]}/{n}.db', embedder='words') "
         "for n in range(int(sys.argv[2]))]; "
         "[each.key('ada').short_term.set('a', 1) for each in all]"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Item, Memory
-from fornix.errors import InvalidInput
-from fornix.search.signals import MAX_TERMS, QuestionSignals, Signals, respelled
-from fornix.values import words
-from fornix.values.dates import NamedDate, closeness, named_date
-from fornix.values.storable import microseconds
+from alveus import Item, Memory
+from alveus.errors import InvalidInput
+from alveus.search.signals import MAX_TERMS, QuestionSignals, Signals, respelled
+from alveus.values import words
+from alveus.values.dates import NamedDate, closeness, named_date
+from alveus.values.storable import microseconds
 
 SPEAKERS = ("Caroline", "Melanie")
 

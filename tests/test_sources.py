@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from doors import texts
-from fornix import (
+from alveus import (
     Agent,
     InputEvent,
     Item,
@@ -23,9 +22,10 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.errors import InvalidInput, NotFound
-from fornix.sets.admission import Size
-from fornix.transfer import Load, Selection, Source, export_lines
+from alveus.errors import InvalidInput, NotFound
+from alveus.sets.admission import Size
+from alveus.transfer import Load, Selection, Source, export_lines
+from doors import texts
 
 MADE = Item("Ada travels light.", id="made", sources=("a", "b"))
 
@@ -109,7 +109,7 @@ def test_an_exported_item_is_linked_again(memory: Memory, ada: KeyMemory) -> Non
     found = list(export_lines(memory, Selection()))
     with Memory.open(embedder="words") as other:
         file = Source("f.jsonl", io.BytesIO("\n".join(found).encode()))
-        assert Load(other).run(file, "fornix").unlinked == 0
+        assert Load(other).run(file, "alveus").unlinked == 0
         notes = other.key("ada").set("n")
         assert [source.id for source in notes.sources("made")] == ["a", "b"]
         assert notes.forget("b").derived == 1

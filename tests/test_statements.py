@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory
-from fornix.sets.admission import Near
-from fornix.text.statements import anchor_words, anchors, statement
-from fornix.values import words
+from alveus import Memory
+from alveus.sets.admission import Near
+from alveus.text.statements import anchor_words, anchors, statement
+from alveus.values import words
 from scale import COUNTS
 
 PAIRS = Path(__file__).parent / "data" / "same_or_not.jsonl"

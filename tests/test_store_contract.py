@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from fornix.store import Put
-from fornix.store.postgres import PostgresStore
-from fornix.store.ram import RamStore
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import (
+from alveus.store import Put
+from alveus.store.postgres import PostgresStore
+from alveus.store.ram import RamStore
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import (
     ADA,
     NOTES,
     NOW,
@@ -20,7 +20,7 @@ from fornix.testing import (
     add,
     write,
 )
-from fornix.values.storable import Value
+from alveus.values.storable import Value
 from postgres_server import url_for
 
 

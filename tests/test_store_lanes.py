@@ -11,14 +11,14 @@ from pathlib import Path
 import apsw
 import pytest
 
+from alveus import Memory
+from alveus.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
+from alveus.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
+from alveus.store.sql import runs
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import ADA, NOW, batch, differences, reads
+from alveus.testing.run_laws import BEGIN, accept, end, leased, queued_input, turn
 from doors import Letters
-from fornix import Memory
-from fornix.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
-from fornix.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
-from fornix.store.sql import runs
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import ADA, NOW, batch, differences, reads
-from fornix.testing.run_laws import BEGIN, accept, end, leased, queued_input, turn
 from waiting import LIMIT_S, SHORT_S
 
 SCOPE = Scope("default", "ada")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import apsw
 import pytest
 
-from fornix.store import Add, Undo
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import NOTES, add, record, write
-from fornix.testing.lineage_laws import compact, derived, into
+from alveus.store import Add, Undo
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import NOTES, add, record, write
+from alveus.testing.lineage_laws import compact, derived, into
 
 
 @pytest.fixture

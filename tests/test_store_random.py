@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from fornix.store.postgres import PostgresStore
-from fornix.store.ram import RamStore
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import play_beside, play_threads, replay, store_machine
+from alveus.store.postgres import PostgresStore
+from alveus.store.ram import RamStore
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import play_beside, play_threads, replay, store_machine
 from postgres_server import url_for
 from scale import COUNTS
 from two_hosts import TwoHosts, open_twice

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.embed import open_embedder
-from fornix.errors import (
+from alveus.embed import open_embedder
+from alveus.errors import (
     InvalidInput,
     ModelMissing,
     ModelRefused,
     ModelUnavailable,
     ScriptEnded,
 )
-from fornix.llm import OpenAIChat, ScriptedChat
-from fornix.testing import ChatReply, ChatServer
-from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser, sentences, tokens
-from fornix.text.sentence_ends import LONGEST_SENTENCE, parts, shortened
-from fornix.text.summary_prompts import LONGEST_TITLE
+from alveus.llm import OpenAIChat, ScriptedChat
+from alveus.testing import ChatReply, ChatServer
+from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser, sentences, tokens
+from alveus.text.sentence_ends import LONGEST_SENTENCE, parts, shortened
+from alveus.text.summary_prompts import LONGEST_TITLE
 
 DIARY = [
     "Ada moved to Lisbon in May. She likes it there.",

@@ -17,8 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from doors import Letters
-from fornix import (
+from alveus import (
     Agent,
     AsyncMemory,
     InputEvent,
@@ -29,17 +28,18 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.errors import DuplicateItem, InvalidInput, RunParked, StaleRun
-from fornix.store import Batch, Run, Scope
-from fornix.store.ram import RamStore
-from fornix.telemetry import OpenTelemetry
-from fornix.telemetry.catalogue import ATTRIBUTES, DURABLE_CALL, EVENT_ATTRIBUTES, METRICS, SPANS
-from fornix.telemetry.memory_telemetry import MemoryTelemetry
-from fornix.testing import StoreContract
+from alveus.errors import DuplicateItem, InvalidInput, RunParked, StaleRun
+from alveus.store import Batch, Run, Scope
+from alveus.store.ram import RamStore
+from alveus.telemetry import OpenTelemetry
+from alveus.telemetry.catalogue import ATTRIBUTES, DURABLE_CALL, EVENT_ATTRIBUTES, METRICS, SPANS
+from alveus.telemetry.memory_telemetry import MemoryTelemetry
+from alveus.testing import StoreContract
+from doors import Letters
 from postgres_server import url_for
 from waiting import wait_until
 
-STORES = {"ram": "fornix.ram", "sqlite": "sqlite", "postgres": "postgresql"}
+STORES = {"ram": "alveus.ram", "sqlite": "sqlite", "postgres": "postgresql"}
 
 SPAN_INFO = {span.name: span for span in SPANS}
 METRIC_INFO = {metric.name: metric for metric in METRICS}
@@ -164,18 +164,18 @@ def test_a_commit_and_a_search_are_children_of_their_callers_span(kind, url, emi
         with emitted.mine.start_as_current_span("mine") as mine:
             notes.add("she sits by the window")
             notes.search("window", limit=3)
-    commit, search = emitted.span("fornix.commit"), emitted.span("fornix.search")
+    commit, search = emitted.span("alveus.commit"), emitted.span("alveus.search")
     caller = mine.get_span_context().span_id
     assert parent_of(commit) == parent_of(search) == caller
     system = {"db.system.name": STORES[kind]}
-    counts = {"fornix.commit.number": 1, "fornix.commit.items": 1, "fornix.commit.values": 0}
+    counts = {"alveus.commit.number": 1, "alveus.commit.items": 1, "alveus.commit.values": 0}
     assert attributes_of(commit) == {**system, "db.operation.name": "commit", **counts}
     assert attributes_of(search) == {
         **system,
         "db.operation.name": "search",
         "db.response.returned_rows": 1,
-        "fornix.search.limit": 3,
-        "fornix.search.partial": False,
+        "alveus.search.limit": 3,
+        "alveus.search.partial": False,
     }
     expected = SpanKind.CLIENT if kind == "postgres" else SpanKind.INTERNAL
     assert commit.kind is search.kind is expected
@@ -186,7 +186,7 @@ def test_a_commit_and_a_search_are_children_of_their_callers_span(kind, url, emi
     assert {name: point.count for name, point in named.items()} == {"commit": 1, "search": 1}
     assert all(point.sum > 0 for point in named.values())
     assert emitted.value("db.client.response.returned_rows") == 1
-    assert emitted.value("fornix.items.changed") == 1
+    assert emitted.value("alveus.items.changed") == 1
 
 
 def test_an_error_is_told_by_its_class_alone(url, emitted):
@@ -211,47 +211,47 @@ def test_a_run_and_its_actions_are_spans(kind, url, emitted):
             assert runner.handle("ada", "hello") == ("hello",)
         with pytest.raises(RunParked):
             runner.handle("bob", "bad")
-        assert emitted.value("fornix.runs.parked") == 1
-    done, parked = emitted.spans("fornix.run")
+        assert emitted.value("alveus.runs.parked") == 1
+    done, parked = emitted.spans("alveus.run")
     assert parent_of(done) == mine.get_span_context().span_id
     assert parent_of(parked) is None
     told = attributes_of(done)
-    assert told.pop("fornix.run.id") > 0
+    assert told.pop("alveus.run.id") > 0
     assert told == {
         "db.system.name": STORES[kind],
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "Clerk",
-        "fornix.run.resumed": False,
-        "fornix.run.outcome": "done",
+        "alveus.run.resumed": False,
+        "alveus.run.outcome": "done",
     }
-    assert attributes_of(parked)["fornix.run.outcome"] == "parked"
+    assert attributes_of(parked)["alveus.run.outcome"] == "parked"
     assert attributes_of(parked)["error.type"] == "ValueError"
-    first, second = emitted.spans("fornix.action")
+    first, second = emitted.spans("alveus.action")
     assert (parent_of(first), parent_of(second)) == (id_of(done), id_of(parked))
     assert attributes_of(second)["error.type"] == "ValueError"
     (event,) = first.events
     assert event.name == DURABLE_CALL
     assert dict(event.attributes or {}) == {
-        "fornix.call.position": 0,
-        "fornix.call.outcome": "returned",
+        "alveus.call.position": 0,
+        "alveus.call.outcome": "returned",
     }
-    commits = {parent_of(span) for span in emitted.spans("fornix.commit")}
+    commits = {parent_of(span) for span in emitted.spans("alveus.commit")}
     assert {id_of(first), id_of(second)} <= commits
-    assert emitted.value("fornix.run.duration", **{"fornix.run.outcome": "done"}) == 1
-    assert emitted.value("fornix.run.wait.duration") == 2
-    assert emitted.value("fornix.action.duration") == 2
+    assert emitted.value("alveus.run.duration", **{"alveus.run.outcome": "done"}) == 1
+    assert emitted.value("alveus.run.wait.duration") == 2
+    assert emitted.value("alveus.action.duration") == 2
 
 
 def test_an_async_action_is_a_span_and_its_awaits_are_below_it(url, emitted):
     agent = Agent("away", actions=[away])
     with opened(url, emitted) as memory, LocalRunner(agent, memory) as runner:
         assert runner.handle("ada", "x") == ("async",)
-    span = emitted.span("fornix.action")
-    assert parent_of(span) == id_of(emitted.span("fornix.run"))
-    assert [dict(event.attributes or {})["fornix.call.outcome"] for event in span.events] == [
+    span = emitted.span("alveus.action")
+    assert parent_of(span) == id_of(emitted.span("alveus.run"))
+    assert [dict(event.attributes or {})["alveus.call.outcome"] for event in span.events] == [
         "returned"
     ]
-    assert id_of(span) in {parent_of(commit) for commit in emitted.spans("fornix.commit")}
+    assert id_of(span) in {parent_of(commit) for commit in emitted.spans("alveus.commit")}
 
 
 def test_a_replayed_call_is_told_as_such(emitted, tmp_path):
@@ -271,8 +271,8 @@ def test_a_replayed_call_is_told_as_such(emitted, tmp_path):
             runner.handle("ada", 1, event_id="e")
         runner.handle("ada", 1, event_id="e", on_parked="retry")
     outcomes = [
-        dict(event.attributes or {})["fornix.call.outcome"]
-        for span in emitted.spans("fornix.action")
+        dict(event.attributes or {})["alveus.call.outcome"]
+        for span in emitted.spans("alveus.action")
         for event in span.events
     ]
     assert outcomes[0] == "returned"
@@ -304,12 +304,12 @@ def test_commits_that_share_a_transaction_are_linked_to_it(url, emitted):
         go_on.set()
         for thread in threads:
             thread.join()
-    shared, commits = emitted.span("fornix.transaction"), emitted.spans("fornix.commit")
+    shared, commits = emitted.span("alveus.transaction"), emitted.spans("alveus.commit")
     assert parent_of(shared) is None
     assert links_of(shared) == {id_of(commit) for commit in commits}
     assert [links_of(commit) for commit in commits] == [{id_of(shared)}] * 2
     assert len({parent_of(commit) for commit in commits}) == 2
-    assert attributes_of(shared)["fornix.transaction.commits"] == 2
+    assert attributes_of(shared)["alveus.transaction.commits"] == 2
 
 
 def test_a_compaction_in_the_background_is_linked_to_who_set_it_off(url, emitted):
@@ -321,15 +321,15 @@ def test_a_compaction_in_the_background_is_linked_to_who_set_it_off(url, emitted
         assert memory.settle(60)
         with emitted.mine.start_as_current_span("called"):
             notes.compact(Trim(n=1))
-    background, called = emitted.spans("fornix.compact")[0], emitted.spans("fornix.compact")[-1]
+    background, called = emitted.spans("alveus.compact")[0], emitted.spans("alveus.compact")[-1]
     assert parent_of(background) is None
     assert links_of(background) == {mine.get_span_context().span_id}
-    assert attributes_of(background)["fornix.compaction.by"] == "background"
-    assert attributes_of(background)["fornix.compaction.retired"] == 5
-    assert attributes_of(called)["fornix.compaction.by"] == "call"
+    assert attributes_of(background)["alveus.compaction.by"] == "background"
+    assert attributes_of(background)["alveus.compaction.retired"] == 5
+    assert attributes_of(called)["alveus.compaction.by"] == "call"
     assert parent_of(called) is not None
     assert links_of(called) == set()
-    assert emitted.value("fornix.compaction.retired") >= 6
+    assert emitted.value("alveus.compaction.retired") >= 6
 
 
 def test_taking_over_and_fencing_are_counted(emitted):
@@ -341,19 +341,19 @@ def test_taking_over_and_fencing_are_counted(emitted):
     first = store.acquire_lease(scope, "one")
     assert first is not None
     assert store.acquire_lease(scope, "two") is None
-    assert emitted.value("fornix.leases.taken_over") == 0
+    assert emitted.value("alveus.leases.taken_over") == 0
     dead.add("one")
     again = store.acquire_lease(scope, "two")
     assert again is not None
     assert again.taken_over
     assert store.acquire_lease(scope, "two") == again
-    assert emitted.value("fornix.leases.taken_over") == 1
+    assert emitted.value("alveus.leases.taken_over") == 1
     with pytest.raises(StaleRun):
         store.commit(Batch(scope=scope, time=1, epoch=first.epoch))
-    assert emitted.value("fornix.commits.fenced") == 1
+    assert emitted.value("alveus.commits.fenced") == 1
     store.release_lease(again)
     assert store.acquire_lease(scope, "three") is not None
-    assert emitted.value("fornix.leases.taken_over") == 1
+    assert emitted.value("alveus.leases.taken_over") == 1
 
 
 def test_a_lease_of_a_process_that_died_is_taken_over(url, kind, emitted, tmp_path):
@@ -361,15 +361,15 @@ def test_a_lease_of_a_process_that_died_is_taken_over(url, kind, emitted, tmp_pa
     if kind == "ram":
         return
     program = (
-        "import os, sys; from fornix import Memory; from fornix.store import Scope;"
+        "import os, sys; from alveus import Memory; from alveus.store import Scope;"
         "memory = Memory.open(sys.argv[1], embedder='words');"
         "assert memory.store.acquire_lease(Scope('default', 'ada'), 'dead'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", program, url], check=True, timeout=120)
     with opened(url, emitted) as memory:
         wait_until(lambda: memory.store.acquire_lease(Scope("default", "ada"), "next"))
-        assert emitted.value("fornix.leases.taken_over") == 1
-        assert emitted.value("fornix.leases.held") == 1
+        assert emitted.value("alveus.leases.taken_over") == 1
+        assert emitted.value("alveus.leases.held") == 1
 
 
 def test_gauges_tell_what_waits(emitted, tmp_path):
@@ -380,12 +380,12 @@ def test_gauges_tell_what_waits(emitted, tmp_path):
     with opened(place, emitted, embedder=slow) as memory:
         memory.key("ada").add("a note")
         with opened(place, emitted, embedder=slow):
-            assert emitted.value("fornix.items.pending") == 1
-        assert emitted.value("fornix.items.pending") == 1
-        assert emitted.value("fornix.store.size") > 0
-        assert emitted.value("fornix.runs.waiting") == 0
+            assert emitted.value("alveus.items.pending") == 1
+        assert emitted.value("alveus.items.pending") == 1
+        assert emitted.value("alveus.store.size") > 0
+        assert emitted.value("alveus.runs.waiting") == 0
     MemoryTelemetry(emitted.telemetry, RamStore(), lambda: 0)  # dropped at once
-    assert emitted.value("fornix.store.size") == 0
+    assert emitted.value("alveus.store.size") == 0
 
 
 def test_the_memory_for_asyncio_nests_as_well(url, emitted):
@@ -398,7 +398,7 @@ def test_the_memory_for_asyncio_nests_as_well(url, emitted):
             return mine.get_span_context().span_id
 
     caller = asyncio.run(work())
-    assert parent_of(emitted.span("fornix.commit")) == caller
+    assert parent_of(emitted.span("alveus.commit")) == caller
 
 
 # --- what never is ------------------------------------------------------------------------------
@@ -449,7 +449,7 @@ def leak(url, emitted):
 def test_no_content_is_exported(url, emitted):
     """No text, key, set, space, question, id, metadata, value, event or message, anywhere."""
     leak(url, emitted)
-    assert {"fornix.search", "fornix.compact", "fornix.run", "fornix.action"} <= {
+    assert {"alveus.search", "alveus.compact", "alveus.run", "alveus.action"} <= {
         span.name for span in emitted.spans()
     }
     assert CANARY not in emitted.text()
@@ -462,12 +462,12 @@ def test_content_is_names_and_questions_where_it_is_asked_for(url):
         notes = memory.key("ada").set("notes")
         notes.add("she sits by the window", id="one")
         notes.search("where to sit")
-    (search,) = emitted.spans("fornix.search")
+    (search,) = emitted.spans("alveus.search")
     told = attributes_of(search)
     assert told["db.query.text"] == "where to sit"
     assert told["db.namespace"] == "shop"
     assert told["db.collection.name"] == "notes"
-    assert told["fornix.key"] == "ada"
+    assert told["alveus.key"] == "ada"
     assert "by the window" not in emitted.text()
     assert all("ada" not in json.dumps(m.to_json()) for m in emitted.metrics().values())
 
@@ -504,7 +504,7 @@ def test_a_chat_is_exported_without_its_conversation(emitted):
     assert told is not None
     told.run(row, agent="ConversableAgent").end("done")
     memory.close()
-    assert attributes_of(emitted.span("fornix.run"))["gen_ai.agent.name"] == "ConversableAgent"
+    assert attributes_of(emitted.span("alveus.run"))["gen_ai.agent.name"] == "ConversableAgent"
     assert CANARY not in emitted.text()
 
 
@@ -519,9 +519,9 @@ def test_a_run_that_its_runner_leaves_ends_its_span(emitted):
     with opened(":memory:", emitted) as memory:
         runner = LocalRunner(Failing, memory)
         runner.submit("ada", 1)
-        wait_until(lambda: emitted.spans("fornix.action"))
+        wait_until(lambda: emitted.spans("alveus.action"))
         runner.close()
-    assert attributes_of(emitted.span("fornix.run"))["fornix.run.outcome"] == "interrupted"
+    assert attributes_of(emitted.span("alveus.run"))["alveus.run.outcome"] == "interrupted"
 
 
 # --- what it costs, and what it may not break ---------------------------------------------------
@@ -597,9 +597,9 @@ def test_telemetry_that_fails_breaks_nothing(url, caplog):
 def test_nothing_is_imported_where_nobody_asks():
     """Nor is anything wrapped: the calls of a store are those of its class."""
     program = (
-        "import sys; from fornix import Memory, LocalRunner, Agent;"
+        "import sys; from alveus import Memory, LocalRunner, Agent;"
         "memory = Memory.open(embedder='words'); memory.key('a').add('b');"
-        "loaded = [m for m in sys.modules if m.startswith(('opentelemetry', 'fornix.telemetry'))];"
+        "loaded = [m for m in sys.modules if m.startswith(('opentelemetry', 'alveus.telemetry'))];"
         "assert not loaded, loaded; assert 'commit' not in vars(memory.store)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
@@ -608,9 +608,9 @@ def test_nothing_is_imported_where_nobody_asks():
 def test_without_the_package_the_error_says_what_to_install():
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from fornix.errors import Unsupported\n"
-        "try:\n    from fornix.telemetry import OpenTelemetry\n"
-        "except Unsupported as error:\n    assert 'fornix[otel]' in str(error), error\n"
+        "from alveus.errors import Unsupported\n"
+        "try:\n    from alveus.telemetry import OpenTelemetry\n"
+        "except Unsupported as error:\n    assert 'alveus[otel]' in str(error), error\n"
         "else:\n    raise SystemExit('it was imported')"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,7 +1,7 @@
 """The vectors of thinker's memory and agents, by their ids: what is kept, and what is mended.
 
 A test is named after its vector: `test_t16_…` is vector T16. Its docstring says what both do, or
-what thinker, or the guide that it was to have, does and what fornix does instead; from these
+what thinker, or the guide that it was to have, does and what alveus does instead; from these
 tools/make_docs.py writes docs/thinker-vectors.md.
 """
 
@@ -15,8 +15,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from fornix.agents.automata import Automata, Decoder, Epoch, Manifold
-from fornix.agents.windows import (
+from alveus.agents.automata import Automata, Decoder, Epoch, Manifold
+from alveus.agents.windows import (
     Fading,
     Hierarchical,
     Hybrid,
@@ -34,19 +34,19 @@ from fornix.agents.windows import (
     WindowRequest,
     float8,
 )
-from fornix.agents.windows.linked import expanded
-from fornix.agents.windows.scorers import scored
-from fornix.embed import pack_vector, unpack_vector
-from fornix.errors import (
+from alveus.agents.windows.linked import expanded
+from alveus.agents.windows.scorers import scored
+from alveus.embed import pack_vector, unpack_vector
+from alveus.errors import (
     BudgetTooSmall,
     EpochsSpent,
     InvalidInput,
     ModelUnavailable,
     PromptAborted,
 )
-from fornix.llm import ScriptedChat, Unfit
-from fornix.text.budget import Budget
-from fornix.text.messages import Message
+from alveus.llm import ScriptedChat, Unfit
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "thinker-vectors.md"
@@ -126,7 +126,7 @@ def test_t01_one_observation(stream):
 
 
 def test_t02_the_last_two(stream):
-    """Both: the last two of four, in order. fornix names those that it let go."""
+    """Both: the last two of four, in order. alveus names those that it let go."""
     gone = [stream.commit(both(text)) for text in ("0.", "a.", "b.")]
     assert texts(stream, "c.") == ["role.", "a.", "a.", "b.", "b.", "c."]
     assert [names(one) for one in gone] == [[], ["prompt."], ["0."]]
@@ -144,7 +144,7 @@ def test_t04_nothing_at_all():
 
 
 def test_t05_no_limit():
-    """thinker: a cap of 0 is none. fornix: the same with profile="thinker"; else it is refused."""
+    """thinker: a cap of 0 is none. alveus: the same with profile="thinker"; else it is refused."""
     window = Stream(0, "s", profile="thinker")
     for n in range(1000):
         window.commit(both(str(n)))
@@ -155,7 +155,7 @@ def test_t05_no_limit():
 
 @pytest.mark.parametrize(("cap", "profile"), [(None, PROFILES[0]), (-1, PROFILES[1])])
 def test_t06_infinite(cap, profile):
-    """thinker: -1 is no limit, and what there is by default. fornix: None, and 100 by default."""
+    """thinker: -1 is no limit, and what there is by default. alveus: None, and 100 by default."""
     endless = Stream(cap, profile=profile)
     for n in range(120):
         endless.commit(both(str(n)))
@@ -193,7 +193,7 @@ def test_t08_one_prompt():
 def test_t09_one_tool():
     """thinker: two observations, four messages; eviction may part them.
 
-    fornix: the same four, shown and let go together.
+    alveus: the same four, shown and let go together.
     """
     agent, window = manifold(call("time"), "noon.", time=lambda: 12)
     agent.prompt("time?")
@@ -240,7 +240,7 @@ def test_t12_an_answer_cut_short():
 def test_t13_a_tool_gives_up():
     """thinker: two messages, like any others.
 
-    fornix: the same two; the observation says that it was aborted.
+    alveus: the same two; the observation says that it was aborted.
     """
 
     def stop():
@@ -271,14 +271,14 @@ def test_t15_void_without_anything():
 
 
 def test_t16_one_twice_where_one_has_room():
-    """thinker: a crash. fornix: it is there once."""
+    """thinker: a crash. alveus: it is there once."""
     window, one = Stream(1), both("A")
     assert window.commit(one) == window.commit(one) == ()
     assert texts(window) == ["A", "A"]
 
 
 def test_t17_one_twice():
-    """thinker: listed twice, which profile="thinker" does as well. fornix: once."""
+    """thinker: listed twice, which profile="thinker" does as well. alveus: once."""
     for profile, expected in zip(PROFILES, (["q", "r"], ["q", "r", "q", "r"]), strict=True):
         window, one = Stream(2, profile=profile), Observation("q", "r")
         window.commit(one)
@@ -287,7 +287,7 @@ def test_t17_one_twice():
 
 
 def test_t18_the_second_first():
-    """thinker: in the order of arrival, as with profile="thinker". fornix: of time."""
+    """thinker: in the order of arrival, as with profile="thinker". alveus: of time."""
     first, second = both("1"), both("2")
     for profile, expected in zip(PROFILES, (["1", "2"], ["2", "1"]), strict=True):
         window = Stream(2, profile=profile)
@@ -297,9 +297,9 @@ def test_t18_the_second_first():
 
 
 def test_t19_context_while_others_commit():
-    """thinker: a race, which may end the process. fornix: a context is of one moment.
+    """thinker: a race, which may end the process. alveus: a context is of one moment.
 
-    The threads are in `fornix.testing.ContextContract`; here is one that commits in between.
+    The threads are in `alveus.testing.ContextContract`; here is one that commits in between.
     """
     window = Stream(None)
     for n in range(5):
@@ -316,7 +316,7 @@ def test_t19_context_while_others_commit():
 
 
 def test_t20_a_tool_call_and_its_answer():
-    """thinker: the window begins with an answer whose call is gone. fornix: both stay, or go."""
+    """thinker: the window begins with an answer whose call is gone. alveus: both stay, or go."""
     window = Stream(1)
     calls = Message("look it up", "assistant", calls=("c1",))
     window.commit(Observation("who?", calls))
@@ -333,7 +333,7 @@ def test_t20_a_tool_call_and_its_answer():
 def test_t21_retry():
     """thinker: the bad reply is remembered, and the good one that was asked for is not.
 
-    fornix: the good one; the bad one too if keep_rejected=True, as rejected.
+    alveus: the good one; the bad one too if keep_rejected=True, as rejected.
     """
 
     def decode(reply):
@@ -383,7 +383,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def test_t23_importance_by_age_and_length(hours, characters, score):
     """The guide: 4.6052, 2.3026, 0.2763, 0, 2.3026, and minus infinity for an empty reply.
 
-    fornix: from 0 to 1, and weighed anew as time goes by, in `Importance` as well.
+    alveus: from 0 to 1, and weighed anew as time goes by, in `Importance` as well.
     """
     made = Stamp.at(NOON - timedelta(hours=hours))
     one = Observation("q", "x" * characters, created=made)
@@ -429,7 +429,7 @@ def test_t26_and_one_more():
 
 
 def test_t27_equals():
-    """thinker: undefined. fornix: of equals the older goes."""
+    """thinker: undefined. alveus: of equals the older goes."""
     window = Priority(2)
     for name in "ABC":
         window.commit(long(name, 500))
@@ -439,7 +439,7 @@ def test_t27_equals():
 def test_t28_the_newest_matters_least():
     """thinker: A, B; the last turn is forgotten at once, as with profile="thinker".
 
-    fornix: A, C; the newest `keep_recent` units, one by default, are never let go.
+    alveus: A, C; the newest `keep_recent` units, one by default, are never let go.
     """
     for profile, expected in zip(PROFILES, (["A", "C"], ["A", "B"]), strict=True):
         window = Priority(2, profile=profile)
@@ -454,7 +454,7 @@ def test_t28_the_newest_matters_least():
 def test_t29_important_and_recent():
     """The guide: C, prompt, A: what is important comes after the prompt.
 
-    fornix: A, C, prompt. In both B is let go, whose importance is the threshold itself.
+    alveus: A, C, prompt. In both B is let go, whose importance is the threshold itself.
     """
     window = Hybrid(keep_recent=1)
     gone = [window.commit(cycle(n, i)) for n, i in (("A", 0.9), ("B", 0.5), ("C", 0.2))]
@@ -465,7 +465,7 @@ def test_t29_important_and_recent():
 def test_t30_important_while_recent():
     """The guide: A, B, prompt, A: what is both is there twice.
 
-    fornix: A, B, prompt.
+    alveus: A, B, prompt.
     """
     window = Hybrid(keep_recent=2)
     for name, importance in (("A", 0.9), ("B", 0.2)):
@@ -475,7 +475,7 @@ def test_t30_important_while_recent():
 
 @pytest.mark.parametrize("embedder", [None, Letters()])
 def test_t31_fewer_than_asked_for(embedder):
-    """Both: of three observations a search for five finds three; in fornix in order of time."""
+    """Both: of three observations a search for five finds three; in alveus in order of time."""
     window = Semantic(top_k=5, embedder=embedder)
     for name in ("C", "A", "B"):
         window.commit(cycle(name))
@@ -502,20 +502,20 @@ def counting():
 
 
 def test_t32_a_budget(counting):
-    """thinker: none. fornix: the newer one, 9 of 10 tokens."""
+    """thinker: none. alveus: the newer one, 9 of 10 tokens."""
     told = counting.context("p", budget_tokens=counted(10))
     assert [m.content for m in told] == ["s", "B", "b", "p"]
 
 
 def test_t33_a_budget_that_is_too_small(counting):
-    """thinker: none. fornix: an error that names the 5 tokens that are always there."""
+    """thinker: none. alveus: an error that names the 5 tokens that are always there."""
     with pytest.raises(BudgetTooSmall, match=r"smaller than the fixed part \(5\)") as caught:
         counting.context("p", budget_tokens=counted(4))
     assert (caught.value.budget, caught.value.fixed) == (4, 5)
 
 
 def test_t34_what_was_not_shown_for_longest():
-    """thinker: every context touches all. fornix: A alone was shown, so B goes: A, C."""
+    """thinker: every context touches all. alveus: A alone was shown, so B goes: A, C."""
     window = Stream(2, evict="least recently used")
     window.commit(cycle("A"))
     window.commit(long("B", 5000))
@@ -531,7 +531,7 @@ def test_t34_what_was_not_shown_for_longest():
 def test_t35_a_link_is_followed():
     """The guide names linked observations, and nothing more.
 
-    fornix: what is linked to a hit of 1.0 is worth 0.5 after a hop, with the decay 0.5.
+    alveus: what is linked to a hit of 1.0 is worth 0.5 after a hop, with the decay 0.5.
     """
     links = {"A": ["B"], "B": ["A", "C"], "C": ["B"]}
     found = expanded({"A": 1.0}, links.__getitem__, hops=1, decay=0.5, cap=1)
@@ -548,7 +548,7 @@ def test_t35_a_link_is_followed():
 def test_t36_what_leaves_a_layer():
     """The guide names layers of memory, and nothing more.
 
-    fornix: layers of one and two hold D, and B and C; A is returned.
+    alveus: layers of one and two hold D, and B and C; A is returned.
     """
     window = Hierarchical(1, 2)
     gone = [names(window.commit(cycle(name))) for name in "ABCD"]
@@ -566,7 +566,7 @@ def test_t37_one_byte_floats():
 def test_t38_what_is_kept_of_a_vector():
     """thinker: 0.1, 0.3, 0.7, 0.007 and -0.999 become .09375, .28125, .6875, 0 and -.9375.
 
-    fornix: whole numbers of a byte behind a scale: none is off by more than 0.004, and of a vector
+    alveus: whole numbers of a byte behind a scale: none is off by more than 0.004, and of a vector
     with 1,536 numbers, all of which thinker loses, the direction is kept.
     """
     given = np.array([0.1, 0.3, 0.7, 0.007, -0.999], np.float32)

@@ -1,4 +1,4 @@
-"""Threads of fornix end before Python does, and where there are none, nothing committed raises."""
+"""Threads of alveus end before Python does, and where there are none, nothing committed raises."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from typing import Any
 
 import pytest
 
+from alveus import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, action
+from alveus.errors import Unavailable
+from alveus.memory.compactor import Compactor
+from alveus.runs.runner import local_runner
+from alveus.runs.runner.event_loop_thread import ActionThreads
+from alveus.values import threads
 from doors import Letters
-from fornix import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Trim, action
-from fornix.errors import Unavailable
-from fornix.memory.compactor import Compactor
-from fornix.runs.runner import local_runner
-from fornix.runs.runner.event_loop_thread import ActionThreads
-from fornix.values import threads
 from waiting import LIMIT_S, wait_until
 
 HEAD = """
 import os, sys, threading, time
 import numpy as np
-from fornix import Derived, CompactionPlan, Item, Memory
-from fornix.values import threads
+from alveus import Derived, CompactionPlan, Item, Memory
+from alveus.values import threads
 
 began = threading.Event()
 
@@ -74,7 +74,7 @@ thread.start()
 
 CALLS_ANOTHER = """
 import asyncio, logging
-from fornix import Agent, InputEvent, LocalRunner, OutputEvent, action
+from alveus import Agent, InputEvent, LocalRunner, OutputEvent, action
 
 class Calls(Agent):
     @action(InputEvent)

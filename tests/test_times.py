@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from doors import START, texts
-from fornix import Item, KeyMemory, Memory, Signals, Ttl
-from fornix.errors import (
+from alveus import Item, KeyMemory, Memory, Signals, Ttl
+from alveus.errors import (
     DuplicateItem,
     HistoryPruned,
     IdempotencyConflict,
@@ -21,9 +20,10 @@ from fornix.errors import (
     StoreReadOnly,
     Unsupported,
 )
-from fornix.store import Define, Definition, Scope, SetRef
-from fornix.testing import batch
-from fornix.transfer import export_lines, import_file, migrate
+from alveus.store import Define, Definition, Scope, SetRef
+from alveus.testing import batch
+from alveus.transfer import export_lines, import_file, migrate
+from doors import START, texts
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)

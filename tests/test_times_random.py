@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
+from alveus import KeyMemory, Memory
+from alveus.errors import AlveusError, HistoryPruned
+from alveus.store import Compact, Define, Definition, SetRef, Undo
+from alveus.store.sqlite import SqliteStore
+from alveus.testing import batch
 from doors import START, Letters
-from fornix import KeyMemory, Memory
-from fornix.errors import FornixError, HistoryPruned
-from fornix.store import Compact, Define, Definition, SetRef, Undo
-from fornix.store.sqlite import SqliteStore
-from fornix.testing import batch
 from scale import COUNTS
 
 IDS = ("i", "j", "k", "l")
@@ -89,7 +89,7 @@ class Play:
         )
         try:
             rng.choice(moves)()
-        except FornixError:
+        except AlveusError:
             return
 
     def look(self) -> None:

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Item, Memory, Signals, Summarize, Trim
-from fornix.compaction import CompactionPlan
-from fornix.errors import (
+from alveus import Item, Memory, Signals, Summarize, Trim
+from alveus.compaction import CompactionPlan
+from alveus.errors import (
+    AlveusError,
     DuplicateItem,
-    FornixError,
     InvalidInput,
     SetDefinitionConflict,
 )
-from fornix.sets.admission import Exact, Near, Size
-from fornix.store import Scope
-from fornix.transfer import (
+from alveus.sets.admission import Exact, Near, Size
+from alveus.store import Scope
+from alveus.transfer import (
     CHUNK,
     Load,
     Loaded,
@@ -36,8 +36,8 @@ from fornix.transfer import (
     survey,
     walk_tree,
 )
-from fornix.transfer.import_formats import entries
-from fornix.values.times import parse_time
+from alveus.transfer.import_formats import entries
+from alveus.values.times import parse_time
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ def test_a_line_that_changes_after_the_check_is_checked_again(memory, bad):
     """Whoever writes the file while it is imported: no line is taken that was not looked at."""
     handle = io.BytesIO("\n".join(map(json.dumps, item_lines("a", "b", "c"))).encode())
     file = Source("file.jsonl", handle)
-    survey(file, "fornix", None)
+    survey(file, "alveus", None)
     lines_now = handle.getvalue().decode().splitlines()
     handle.seek(0)
     handle.truncate()
     handle.write("\n".join([lines_now[0], bad, lines_now[2]]).encode())
     with pytest.raises(InvalidInput, match=r"file\.jsonl:2: "):
-        Load(memory).run(file, "fornix")
+        Load(memory).run(file, "alveus")
 
 
 def test_lines_that_move_after_the_check_are_read_where_they_are(memory):
@@ -105,11 +105,11 @@ def test_lines_that_move_after_the_check_are_read_where_they_are(memory):
     texts = [json.dumps(line) for line in item_lines("a", {"text": "b"}, "c")]
     handle = io.BytesIO("\n".join(texts).encode())
     file = Source("file.jsonl", handle)
-    survey(file, "fornix", None)
+    survey(file, "alveus", None)
     handle.seek(0)
     handle.truncate()
     handle.write("\n".join(["", texts[2], *texts[:2]]).encode())
-    Load(memory).run(file, "fornix")
+    Load(memory).run(file, "alveus")
     notes = memory.key("ada").set("notes")
     assert [notes.get(f"{n}").value for n in range(3)] == ["a", {"text": "b"}, "c"]
 
@@ -124,8 +124,8 @@ def test_a_line_that_passed_is_read_as_it_was(memory):
     memory.knowledge.set("handbook").add("x", text="")
     nameless = [{k: v for k, v in line.items() if k != "id"} for line in item_lines("a", "a")]
     file = source(*lines(memory), *nameless)
-    first, again = (list(entries(file, "fornix", None)) for _ in range(2))
-    assert first == again == list(entries(source(*lines(memory), *nameless), "fornix", None))
+    first, again = (list(entries(file, "alveus", None)) for _ in range(2))
+    assert first == again == list(entries(source(*lines(memory), *nameless), "alveus", None))
     assert len(first) > 6
 
 
@@ -167,7 +167,7 @@ def test_an_export_comes_back_byte_for_byte(memory):
     memory.knowledge.set("handbook").add("Returns within 30 days.", id="h-1")
     first = lines(memory)
     assert copied(first) == first
-    assert json.loads(first[0]) == {"type": "fornix", "format": 1}
+    assert json.loads(first[0]) == {"type": "alveus", "format": 1}
     assert exported_items(memory, Selection()) == 5
 
 
@@ -225,7 +225,7 @@ def test_a_selection_is_a_part_of_the_whole(memory):
     keys = {json.loads(line).get("key") for line in lines(memory, keys=["ada"], knowledge=False)}
     assert keys == {None, "ada"}
     kinds = [json.loads(line)["type"] for line in lines(memory, sets=["other"], trees=False)]
-    assert kinds == ["fornix", "set", "item"]
+    assert kinds == ["alveus", "set", "item"]
     assert exported_items(memory, Selection(sets=["other"])) == 1
 
 
@@ -324,7 +324,7 @@ def test_an_error_of_the_store_says_how_far_it_came(memory):
     """A set that is full ends an import; what was written is said."""
     ada = memory.key("ada")
     ada.set("chat", capacity=CHUNK, compaction="reject").add_many(["x"])
-    with pytest.raises(FornixError, match="full") as raised:
+    with pytest.raises(AlveusError, match="full") as raised:
         load(memory, source(*chat(CHUNK - 1), *chat(2, 9000)), Target("ada", "chat"))
     assert not getattr(raised.value, "__notes__", [])
 
@@ -431,7 +431,7 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ("{", "is not JSON"),
         ("[1]", "not an object"),
         ("[" * 100_000, "is not JSON"),
-        ({"type": "fornix", "format": 2}, "format is 2"),
+        ({"type": "alveus", "format": 2}, "format is 2"),
         ({"type": "thing"}, "'thing'"),
         ({"type": "item", "set": "s", "value": 1}, '"key" is missing'),
         (ITEM | {"key": ""}, "non-empty"),
@@ -479,8 +479,8 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
 )
 def test_a_line_that_cannot_be_used_is_named(line, problem):
     """The error has the file, the line, and what is wrong."""
-    kind = "chat" if "role" in line else "conversation" if "sessions" in line else "fornix"
-    target = None if kind == "fornix" else Target("ada")
+    kind = "chat" if "role" in line else "conversation" if "sessions" in line else "alveus"
+    target = None if kind == "alveus" else Target("ada")
     with pytest.raises(InvalidInput, match=r"^file\.jsonl:1: ") as raised:
         survey(source(line), kind, target)
     assert problem in str(raised.value)

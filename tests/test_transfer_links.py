@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from fornix import Item, Memory
-from fornix.errors import InvalidInput
-from fornix.store import Add, Batch, Link, Scope, SetRef
-from fornix.transfer import CHUNK, Load, Loaded, Selection, Source, export_lines, survey
+from alveus import Item, Memory
+from alveus.errors import InvalidInput
+from alveus.store import Add, Batch, Link, Scope, SetRef
+from alveus.transfer import CHUNK, Load, Loaded, Selection, Source, export_lines, survey
 from scale import COUNTS
 from test_history import Clock, Life, opened
 
@@ -41,8 +41,8 @@ def source(*found):
 
 def load(memory, *found, **options):
     file = source(*found)
-    survey(file, "fornix", None)
-    return Load(memory, **options).run(file, "fornix")
+    survey(file, "alveus", None)
+    return Load(memory, **options).run(file, "alveus")
 
 
 def copied(found):
@@ -144,8 +144,8 @@ def test_an_import_that_was_cut_off_links_when_it_goes_on(memory, left):
             raise Cut
 
     with pytest.raises(Cut):
-        Load(memory).run(file, "fornix", progress=stop)
-    done = Load(memory).run(file, "fornix")
+        Load(memory).run(file, "alveus", progress=stop)
+    done = Load(memory).run(file, "alveus")
     assert (done.linked, done.unlinked) == (len(many), 0)
     assert memory.key("ada").set("facts").forget("old").derived == len(many)
 
@@ -156,7 +156,7 @@ def test_an_import_that_was_cut_off_links_when_it_goes_on(memory, left):
 def test_a_link_that_cannot_be_read_is_named(linked):
     """The error has the line, and what is wrong with it."""
     with pytest.raises(InvalidInput, match=r'^file\.jsonl:1: .*"linked"'):
-        survey(source(OLD | {"linked": linked}), "fornix", None)
+        survey(source(OLD | {"linked": linked}), "alveus", None)
 
 
 def test_items_that_have_expired_stay_where_they_are(memory):

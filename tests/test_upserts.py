@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, action
-from fornix.testing.batches import at_once
+from alveus import Agent, InputEvent, LocalRunner, action
+from alveus.testing.batches import at_once
 
 
 @pytest.mark.parametrize("before", [False, True])

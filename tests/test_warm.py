@@ -14,7 +14,7 @@ import pytest
 import test_crashes
 import test_server
 import warm
-from fornix import testing
+from alveus import testing
 from scaled import is_scaled
 from waiting import LIMIT_S
 from watching import UNWATCHED, is_coverage, watching

@@ -1,4 +1,4 @@
-"""What a user gets from `pip install fornix`: the wheel, alone, in an empty environment."""
+"""What a user gets from `pip install alveus`: the wheel, alone, in an empty environment."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.wheel
 
-CLOSURE = {"fornix", "numpy", "apsw", "click", "rich", "markdown-it-py", "mdurl", "pygments"}
-"""fornix, its four dependencies, and what rich needs to show text."""
+CLOSURE = {"alveus", "numpy", "apsw", "click", "rich", "markdown-it-py", "mdurl", "pygments"}
+"""alveus, its four dependencies, and what rich needs to show text."""
 
 INSTALLERS = {"pip", "setuptools", "wheel"}
 """What a new environment may hold before anything is installed into it."""
@@ -60,7 +60,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def built(folder: Path) -> Path:
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), folder=ROOT)
-    (wheel,) = folder.glob("fornix-*.whl")
+    (wheel,) = folder.glob("alveus-*.whl")
     return wheel
 
 
@@ -94,12 +94,12 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path):
 
 def test_a_wheel_without_compiled_code_serves_as_well(tmp_path, monkeypatch):
     """It is one wheel for all machines, and finds what the README says."""
-    monkeypatch.setenv("FORNIX_NATIVE_BUILD", "off")
+    monkeypatch.setenv("ALVEUS_NATIVE_BUILD", "off")
     installed = environment_of(built(tmp_path), tmp_path / "environment")
     show = (
-        "from fornix.store.sqlite.statements import COMPILED\n"
-        "from fornix.values.native import NATIVE\n"
-        "from fornix.values.lazy_dataclass import RECORDS\n"
+        "from alveus.store.sqlite.statements import COMPILED\n"
+        "from alveus.values.native import NATIVE\n"
+        "from alveus.values.lazy_dataclass import RECORDS\n"
         "print(COMPILED, NATIVE, RECORDS)"
     )
     assert installed.run("python", "-c", show).strip() == "None None None"
@@ -108,7 +108,7 @@ def test_a_wheel_without_compiled_code_serves_as_well(tmp_path, monkeypatch):
 
 def test_a_build_that_requires_compiled_code_fails_without_a_compiler(tmp_path, monkeypatch):
     """A release for one kind of machine does not turn into one without, unseen."""
-    monkeypatch.setenv("FORNIX_NATIVE_BUILD", "require")
+    monkeypatch.setenv("ALVEUS_NATIVE_BUILD", "require")
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(AssertionError, match="no C compiler"):
         built(tmp_path)
@@ -121,9 +121,9 @@ def test_installing_brings_little(installed: Environment):
 
 
 def test_the_command_line_answers(installed: Environment):
-    """`fornix` is on the path, and knows its version and its commands."""
-    assert "0." in installed.run("fornix", "version")
-    assert "Usage" in installed.run("fornix", "--help")
+    """`alveus` is on the path, and knows its version and its commands."""
+    assert "0." in installed.run("alveus", "version")
+    assert "Usage" in installed.run("alveus", "--help")
 
 
 def test_the_quick_start_runs(installed: Environment):

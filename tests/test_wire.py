@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fornix.errors import InvalidInput, InvalidTime, InvalidValue
-from fornix.values import wire
-from fornix.values.storable import MAX_DEPTH, checked, microseconds, moment
+from alveus.errors import InvalidInput, InvalidTime, InvalidValue
+from alveus.values import wire
+from alveus.values.storable import MAX_DEPTH, checked, microseconds, moment
 
 TEXTS = st.one_of(
     st.text(),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.values import words
+from alveus.values import words
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 

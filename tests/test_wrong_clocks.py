@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from fornix import Memory
-from fornix.store import CLOCK_STEP_US, QueuedInput, Retain, Scope, StatusChange
-from fornix.store import Batch as StoreBatch
-from fornix.store.clocks import (
+from alveus import Memory
+from alveus.store import CLOCK_STEP_US, QueuedInput, Retain, Scope, StatusChange
+from alveus.store import Batch as StoreBatch
+from alveus.store.clocks import (
     COUNTED_US,
     PROOF_US,
     TIMELINE,
@@ -22,8 +22,8 @@ from fornix.store.clocks import (
     elapsed_beside,
     host_elapsed,
 )
-from fornix.testing import START, Clock
-from fornix.values.storable import microseconds
+from alveus.testing import START, Clock
+from alveus.values.storable import microseconds
 from scale import COUNTS
 
 HOUR_US = 3600 * 1_000_000
@@ -112,7 +112,7 @@ def test_the_host_tells_elapsed_time():
     (era, at), (same, later) = one(0), two(10**18)
     assert later >= at > 0
     if sys.platform == "linux":
-        script = "from fornix.store.clocks import host_elapsed; print(*host_elapsed()(0))"
+        script = "from alveus.store.clocks import host_elapsed; print(*host_elapsed()(0))"
         plain = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
         name, number = plain.stdout.split()
         assert name.decode() == era == same
@@ -156,7 +156,7 @@ def test_a_store_opened_by_a_wrong_clock_knows_better(tmp_path):
 
 
 def test_a_store_without_a_timeline_begins_with_its_last_commit(tmp_path):
-    """One that an earlier fornix made, first opened while the clock is wrong."""
+    """One that an earlier alveus made, first opened while the clock is wrong."""
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words", clock=Clock()) as memory:
         memory.key("ada").short_term.once("visit").increment("visits")
@@ -198,8 +198,8 @@ def test_a_reader_keeps_no_timeline(tmp_path):
 WRONG = """
 import sys
 from datetime import UTC, datetime, timedelta
-from fornix import Agent, LocalRunner, Memory
-from fornix.testing.runner.memory import BARE, tally, tidy
+from alveus import Agent, LocalRunner, Memory
+from alveus.testing.runner.memory import BARE, tally, tidy
 
 days = float(sys.argv[2])
 def clock():

@@ -11,8 +11,8 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-from fornix.runs.runner.flink.hot_tree import HotRecords, HotTree
-from fornix.store.sqlite import SqliteStore
+from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
+from alveus.store.sqlite import SqliteStore
 
 
 class Cold:

@@ -13,9 +13,9 @@ import re
 import signal
 import sys
 
-from fornix import Memory
-from fornix.agents.automata import Manifold
-from fornix.tools import memory_tools
+from alveus import Memory
+from alveus.agents.automata import Manifold
+from alveus.tools import memory_tools
 
 
 def main() -> None:

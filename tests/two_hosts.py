@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any, cast
 
-from fornix.store import Store
-from fornix.store.postgres import PostgresStore
+from alveus.store import Store
+from alveus.store.postgres import PostgresStore
 from postgres_server import url_for
 
 

@@ -32,17 +32,17 @@ NUMBER_BYTES = 8
 LONGEST_ORDER = 1 << 20
 """In bytes."""
 
-USED = ("fornix.memory", "fornix.store.sqlite", "fornix.store.ram", "fornix.embed.static")
+USED = ("alveus.memory", "alveus.store.sqlite", "alveus.store.ram", "alveus.embed.static")
 """What nearly all of them import when they open a memory."""
 
 USED_BY = {
     "serve": (
-        *("fornix.cli.serve", "fornix.server.app", "fornix.server.inspector"),
-        "fornix.server.listening",
+        *("alveus.cli.serve", "alveus.server.app", "alveus.server.inspector"),
+        "alveus.server.listening",
     ),
-    "mcp": ("fornix.cli.mcp", "fornix.mcp.server", "fornix.mcp.http", "fornix.mcp.stdio"),
+    "mcp": ("alveus.cli.mcp", "alveus.mcp.server", "alveus.mcp.http", "alveus.mcp.stdio"),
 }
-"""What commands of `fornix` import when they are called."""
+"""What commands of `alveus` import when they are called."""
 
 STREAMS = (("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1))
 
@@ -221,7 +221,7 @@ def _main() -> None:
     for module in USED:
         importlib.import_module(module)
     if name[0] == "-m":
-        importlib.import_module("fornix.cli.app")
+        importlib.import_module("alveus.cli.app")
         for module in USED_BY.get(name[2], ()):
             importlib.import_module(module)
     elif name[0] != "-c":

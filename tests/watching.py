@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNWATCHED = frozenset((Path(__file__).parent / "unwatched.txt").read_text(encoding="utf-8").split())
 
-GROWTH = os.environ.get("FORNIX_TEST_GROWTH")
+GROWTH = os.environ.get("ALVEUS_TEST_GROWTH")
 """A folder: each process notes there what its tests reach; then all are watched."""
 
 
@@ -67,7 +67,7 @@ def write_down() -> None:
 
 @contextmanager
 def _noted(nodeid: str, folder: Path) -> Iterator[None]:
-    """Write down how many steps of fornix a test is the first to take, and its seconds of CPU."""
+    """Write down how many steps of alveus a test is the first to take, and its seconds of CPU."""
     before, cpu = _reached(), time.process_time()  # noqa: TID251 - it is written down, not judged
     yield
     cpu = time.process_time() - cpu  # noqa: TID251 - the same

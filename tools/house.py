@@ -4,7 +4,7 @@
     python tools/house.py OTHER/src   that of another one
     python tools/house.py --json
 
-A room is a package or a module right below `fornix`; `__main__` is none. An arrow is a pair of
+A room is a package or a module right below `alveus`; `__main__` is none. An arrow is a pair of
 rooms of which one imports the other. A floor holds the rooms that import only rooms of lower
 floors. A circle is a group of modules that import each other, at run time or for types alone. The
 imports are those that import-linter reads (grimp).
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module; "" for `fornix` itself."""
+    """Return the room of a module; "" for `alveus` itself."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -53,16 +53,16 @@ def circles_of(graph: grimp.ImportGraph) -> list[list[str]]:
 def figures(source: Path) -> tuple[dict[str, int], list[list[str]], list[list[str]]]:
     """Return what is counted of the package below *source*, its floors, and its circles."""
     sys.path.insert(0, str(source))
-    graph = grimp.build_graph("fornix", cache_dir=None)
-    children = graph.find_children("fornix") - {"fornix.__main__"}
-    rooms = {child.removeprefix("fornix.") for child in children}
+    graph = grimp.build_graph("alveus", cache_dir=None)
+    children = graph.find_children("alveus") - {"alveus.__main__"}
+    rooms = {child.removeprefix("alveus.") for child in children}
     arrows: dict[str, set[str]] = {room: set() for room in rooms}
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
             above, below = room_of(module), room_of(other)
             if above in rooms and below in rooms and above != below:
                 arrows[above].add(below)
-    files = sorted((source / "fornix").rglob("*.py"))
+    files = sorted((source / "alveus").rglob("*.py"))
     texts = [path.read_text(encoding="utf-8") for path in files]
     classes = Counter(
         node.name
@@ -91,8 +91,8 @@ def main() -> None:
     parser.add_argument("source", type=Path, nargs="?", default=ROOT / "src")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    if not (options.source / "fornix" / "__init__.py").is_file():
-        parser.error(f"{options.source} holds no package fornix; name the folder above it")
+    if not (options.source / "alveus" / "__init__.py").is_file():
+        parser.error(f"{options.source} holds no package alveus; name the folder above it")
     counts, floors, circles = figures(options.source.resolve())
     if options.json:
         print(json.dumps({**counts, "floor by floor": floors, "circles": circles}, indent=2))

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from fornix.testing import PersistentStoreContract, RunnerContract, StoreContract
+from alveus.testing import PersistentStoreContract, RunnerContract, StoreContract
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
@@ -24,9 +24,9 @@ RUNNERS = {**STORES, "TestInFlink": "Flink"}
 INTRO = """\
 # The contract of a store
 
-<!-- Written by tools/make_contract.py from fornix.testing and its tests. Change it there: `make docs`. -->
+<!-- Written by tools/make_contract.py from alveus.testing and its tests. Change it there: `make docs`. -->
 
-Every promise of a store is a test of `fornix.testing`, and every store runs all of them: `make test` fails if one does not hold.
+Every promise of a store is a test of `alveus.testing`, and every store runs all of them: `make test` fails if one does not hold.
 A tick says that the test runs on that store; what is kept when a store is closed is not asked of RAM.
 [A store of your own](stores.md) is held to the contract in the same way.
 """

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from fornix.cli import fornix
+from alveus.cli import alveus
 from make_contract import contract_page
 from make_forks import safety_page
 from make_integrations import integrations_page
@@ -34,14 +34,14 @@ INTRO = """\
 
 <!-- Written by tools/make_docs.py from the help of the commands. Change it there: `make docs`. -->
 
-`fornix` works on one memory, a file.
-`--db PATH` or the environment variable `FORNIX_DB` names it.
-Without either, it is `fornix.db` in the working directory if that file exists, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`).
-The first `fornix add`, `fornix set`, `fornix chat`, `fornix import` or `fornix run` makes that file; a command that fails on a wrong name, value or option makes none.
-A command says on stderr which file it uses, as `fornix: using app.db, space 'default'`, or `fornix: made app.db, …` if it made the file.
+`alveus` works on one memory, a file.
+`--db PATH` or the environment variable `ALVEUS_DB` names it.
+Without either, it is `alveus.db` in the working directory if that file exists, else `alveus/alveus.db` in `$XDG_DATA_HOME` (by default `~/.local/share`).
+The first `alveus add`, `alveus set`, `alveus chat`, `alveus import` or `alveus run` makes that file; a command that fails on a wrong name, value or option makes none.
+A command says on stderr which file it uses, as `alveus: using app.db, space 'default'`, or `alveus: made app.db, …` if it made the file.
 `--quiet` and `--json` leave that line out; `--json --verbose` prints it.
 A command that only reads makes no file: it fails if there is none.
-`python -m fornix` is the same program.
+`python -m alveus` is the same program.
 
 ## One grammar
 
@@ -49,12 +49,12 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 
 | exact memory | items |
 |---|---|
-| `fornix set profile.city Lisbon --key ada` | `fornix add "Prefers window seats." --key ada` |
-| `fornix get profile.city --key ada` | `fornix show ID --key ada` |
-| `fornix tree --key ada` | `fornix list --key ada`, `fornix search "which seat?" --key ada` |
-| `fornix rm profile.city --key ada` | `fornix delete ID --key ada` |
+| `alveus set profile.city Lisbon --key ada` | `alveus add "Prefers window seats." --key ada` |
+| `alveus get profile.city --key ada` | `alveus show ID --key ada` |
+| `alveus tree --key ada` | `alveus list --key ada`, `alveus search "which seat?" --key ada` |
+| `alveus rm profile.city --key ada` | `alveus delete ID --key ada` |
 
-- What `get` prints restores the value: `fornix set PATH "$(fornix get PATH --key ada)" --key ada`, whatever its type, with and without `--json`.
+- What `get` prints restores the value: `alveus set PATH "$(alveus get PATH --key ada)" --key ada`, whatever its type, with and without `--json`.
 - Every id that a command prints is accepted where a command takes an `ID`: `show`, `delete` and `lineage` look through all sets of the key, and also take `SET/ID`. If several sets have the id, name one with `--set`.
 - Every list is a table with a header; `--quiet` leaves the header out, and `--json` prints a line per row.
 - A span of time is written `20ms`, `90s`, `10m`, `12h`, `7d` or `2w`; a time has a zone, as `2025-01-31T12:00:00Z`.
@@ -64,7 +64,7 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | an error of fornix: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong, `run` and `recover` if a run failed, `chat` if a request did, `scrub` if something is in its way |
+| 1 | an error of alveus: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong, `run` and `recover` if a run failed, `chat` if a request did, `scrub` if something is in its way |
 | 2 | wrong usage: an unknown command or option, or a value that cannot be read |
 | 3 | nothing found: no hit, no such item, set, path or run, nothing to remove or to forget |
 | 130 | interrupted by Ctrl-C; what was acknowledged is durable, and `import` and `run` go on where they were |
@@ -80,15 +80,15 @@ An item has `id set value text metadata importance speaker role session time cre
 An error is one line on stderr, `{"error": {"type": …, "message": …, "facts": {…}}}`: the class of the error, its message, and its attributes.
 Where nothing was found, the exit code is 3.
 
-## fornix
+## alveus
 
 """
 
 
 def page() -> str:
     """Return docs/cli.md as it should be."""
-    root = click.Context(fornix, info_name="fornix", **fornix.context_settings)
-    parts = [INTRO + _fenced(_help(fornix, "fornix", None)), *_sections(fornix, root)]
+    root = click.Context(alveus, info_name="alveus", **alveus.context_settings)
+    parts = [INTRO + _fenced(_help(alveus, "alveus", None)), *_sections(alveus, root)]
     return "\n".join(parts)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from fornix.agents.layers import (
+from alveus.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     HybridMemory,
     LongTermMemory,
     SensoryMemory,
 )
-from fornix.agents.layers.layer import LayerMemory
+from alveus.agents.layers.layer import LayerMemory
 
 BEGIN, END = "<!-- flow: written by tools/make_layers.py -->", "<!-- end of the flow -->"
 

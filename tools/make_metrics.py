@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fornix.telemetry.catalogue import (
+from alveus.telemetry.catalogue import (
     ATTRIBUTES,
     DURABLE_CALL,
     EVENT_ATTRIBUTES,
@@ -15,7 +15,7 @@ from fornix.telemetry.catalogue import (
     SPANS,
 )
 
-MARK = "<!-- From here on written by tools/make_metrics.py. Change fornix/telemetry/catalogue.py: `make docs`. -->"  # noqa: E501 - a line of the page
+MARK = "<!-- From here on written by tools/make_metrics.py. Change alveus/telemetry/catalogue.py: `make docs`. -->"  # noqa: E501 - a line of the page
 
 
 def metrics_page(page: str) -> str:

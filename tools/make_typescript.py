@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from fornix.memory.memory import Memory
-from fornix.server.app import create_app
+from alveus.memory.memory import Memory
+from alveus.server.app import create_app
 
 Schema = Mapping[str, Any]
 
@@ -106,8 +106,8 @@ def types_page() -> str:
 
 def _client() -> Iterator[str]:
     yield f'{NOTE}\nimport {{ Connection }} from "./connection.js";\n\n'
-    yield 'export { FornixError, ServerUnreachable, etagOf } from "./connection.js";\n\n'
-    yield "export class Fornix extends Connection {\n"
+    yield 'export { AlveusError, ServerUnreachable, etagOf } from "./connection.js";\n\n'
+    yield "export class Alveus extends Connection {\n"
     for each in operations():
         asked = json.dumps([each.method, each.path, each.is_write])
         if each.reader != "_json":
@@ -132,7 +132,7 @@ def _types() -> Iterator[str]:
             yield f"interface {name} {_fields(schema, '')}\n"
         else:
             yield f"type {name} = {_type(schema, '')};\n"
-    yield "\n/** A server of fornix. */\nexport class Fornix extends Connection {\n"
+    yield "\n/** A server of alveus. */\nexport class Alveus extends Connection {\n"
     for each in operations():
         yield _comment(each.described.get("description"), "  ")
         yield f"  {each.name}({', '.join(_arguments(each))}): {_answer(each)};\n"

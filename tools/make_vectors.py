@@ -1,4 +1,4 @@
-"""The tables of vectors: what a system that fornix has the names of does, and what fornix does."""
+"""The tables of vectors: what a system that alveus has the names of does, and what alveus does."""
 
 # ruff: noqa: E501 - a sentence is a line of the page
 
@@ -44,9 +44,9 @@ class Vectors:
 
 {self.about}
 Each is a test by its id in {" or ".join(f"`{name}`" for name in (self.tests, *self.more))}; a test sees to it that none is missing.
-*Kept* means that fornix does what {self.system} does, *mended* that it does something else, and the row says what.
+*Kept* means that alveus does what {self.system} does, *mended* that it does something else, and the row says what.
 
-| Vector | Case | | In {self.system} | In fornix |
+| Vector | Case | | In {self.system} | In alveus |
 |---|---|---|---|---|
 {chr(10).join(self._rows())}
 """
@@ -66,7 +66,7 @@ Each is a test by its id in {" or ".join(f"`{name}`" for name in (self.tests, *s
         text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
         if both := re.fullmatch(r"Both: (.+)", text):
             return f"kept | {_sentence(both[1])} | The same."
-        mended = re.fullmatch(rf"(?:{self.system}: )?(.+) fornix: (.+)", text)
+        mended = re.fullmatch(rf"(?:{self.system}: )?(.+) alveus: (.+)", text)
         if mended is None:
             message = f"the docstring of {node.name} does not say what both systems do"
             raise ValueError(message)

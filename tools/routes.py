@@ -5,7 +5,7 @@
 
 Each call is made twice on a small memory in RAM, and the second time is profiled in all threads,
 so that imports and what is made once do not count. A room is a package or a module right below
-`fornix`; a file counts if one of its functions ran; a crossing is a call whose function lies in
+`alveus`; a file counts if one of its functions ran; a crossing is a call whose function lies in
 another room than that of the call before it.
 """
 
@@ -19,25 +19,25 @@ from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
-import fornix
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
+import alveus
+from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
 
-PACKAGE = str(Path(fornix.__file__).parent) + "/"
+PACKAGE = str(Path(alveus.__file__).parent) + "/"
 
 
 def room_of(code: CodeType) -> str:
-    """Return the room of a function of fornix."""
+    """Return the room of a function of alveus."""
     return code.co_filename.removeprefix(PACKAGE).split("/")[0].removesuffix(".py")
 
 
 class Route:
-    """What ran of fornix while a call was profiled."""
+    """What ran of alveus while a call was profiled."""
 
     def __init__(self) -> None:
         self.calls = list[CodeType]()
 
     def profile(self, frame: FrameType, event: str, _: object) -> None:
-        """Note a call of a function of fornix."""
+        """Note a call of a function of alveus."""
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             self.calls.append(frame.f_code)
 

@@ -31,7 +31,7 @@ ALONE = frozenset(
         *("server_events", "server_mem0", "server_memory_stores", "store_random"),
     )
 )
-"""Files whose tests alone run much of fornix: without them the everyday run would not show it."""
+"""Files whose tests alone run much of alveus: without them the everyday run would not show it."""
 
 ALONE_S = 6.5
 """A test of those is slow that takes longer, whatever its parameters take together."""

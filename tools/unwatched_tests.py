@@ -52,7 +52,7 @@ def growth(*arguments: str) -> list[Growth]:
     shutil.rmtree(NOTES, ignore_errors=True)
     NOTES.mkdir(parents=True)
     command = ["-m", "coverage", "run", "-m", "pytest", "-q", *arguments]
-    environment = os.environ | {"FORNIX_TEST_GROWTH": str(NOTES), "FORNIX_TEST_SCALE": "quick"}
+    environment = os.environ | {"ALVEUS_TEST_GROWTH": str(NOTES), "ALVEUS_TEST_SCALE": "quick"}
     status = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=False)
     if status.returncode != 0:
         raise SystemExit(status.returncode)

@@ -1,4 +1,4 @@
-"""fornix and its peers behind one promise, each called the way its own documentation shows, with
+"""alveus and its peers behind one promise, each called the way its own documentation shows, with
 its defaults.
 
 One module per system; a system that is not installed stops nobody but itself. `offline` must be
@@ -84,9 +84,9 @@ class Peer(Protocol):
 
 
 SYSTEMS: Mapping[str, tuple[str, str]] = {
-    "fornix": ("bench.peers.ours", "Fornix"),
-    "fornix-normal": ("bench.peers.ours", "FornixNormal"),
-    "fornix-static": ("bench.peers.ours", "FornixStatic"),
+    "alveus": ("bench.peers.ours", "Alveus"),
+    "alveus-normal": ("bench.peers.ours", "AlveusNormal"),
+    "alveus-static": ("bench.peers.ours", "AlveusStatic"),
     "langgraph-sqlite": ("bench.peers.langgraph_store", "SqlitePeer"),
     "langgraph-memory": ("bench.peers.langgraph_store", "InMemoryPeer"),
     "chroma": ("bench.peers.chroma", "Chroma"),
@@ -94,7 +94,7 @@ SYSTEMS: Mapping[str, tuple[str, str]] = {
     "lancedb-hybrid": ("bench.peers.lance", "LanceHybrid"),
     "mem0": ("bench.peers.mem0_qdrant", "Mem0"),
 }
-OURS = ("fornix", "fornix-normal", "fornix-static")
+OURS = ("alveus", "alveus-normal", "alveus-static")
 PEERS = tuple(name for name in SYSTEMS if name not in OURS)
 
 

@@ -3,7 +3,7 @@
 mem0's server is a program of its repository, not of its package: FastAPI over one `Memory`, whose
 calls run in threads. This one has the two routes that are measured, on Starlette, with mem0's own
 store for it; `infer=False` keeps texts as they are, so no model is asked. Texts become vectors by
-fornix's `static` embedder, as on the other side.
+alveus's `static` embedder, as on the other side.
 
     python -m bench.peers.mem0_server POSTGRES_URL PORT FOLDER
 """
@@ -24,12 +24,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from alveus.embed import open_embedder
 from bench.peers.mem0_qdrant import NO_KEY
-from fornix.embed import open_embedder
 
 
 class _Static(EmbeddingBase):
-    """mem0's embedder interface over fornix's `static`."""
+    """mem0's embedder interface over alveus's `static`."""
 
     def __init__(self) -> None:
         self._embedder = open_embedder("static")

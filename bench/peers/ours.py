@@ -1,4 +1,4 @@
-"""fornix, by its public names only: a scope is a key, an item its text with a metadata field."""
+"""alveus, by its public names only: a scope is a key, an item its text with a metadata field."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
+from alveus import Item, Memory
+from alveus.store.postgres import PostgresStore
 from bench.corpus import CorpusEmbedder, Rows
 from bench.peers import EVERYWHERE, Vector
-from fornix import Item, Memory
-from fornix.store.postgres import PostgresStore
 
 
-class Fornix:
+class Alveus:
     """Full durability, the default search: words, meaning and signals."""
 
-    name = "fornix"
-    version = version("fornix")
+    name = "alveus"
+    version = version("alveus")
     searches = "words + vectors"
     durable = "a power cut"
     durability: Literal["full", "normal"] = "full"
@@ -32,14 +32,14 @@ class Fornix:
 
     def open(self, path: Path, dimensions: int) -> None:
         self.memory = Memory.open(
-            str(path / "fornix.db"),
+            str(path / "alveus.db"),
             embedder=self.bundled or self._embedder,
             durability=self.durability,
         )
         self._keys = {}
 
     def add(self, rows: Rows, scopes: Sequence[str]) -> None:
-        """One call per scope: a batch of fornix belongs to one key."""
+        """One call per scope: a batch of alveus belongs to one key."""
         for scope, places in groupby(range(len(rows)), key=lambda i: scopes[i]):
             items = [
                 Item(rows.texts[i], id=rows.ids[i], metadata={"kind": rows.kinds[i]})
@@ -96,25 +96,25 @@ class Fornix:
         return self._keys[name]
 
 
-class FornixNormal(Fornix):
+class AlveusNormal(Alveus):
     """`durability="normal"`: an add survives the death of the process, not a power cut."""
 
-    name = "fornix-normal"
+    name = "alveus-normal"
     durable = "the death of the process"
     durability = "normal"
 
 
-class FornixStatic(FornixNormal):
+class AlveusStatic(AlveusNormal):
     """With an embedder that makes the vectors, which all others have at hand."""
 
-    name = "fornix-static"
+    name = "alveus-static"
     bundled = "static"
 
 
-class FornixPostgres(Fornix):
+class AlveusPostgres(Alveus):
     """The same on a PostgreSQL server."""
 
-    name = "fornix-postgres"
+    name = "alveus-postgres"
 
     def __init__(self, embedder: CorpusEmbedder, url: str) -> None:
         super().__init__(embedder)

@@ -1,6 +1,6 @@
 /** What a client is made with. */
 export interface ConnectionOptions {
-  /** A token of `fornix token new`; none where the server has none. */
+  /** A token of `alveus token new`; none where the server has none. */
   token?: string;
   /** Asks the server; by default the `fetch` of the platform. */
   fetch?: typeof globalThis.fetch;
@@ -40,7 +40,7 @@ export interface ServerEvent<Data> {
 export function etagOf(answer: object): string | null;
 
 /** An answer of the server that says what is wrong. */
-export class FornixError extends Error {
+export class AlveusError extends Error {
   readonly status: number;
   /** The class of the error, such as `NotFound`. */
   readonly type: string;

@@ -5,8 +5,8 @@ const AGAIN = new Set([429, 503, 504]);
 const WHOSE = new Set(["key", "space"]);
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
-// A header of each answer of a server of fornix.
-const VERSION = "Fornix-Version";
+// A header of each answer of a server of alveus.
+const VERSION = "Alveus-Version";
 
 const etags = new WeakMap();
 // What is to be done when a stream has ended, by its response.
@@ -16,10 +16,10 @@ const endings = new WeakMap();
 export const etagOf = (answer) => etags.get(answer) ?? null;
 
 /** An answer of the server that says what is wrong. */
-export class FornixError extends Error {
+export class AlveusError extends Error {
   constructor(status, fault) {
     super(fault.message);
-    this.name = "FornixError";
+    this.name = "AlveusError";
     this.status = status;
     this.type = fault.type;
     this.facts = fault.facts ?? {};
@@ -88,7 +88,7 @@ export class Connection {
     if (!isUrl) throw new TypeError(`${url}: the url of a server is http://host:port, or https://…, with nothing after it`);
     this.#url = String(url).replace(/\/+$/, "");
     // Here, as the error about a header would show it.
-    if (!/^[\x21-\x7e]+$/.test(token ?? "none")) throw new TypeError("token must be what `fornix token new` printed");
+    if (!/^[\x21-\x7e]+$/.test(token ?? "none")) throw new TypeError("token must be what `alveus token new` printed");
     this.#token = token ?? undefined;
     this.#fetch = fetch;
     this.#timeoutMs = timeoutMs;
@@ -130,7 +130,7 @@ export class Connection {
         }
       } catch (error) {
         options.signal?.throwIfAborted();
-        if (error instanceof FornixError || error instanceof ServerUnreachable) throw error;
+        if (error instanceof AlveusError || error instanceof ServerUnreachable) throw error;
       }
       await pause(FIRST_PAUSE_MS, options.signal);
     }
@@ -242,15 +242,15 @@ async function whole(response) {
 
 async function faultOf(asked, response) {
   const told = await response.json().catch(() => null);
-  const message = `${asked}: the answer has status ${response.status}, and is none of fornix`;
-  return new FornixError(response.status, told?.error ?? { type: "HttpError", message });
+  const message = `${asked}: the answer has status ${response.status}, and is none of alveus`;
+  return new AlveusError(response.status, told?.error ?? { type: "HttpError", message });
 }
 
 function foreign(asked, response) {
   endings.get(response)?.();
   response.body?.cancel().catch(() => {});
-  const message = `${asked}: no server of fornix answers there: its answer names no version of it`;
-  return new FornixError(response.status, { type: "NotAStore", message });
+  const message = `${asked}: no server of alveus answers there: its answer names no version of it`;
+  return new AlveusError(response.status, { type: "NotAStore", message });
 }
 
 // What comes of a body; it is given up where nothing comes for so long.

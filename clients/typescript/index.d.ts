@@ -150,7 +150,7 @@ export interface CompareMoments {
   tree?: boolean;
 }
 
-/** Sum up what was said, but for the end of it, by sentences that are chosen; see fornix. */
+/** Sum up what was said, but for the end of it, by sentences that are chosen; see alveus. */
 export interface CompressConversation {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -545,7 +545,7 @@ export interface LearnBody {
   options?: LearnSettings | null;
 }
 
-/** How messages are read; see `LearnOptions` of fornix. */
+/** How messages are read; see `LearnOptions` of alveus. */
 export interface LearnSettings {
   batch_messages?: number;
   batch_tokens?: number;
@@ -645,7 +645,7 @@ export interface LoadConversation {
   strict?: boolean;
 }
 
-/** Make a prompt, and say what is in it and why; see `context` of fornix. */
+/** Make a prompt, and say what is in it and why; see `context` of alveus. */
 export interface MakePrompt {
   call: "context";
   query: string | null;
@@ -811,7 +811,7 @@ export interface ProfileAnswer {
   left_out: number;
 }
 
-/** How a budget is divided among the parts of a prompt; see `Shares` of fornix. */
+/** How a budget is divided among the parts of a prompt; see `Shares` of alveus. */
 export interface PromptShares {
   exact?: number;
   knowledge?: number;
@@ -1064,7 +1064,7 @@ export interface SetAndSize {
   items: number;
 }
 
-/** How a set is to be; what is left out is as by default. See `Definition` of fornix. */
+/** How a set is to be; what is left out is as by default. See `Definition` of alveus. */
 export interface SetDefinition {
   capacity?: number | null;
   compaction?: string | Record<string, any> | null;
@@ -1222,8 +1222,8 @@ export interface WriteValue {
   value: any;
 }
 
-/** A server of fornix. */
-export class Fornix extends Connection {
+/** A server of alveus. */
+export class Alveus extends Connection {
   /** Add items, all in one commit. */
   addItems(query: {
     /** The set. */

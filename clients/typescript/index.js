@@ -2,9 +2,9 @@
 
 import { Connection } from "./connection.js";
 
-export { FornixError, ServerUnreachable, etagOf } from "./connection.js";
+export { AlveusError, ServerUnreachable, etagOf } from "./connection.js";
 
-export class Fornix extends Connection {
+export class Alveus extends Connection {
   addItems(query, body, options) { return this._json(["POST", "/v1/items", true], query, body, options); }
   changeItem(query, body, options) { return this._json(["PATCH", "/v1/item", true], query, body, options); }
   changesOfTree(query, options) { return this._json(["GET", "/v1/exact/changes", false], query, undefined, options); }

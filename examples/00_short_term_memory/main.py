@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import sys
 
-from fornix import LocalRunner, Memory
-from fornix.compat.flink_agents import Agent, InputEvent, OutputEvent, RunnerContext, action
+from alveus import LocalRunner, Memory
+from alveus.compat.flink_agents import Agent, InputEvent, OutputEvent, RunnerContext, action
 from program import E0, MyEvent
 
 

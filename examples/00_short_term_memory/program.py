@@ -1,4 +1,4 @@
-from fornix.compat.flink_agents import Agent, Event, MemoryObject, RunnerContext, action
+from alveus.compat.flink_agents import Agent, Event, MemoryObject, RunnerContext, action
 
 class MyEvent(Event):
     pass

@@ -9,7 +9,7 @@ four kinds of memory. Nothing in it was changed but the line that says where the
   other agents of other applications that name the same knowledge.
 - *Short-term* memory, the fourth, is the subject of the example before this one.
 
-No model and no network is needed: meaning is understood by an embedder that comes with fornix.
+No model and no network is needed: meaning is understood by an embedder that comes with alveus.
 
     python main.py             # in RAM
     python main.py memory.db   # in a file
@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import sys
 
-from fornix import LocalRunner, Memory
-from fornix.compat.flink_agents import (
+from alveus import LocalRunner, Memory
+from alveus.compat.flink_agents import (
     Agent,
     ChatMessage,
     Event,

@@ -1,4 +1,4 @@
-from fornix.compat.flink_agents import ChatMessage, InputEvent, MemoryObject, RunnerContext, action
+from alveus.compat.flink_agents import ChatMessage, InputEvent, MemoryObject, RunnerContext, action
 
 @action(InputEvent)
 def four(event: InputEvent, ctx: RunnerContext):

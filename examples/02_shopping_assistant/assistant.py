@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fornix import Agent, Event, InputEvent, OutputEvent, RunnerContext, action
+from alveus import Agent, Event, InputEvent, OutputEvent, RunnerContext, action
 
 Model = Callable[[str], dict[str, Any]]
 """Answers a prompt with ``{"say": text, "cart": [product, …], "remember": [text, …]}``."""

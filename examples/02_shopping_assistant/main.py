@@ -27,8 +27,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from alveus import LocalRunner, Memory
 from assistant import Assistant
-from fornix import LocalRunner, Memory
 from model import ScriptedModel
 
 CATALOGUE = {

@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from fornix import Memory
-from fornix.compat.agentscope import Msg, PromptType, TemporaryMemory
+from alveus import Memory
+from alveus.compat.agentscope import Msg, PromptType, TemporaryMemory
 from program import main as program
 
 

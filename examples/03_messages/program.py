@@ -1,5 +1,5 @@
 import json
-from fornix.compat.agentscope import MemoryBase, MessageBase, Msg, PromptType, TemporaryMemory
+from alveus.compat.agentscope import MemoryBase, MessageBase, Msg, PromptType, TemporaryMemory
 
 def main(memory: MemoryBase):
     m = Msg("Bob", "hello", "https://example.org/a.png", "2024-05-01 10:00:00", mood="glad")   # url is third, timestamp fourth
@@ -12,7 +12,7 @@ def main(memory: MemoryBase):
         assert "no attribute 'mood'" in str(e)
     assert m.to_str() == "Bob: hello" and json.loads(m.serialize())["__type"] == "Msg"
     assert issubclass(Msg, MessageBase) and Msg("Bob", "x").url is None
-    Msg("Bob", "hello", echo=True)                      # shown through the logger "fornix.chat"
+    Msg("Bob", "hello", echo=True)                      # shown through the logger "alveus.chat"
     two = Msg("Bob", "look", ["a.png", "b.png"], role="user")
 
     memory.add(m); memory.add([two, {"name": "Eve", "content": "a plain dict"}])

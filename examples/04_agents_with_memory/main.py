@@ -7,7 +7,7 @@ Its two exchanges are held twice here: as the program has them, in RAM, and in a
 `.bind(memory)` is the only change. Joy's prompt of the second exchange shows what she remembers.
 
 With OPENAI_API_KEY set (and OPENAI_API_BASE, for another server) that model answers; without, a
-scripted one, so that nothing is needed but ``pip install 'fornix[chat]'``.
+scripted one, so that nothing is needed but ``pip install 'alveus[chat]'``.
 
     python main.py             # the file is a temporary one
     python main.py memory.db   # run it twice: Joy remembers
@@ -22,8 +22,8 @@ import tempfile
 from pathlib import Path
 
 import program
-from fornix import Memory, ScriptedChat
-from fornix.compat.dbgpt import AgentMemory, LLMConfig, ShortTermMemory, UserProxyAgent
+from alveus import Memory, ScriptedChat
+from alveus.compat.dbgpt import AgentMemory, LLMConfig, ShortTermMemory, UserProxyAgent
 
 
 def answer(messages):

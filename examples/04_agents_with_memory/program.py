@@ -1,6 +1,6 @@
 import asyncio, os
 from typing import Optional
-from fornix.compat.dbgpt import (
+from alveus.compat.dbgpt import (
     ActionOutput, AgentContext, AgentMemory, AgentMemoryFragment, BlankAction, ConversableAgent, GptsMemory,
     LLMConfig, OpenAILLMClient, ProfileConfig, ShortTermMemory, UserProxyAgent)
 

@@ -27,7 +27,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fornix import LocalRunner, Memory
+from alveus import LocalRunner, Memory
 from trip import Trip
 
 

@@ -6,7 +6,7 @@ import time
 import uuid
 from pathlib import Path
 
-from fornix import Agent, Event, InputEvent, OutputEvent, RunnerContext, action
+from alveus import Agent, Event, InputEvent, OutputEvent, RunnerContext, action
 
 
 def pay(ledger: str, what: str, amount: int) -> str:

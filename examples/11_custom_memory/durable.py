@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from fornix import Memory
-from fornix.agents.automata import Automata
-from fornix.agents.windows import (
+from alveus import Memory
+from alveus.agents.automata import Automata
+from alveus.agents.windows import (
     Column,
     Evict,
     Observation,
@@ -35,7 +35,7 @@ from fornix.agents.windows import (
     WindowIndex,
     WindowRequest,
 )
-from fornix.llm import ScriptedChat
+from alveus.llm import ScriptedChat
 from memory import ANSWERS, LONG, STRATUM
 
 QUESTIONS = [question for question, answer in ANSWERS.items() if len(answer) > len("Hello.") * 4]

@@ -10,7 +10,7 @@ first, for they are short; what was kept is what the model is told with the seve
 
 This window is in RAM. `durable.py` beside it keeps the same rule in a file. `program.py` is the
 program of the document that asked for all this, unchanged but for the lines of its imports; and
-`fornix.agents.windows.Priority` is the same strategy for daily use: it never forgets the newest
+`alveus.agents.windows.Priority` is the same strategy for daily use: it never forgets the newest
 exchange, counts tokens, and may be kept on a memory.
 
     python memory.py                      # with a scripted model: no key, no network
@@ -22,8 +22,8 @@ from __future__ import annotations
 import os
 import threading
 
-from fornix.compat.thinker import Automata, Memory, Message, Observation
-from fornix.llm import ChatModel, OpenAIChat, ScriptedChat
+from alveus.compat.thinker import Automata, Memory, Message, Observation
+from alveus.llm import ChatModel, OpenAIChat, ScriptedChat
 
 LONG = 1000
 """Characters of an answer that matters as much as one can."""
@@ -32,7 +32,7 @@ STRATUM = "You are a helpful assistant. Answer in one paragraph."
 
 ANSWERS = {
     "Hello!": "Hello.",
-    "What is a fornix?": "A fornix is an arched bundle of fibres in the brain. " * 6,
+    "What is an alveus?": "The alveus is a sheet of fibres over the hippocampus. " * 6,
     "Thanks.": "You are welcome.",
     "Where does it lead?": "From the hippocampus to the mammillary bodies. " * 5,
     "Who named it?": "The word is Latin for a vault. " * 3,

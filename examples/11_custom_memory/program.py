@@ -1,6 +1,6 @@
 import math, threading
 from datetime import datetime, timezone
-from fornix.compat.thinker import Automata, Memory, Message, Observation, Stream  # import
+from alveus.compat.thinker import Automata, Memory, Message, Observation, Stream  # import
 
 class PriorityMemory(Memory):                       # examples/11_custom_memory/memory.py
     def __init__(self, max_size: int, stratum: str):

@@ -1,14 +1,14 @@
 """A helpdesk on Apache Flink: one command reads tickets from a file and writes answers.
 
-    fornix flink run helpdesk.py:HELPDESK -i tickets.jsonl -o answers --checkpoints checkpoints
+    alveus flink run helpdesk.py:HELPDESK -i tickets.jsonl -o answers --checkpoints checkpoints
 
-Nothing in this file is of Flink: `fornix run helpdesk.py:HELPDESK -i tickets.jsonl` runs the same
+Nothing in this file is of Flink: `alveus run helpdesk.py:HELPDESK -i tickets.jsonl` runs the same
 agent on this machine alone. Kill the command, repeat it, and each ticket is still answered once.
 """
 
 from __future__ import annotations
 
-from fornix import Agent, Event, InputEvent, OutputEvent, RunnerContext, action
+from alveus import Agent, Event, InputEvent, OutputEvent, RunnerContext, action
 
 
 class Classified(Event):

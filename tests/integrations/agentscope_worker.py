@@ -11,8 +11,8 @@ from agentscope.formatter import OpenAIChatFormatter
 from agentscope.message import TextBlock, UserMsg
 from agentscope.model import ChatModelBase, ChatResponse
 
-from fornix import Memory
-from fornix.integrations.agentscope_middleware import FornixMiddleware
+from alveus import Memory
+from alveus.integrations.agentscope_middleware import AlveusMiddleware
 
 
 class Counting(ChatModelBase):
@@ -32,7 +32,7 @@ async def main() -> None:
         model = Counting()
         for number in range(int(sys.argv[2]), 1_000_000):
             model.number = number
-            middleware = FornixMiddleware(memory, user_id="ada", mode="static_control")
+            middleware = AlveusMiddleware(memory, user_id="ada", mode="static_control")
             agent = Agent("guide", "You help.", model, middlewares=[middleware])
             await agent.reply(UserMsg(name="ada", content=f"question {number}", id=f"m{number}"))
             sys.stdout.write(f"{number}\n")

@@ -7,17 +7,17 @@ import sys
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import Memory
 
-from fornix import Memory as FornixMemory
-from fornix.integrations.llama_index import FornixChatStore
+from alveus import Memory as AlveusMemory
+from alveus.integrations.llama_index import AlveusChatStore
 
 
 def main() -> None:
-    with FornixMemory.open(sys.argv[1], embedder="words") as memory:
+    with AlveusMemory.open(sys.argv[1], embedder="words") as memory:
         chat = Memory.from_defaults(
             session_id="trip",
             token_limit=20,
             token_flush_size=4,
-            chat_store=FornixChatStore(memory, key="ada"),
+            chat_store=AlveusChatStore(memory, key="ada"),
             tokenizer_fn=str.split,
         )
         for number in range(len(chat.get_all()), 1_000_000):

@@ -23,9 +23,9 @@ from agentscope.message import HintBlock, TextBlock, ToolCallBlock, ToolResultBl
 from agentscope.model import ChatModelBase, ChatResponse
 from agentscope.tool import Toolkit
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.agentscope_middleware import FornixMiddleware
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.agentscope_middleware import AlveusMiddleware
 from frameworks_tried import counted
 from scale import COUNTS
 from waiting import LIMIT_S
@@ -73,7 +73,7 @@ def memory():
 
 def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
     async def talk(text):
-        middleware = FornixMiddleware(tmp_path / "a.db", user_id="ada")
+        middleware = AlveusMiddleware(tmp_path / "a.db", user_id="ada")
         model = Scripted("Noted.")
         agent = Agent("guide", "You help.", model, middlewares=[middleware])
         await agent.reply(said(text))
@@ -99,7 +99,7 @@ def test_a98_two_turns(memory):
         memory.key("ada").add("Ada prefers window seats.")
         model = Scripted("By the window.", "Yes, the window.")
         agent = Agent(
-            "guide", "You help.", model, middlewares=[FornixMiddleware(memory, user_id="ada")]
+            "guide", "You help.", model, middlewares=[AlveusMiddleware(memory, user_id="ada")]
         )
         await agent.reply(said("Which seat do I prefer?"))
         await agent.reply(said("Is the window seat what I prefer?"))
@@ -122,7 +122,7 @@ def test_a99_several_keywords(memory):
     """Both: two keywords find x and y, and y and z: x, y and z are told, each once."""
 
     async def work():
-        middleware = FornixMiddleware(memory, user_id="ada", mode="agent_control")
+        middleware = AlveusMiddleware(memory, user_id="ada", mode="agent_control")
         await middleware.add(["red apple", "red pear", "green pear", "blue sky"])
         call = tool_call("search_memory", keywords=["red", "pear"], limit=2)
         model = Scripted(call, "Done.")
@@ -141,7 +141,7 @@ def test_a100_a_search_that_fails(memory, caplog):
     """Both: the reply is as without it, and a tool says that it failed."""
 
     async def work():
-        middleware = FornixMiddleware(memory, user_id="ada")
+        middleware = AlveusMiddleware(memory, user_id="ada")
         model = Scripted(tool_call("search_memory", keywords=["seat"]), "Noted.")
         toolkit = Toolkit(tools=await middleware.list_tools())
         agent = Agent("guide", "You help.", model, toolkit=toolkit, middlewares=[middleware])
@@ -161,7 +161,7 @@ def test_a100_a_search_that_fails(memory, caplog):
 
 def test_an_agent_adds_by_its_tool(memory):
     async def work():
-        middleware = FornixMiddleware(memory, user_id="ada", agent_id="guide", mode="agent_control")
+        middleware = AlveusMiddleware(memory, user_id="ada", agent_id="guide", mode="agent_control")
         call = tool_call(
             "add_memory", thinking="It will matter.", content=["Sits at 12A.", "Flies."]
         )
@@ -178,10 +178,10 @@ def test_an_agent_adds_by_its_tool(memory):
 
 def test_an_agent_is_told_of_its_own_set_unless_asked_otherwise(memory):
     async def work():
-        await FornixMiddleware(memory, user_id="ada", agent_id="other").add(["A secret garden."])
+        await AlveusMiddleware(memory, user_id="ada", agent_id="other").add(["A secret garden."])
         told = []
         for scoped in (True, False):
-            middleware = FornixMiddleware(
+            middleware = AlveusMiddleware(
                 memory,
                 user_id="ada",
                 agent_id="guide",
@@ -232,7 +232,7 @@ def test_a_turn_is_kept_once_however_often_it_is_answered(memory):
                 "guide",
                 "You help.",
                 Scripted("Hi."),
-                middlewares=[FornixMiddleware(memory, user_id="ada")],
+                middlewares=[AlveusMiddleware(memory, user_id="ada")],
             )
             await agent.reply([message, said("")])
         assert kept(memory) == ["Hello", "Hi."]
@@ -248,7 +248,7 @@ def test_whose_memory_it_is_has_to_be_said(memory):
     """As with AgentScope's own middleware, it is a ValueError."""
     for wrong in ({"user_id": " "}, {"user_id": "ada", "mode": "soon"}):
         with pytest.raises(InvalidInput):
-            FornixMiddleware(memory, **cast("Any", wrong))
+            AlveusMiddleware(memory, **cast("Any", wrong))
 
 
 def test_its_vectors_are_counted():

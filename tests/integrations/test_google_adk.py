@@ -18,9 +18,9 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.tools import preload_memory
 from google.genai import types
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.google_adk import FornixMemoryService
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.google_adk import AlveusMemoryService
 from frameworks_tried import counted
 
 ADA: Any = {"app_name": "guide", "user_id": "ada"}
@@ -50,7 +50,7 @@ def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
 
     async def talk(text, session_id):
         service, sessions, model = (
-            FornixMemoryService(tmp_path / "a.db"),
+            AlveusMemoryService(tmp_path / "a.db"),
             InMemorySessionService(),
             Scripted(asked=[]),
         )
@@ -90,7 +90,7 @@ def test_random_calls_find_what_the_kits_own_service_finds():
 
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            both = cast("list[Any]", [InMemoryMemoryService(), FornixMemoryService(memory)])
+            both = cast("list[Any]", [InMemoryMemoryService(), AlveusMemoryService(memory)])
             session = Session(id="s", **ADA)
             for step in range(150):
                 kind = dice.choice(["session", "events", "delete", "search", "search"])
@@ -127,7 +127,7 @@ def test_what_is_deleted_is_not_added_again_and_forgotten_if_asked():
         with Memory.open(":memory:", embedder="words") as memory:
             ways: Any = (("retire", 0), ("forget", 1))
             for deleting, receipts in ways:
-                service = FornixMemoryService(memory, deleting=deleting)
+                service = AlveusMemoryService(memory, deleting=deleting)
                 one = event(receipts, "My code is 1234.")
                 for _ in range(2):
                     await service.add_events_to_memory(**ADA, events=[one])
@@ -136,7 +136,7 @@ def test_what_is_deleted_is_not_added_again_and_forgotten_if_asked():
                     assert (await service.search_memory(**ADA, query="code")).memories == []
                 assert len(memory.receipts()) == receipts
             with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
-                FornixMemoryService(memory, deleting=cast("Any", "soon"))
+                AlveusMemoryService(memory, deleting=cast("Any", "soon"))
 
     asyncio.run(work())
 
@@ -144,7 +144,7 @@ def test_what_is_deleted_is_not_added_again_and_forgotten_if_asked():
 def test_entries_come_back_as_they_were_and_only_to_their_user_and_app():
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            service = FornixMemoryService(memory)
+            service = AlveusMemoryService(memory)
             picture = types.Part(inline_data=types.Blob(data=b"\xff\x00", mime_type="image/png"))
             content = types.Content(role="user", parts=[types.Part(text="A tent."), picture])
             entry = MemoryEntry(
@@ -179,7 +179,7 @@ def test_entries_come_back_as_they_were_and_only_to_their_user_and_app():
 def test_parts_of_an_answer_that_is_streamed_are_not_kept():
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            service = FornixMemoryService(memory)
+            service = AlveusMemoryService(memory)
             events = [event(1, "In", partial=True), event(1, "In Lisbon."), Event(author="user")]
             await service.add_events_to_memory(**ADA, events=events)
             found = (await service.search_memory(**ADA, query="Lisbon")).memories

@@ -1,4 +1,4 @@
-"""LlamaIndex: chats that its own Memory keeps in fornix, beside its own chat store."""
+"""LlamaIndex: chats that its own Memory keeps in alveus, beside its own chat store."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from llama_index.core.memory import Memory as ChatMemory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.llama_index import FornixChatStore, FornixMemoryBlock
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.llama_index import AlveusChatStore, AlveusMemoryBlock
 from frameworks_tried import counted
 from scale import COUNTS
 from waiting import LIMIT_S
@@ -85,8 +85,8 @@ def test_a_chat_goes_on_after_a_restart_and_recalls_others(face, tmp_path):
     """Its own engine, with its own Memory; what another chat said is told to the model."""
 
     def talk(text, session_id):
-        store = FornixChatStore(tmp_path / "a.db", key="ada")
-        block = FornixMemoryBlock(tmp_path / "a.db", key="ada", budget_tokens=200)
+        store = AlveusChatStore(tmp_path / "a.db", key="ada")
+        block = AlveusMemoryBlock(tmp_path / "a.db", key="ada", budget_tokens=200)
         chat = ChatMemory.from_defaults(
             session_id=session_id, chat_store=store, memory_blocks=[block]
         )
@@ -141,7 +141,7 @@ def test_random_calls_answer_as_its_own_store_does():
 
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            both: Any = [SQLAlchemyChatStore("chats"), FornixChatStore(memory, key="ada")]
+            both: Any = [SQLAlchemyChatStore("chats"), AlveusChatStore(memory, key="ada")]
             theirs, ours = both
             for number in range(200):
                 name, *arguments = call(number)
@@ -168,13 +168,13 @@ def test_messages_come_back_as_they_were():
 
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            store = FornixChatStore(memory, key="ada")
+            store = AlveusChatStore(memory, key="ada")
             await store.add_messages("one", [])
             assert await store.get_keys() == []
             await store.add_message("one", message)
             assert await store.get_messages("one") == [message]
             assert await store.get_messages("two") == []
-            assert store.class_name() == "FornixChatStore"
+            assert store.class_name() == "AlveusChatStore"
 
     asyncio.run(work())
 
@@ -183,7 +183,7 @@ def test_a_message_is_deleted_by_its_place_and_forgotten_if_asked():
     async def work():
         for deleting in ("retire", "forget"):
             with Memory.open(":memory:", embedder="words") as memory:
-                store = FornixChatStore(memory, key="ada", deleting=cast("Any", deleting))
+                store = AlveusChatStore(memory, key="ada", deleting=cast("Any", deleting))
                 await store.add_messages("one", [said(f"My code is {n}.") for n in range(4)])
                 await store.archive_oldest_messages("one", 2)
                 for place in (1, 1, 7, -1):
@@ -200,7 +200,7 @@ def test_a_message_is_deleted_by_its_place_and_forgotten_if_asked():
                 assert bool(memory.receipts()) == (deleting == "forget")
                 assert bool(moment.list(as_of=1)) == (deleting == "retire")
         with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
-            FornixChatStore(":memory:", key="ada", deleting=cast("Any", "soon"))
+            AlveusChatStore(":memory:", key="ada", deleting=cast("Any", "soon"))
 
     asyncio.run(work())
 
@@ -214,7 +214,7 @@ def test_a_block_keeps_what_another_store_would_lose():
             token_limit=20,
             token_flush_size=4,
             tokenizer_fn=str.split,
-            memory_blocks=[FornixMemoryBlock(memory, key="ada", options={"limit": 3})],
+            memory_blocks=[AlveusMemoryBlock(memory, key="ada", options={"limit": 3})],
             **kept,
         )
 
@@ -229,7 +229,7 @@ def test_a_block_keeps_what_another_store_would_lose():
         assert all("session_id" not in item.value["additional_kwargs"] for item in kept)
         asyncio.run(engine_of(without.sql_store).dispose())
     with Memory.open(":memory:", embedder="words") as memory:
-        store = FornixChatStore(memory, key="ada")
+        store = AlveusChatStore(memory, key="ada")
         within = chat(memory, chat_store=store)
         for number in range(12):
             within.put(said(f"word{number} was said"))
@@ -243,7 +243,7 @@ def test_calls_at_once_archive_no_message_twice():
 
     async def work():
         with Memory.open(":memory:", embedder="words", wait_s=LIMIT_S) as memory:
-            store = FornixChatStore(memory, key="ada")
+            store = AlveusChatStore(memory, key="ada")
             for chat in map(str, range(12)):
                 await store.add_messages(chat, [said(f"message {n}") for n in range(200)])
                 moved = await asyncio.gather(
@@ -273,7 +273,7 @@ def test_a_process_that_is_killed_leaves_each_message_once(tmp_path):
             acknowledged = max([acknowledged, *map(int, worker.stdout.read().split())])
             worker.wait(LIMIT_S)
         with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-            store = FornixChatStore(memory, key="ada")
+            store = AlveusChatStore(memory, key="ada")
             shown = asyncio.run(store.get_messages("trip"))
             archived = asyncio.run(store.get_messages("trip", MessageStatus.ARCHIVED))
         count = len(shown) + len(archived)

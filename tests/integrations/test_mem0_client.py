@@ -1,4 +1,4 @@
-"""mem0's own client, asking `fornix serve`."""
+"""mem0's own client, asking `alveus serve`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fornix import Memory
+from alveus import Memory
 from waiting import LIMIT_S
 
 os.environ["MEM0_TELEMETRY"] = "False"  # read when it is imported
@@ -26,10 +26,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MEM0_DIR", str(tmp_path / "mem0"))
     from mem0 import MemoryClient
 
-    fornix = [sys.executable, "-m", "fornix"]
+    alveus = [sys.executable, "-m", "alveus"]
     tokens = ["--tokens", str(tmp_path / "tokens.json")]
     made = subprocess.run(
-        [*fornix, "token", "new", "shop", *tokens, "--keys", "ada", "--json"],
+        [*alveus, "token", "new", "shop", *tokens, "--keys", "ada", "--json"],
         capture_output=True,
         text=True,
         check=True,
@@ -38,7 +38,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     opened: list[MemoryClient] = []
     place = ["--db", str(tmp_path / "memory.db"), "--embedder", "words", "--port", "0"]
     with subprocess.Popen(
-        [*fornix, "serve", "--json", *place, *tokens], stdout=subprocess.PIPE, text=True
+        [*alveus, "serve", "--json", *place, *tokens], stdout=subprocess.PIPE, text=True
     ) as server:
         try:
             assert server.stdout is not None
@@ -112,5 +112,5 @@ def test_errors_are_the_clients_own(asked):
     with pytest.raises(MemoryError):
         client.get_all()
     with pytest.raises((AuthenticationError, ValueError)):
-        asked("fornix_wrong").get_all(filters=ADA)
+        asked("alveus_wrong").get_all(filters=ADA)
     gc.collect()  # a client whose key is refused leaves its connection open; told here, not later

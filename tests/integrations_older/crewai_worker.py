@@ -6,13 +6,13 @@ import sys
 
 from crewai.memory.types import MemoryRecord
 
-from fornix import Memory
-from fornix.integrations.crewai import FornixStorage
+from alveus import Memory
+from alveus.integrations.crewai import AlveusStorage
 
 
 def main() -> None:
     with Memory.open(sys.argv[1], embedder="words") as memory:
-        storage = FornixStorage(memory, key="crew")
+        storage = AlveusStorage(memory, key="crew")
         for number in range(int(sys.argv[2]), 1_000_000):
             ids = [f"{number}-{part}" for part in range(3)]
             storage.save([MemoryRecord(id=one, content=f"record {one}") for one in ids])

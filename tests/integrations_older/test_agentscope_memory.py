@@ -16,9 +16,9 @@ from agentscope.memory import InMemoryMemory
 from agentscope.message import Msg, TextBlock, ToolUseBlock
 from agentscope.model import ChatModelBase, ChatResponse
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.agentscope_memory import FornixLongTermMemory
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.agentscope_memory import AlveusLongTermMemory
 from frameworks_tried import counted
 
 
@@ -75,14 +75,14 @@ def memory():
 def test_a95_no_name(memory):
     """Both: long-term memory without an agent, a user or a run is a ValueError."""
     with pytest.raises(ValueError, match="agent_name"):
-        FornixLongTermMemory(memory)
+        AlveusLongTermMemory(memory)
 
 
 def test_a96_two_turns(memory):
-    """AgentScope: the second turn records the first again. fornix: A message is recorded once."""
+    """AgentScope: the second turn records the first again. alveus: A message is recorded once."""
 
     async def work():
-        long_term = FornixLongTermMemory(memory, user_name="ada")
+        long_term = AlveusLongTermMemory(memory, user_name="ada")
         agent = agent_with(long_term, Scripted("a1", "a2"))
         await agent(said("u1"))
         first = kept(memory)
@@ -95,10 +95,10 @@ def test_a96_two_turns(memory):
 
 
 def test_a97_what_was_recalled(memory):
-    """AgentScope: what was recalled is recorded as new. fornix: It is not recorded."""
+    """AgentScope: what was recalled is recorded as new. alveus: It is not recorded."""
 
     async def work():
-        long_term = FornixLongTermMemory(memory, user_name="ada")
+        long_term = AlveusLongTermMemory(memory, user_name="ada")
         await long_term.record_to_memory("It will matter.", ["Ada sits by the glass."])
         model = Scripted("By the glass.", "Yes.")
         agent = agent_with(long_term, model)
@@ -118,7 +118,7 @@ def test_a97_what_was_recalled(memory):
 
 def test_an_agent_remembers_and_searches_by_its_tools(memory):
     async def work():
-        long_term = FornixLongTermMemory(memory, user_name="ada", agent_name="guide")
+        long_term = AlveusLongTermMemory(memory, user_name="ada", agent_name="guide")
         calls = [
             ToolUseBlock(type="tool_use", id=str(number), name=name, input=given)
             for number, (name, given) in enumerate(
@@ -144,12 +144,12 @@ def test_an_agent_remembers_and_searches_by_its_tools(memory):
 
 def test_only_what_has_all_names_is_found(memory):
     async def work():
-        one = FornixLongTermMemory(memory, user_name="ada", agent_name="one")
+        one = AlveusLongTermMemory(memory, user_name="ada", agent_name="one")
         await one.record([said("A green tent."), None])
-        two = FornixLongTermMemory(memory, user_name="ada", agent_name="two")
-        any_agent = FornixLongTermMemory(memory, user_name="ada")
-        other_key = FornixLongTermMemory(memory, agent_name="one", key="ada")
-        bob = FornixLongTermMemory(memory, user_name="bob")
+        two = AlveusLongTermMemory(memory, user_name="ada", agent_name="two")
+        any_agent = AlveusLongTermMemory(memory, user_name="ada")
+        other_key = AlveusLongTermMemory(memory, agent_name="one", key="ada")
+        bob = AlveusLongTermMemory(memory, user_name="bob")
         question = [said("Which tent?")]
         assert await two.retrieve(question) == await bob.retrieve(question) == ""
         for found in (one, any_agent, other_key):
@@ -163,7 +163,7 @@ def test_what_was_deleted_is_not_recorded_again(memory):
     """As the agent still has it in its conversation, and records all of that."""
 
     async def work():
-        long_term = FornixLongTermMemory(memory, user_name="ada")
+        long_term = AlveusLongTermMemory(memory, user_name="ada")
         message = said("My code is 1234.")
         assert await long_term.record([message, message]) == [message.id]
         memory.key("ada").set("agentscope").delete(message.id)
@@ -175,21 +175,21 @@ def test_what_was_deleted_is_not_recorded_again(memory):
 
 def test_what_is_no_message_is_its_type_error(memory):
     async def work():
-        long_term = FornixLongTermMemory(memory, run_name="r")
+        long_term = AlveusLongTermMemory(memory, run_name="r")
         for call in (long_term.record, long_term.retrieve):
             with pytest.raises(TypeError, match="Msg"):
                 await call(cast("Any", ["text"]))
 
     asyncio.run(work())
     with pytest.raises(InvalidInput):
-        FornixLongTermMemory(memory, user_name="")
+        AlveusLongTermMemory(memory, user_name="")
 
 
 def test_what_a_closed_memory_answers(tmp_path):
     """Its tools tell the model of it; what the developer calls raises."""
 
     async def work():
-        long_term = FornixLongTermMemory(tmp_path / "a.db", user_name="ada")
+        long_term = AlveusLongTermMemory(tmp_path / "a.db", user_name="ada")
         await long_term.record([said("A green tent.")])
         long_term.close()
         told: Any = await long_term.record_to_memory("", ["A map."])
@@ -203,7 +203,7 @@ def test_what_a_closed_memory_answers(tmp_path):
     with Memory.open(tmp_path / "a.db") as memory:
         (hit,) = memory.key("ada").search("tent")
         assert (hit.item.role, hit.item.speaker) == ("user", "ada")
-        again = FornixLongTermMemory(memory, user_name="ada")
+        again = AlveusLongTermMemory(memory, user_name="ada")
         assert asyncio.run(again.retrieve(said("Which tent?"))) == "A green tent."
 
 

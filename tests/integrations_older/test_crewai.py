@@ -1,4 +1,4 @@
-"""CrewAI: its memory on a fornix storage, beside its own storage."""
+"""CrewAI: its memory on an alveus storage, beside its own storage."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from crewai.memory.storage.lancedb_storage import LanceDBStorage
 from crewai.memory.types import MemoryRecord
 from crewai.memory.unified_memory import Memory as CrewMemory
 
-from fornix import Memory
-from fornix.errors import InvalidInput, StoreClosed
-from fornix.integrations.crewai import FornixStorage
+from alveus import Memory
+from alveus.errors import InvalidInput, StoreClosed
+from alveus.integrations.crewai import AlveusStorage
 from frameworks_tried import counted
 from scale import COUNTS
 from waiting import LIMIT_S
@@ -40,7 +40,7 @@ class Silent(BaseLLM):
 @pytest.fixture
 def storage():
     with Memory.open(":memory:", embedder="static") as memory:
-        yield FornixStorage(memory, key="crew")
+        yield AlveusStorage(memory, key="crew")
 
 
 def crew_memory(storage):
@@ -59,7 +59,7 @@ def contents(records):
 def test_a_memory_goes_on_after_a_restart(tmp_path):
     """Its own Memory, offline: remembered, recalled, changed and forgotten, over two openings."""
     given: Any = {"scope": "/trips", "categories": ["travel"], "importance": 0.7}
-    storage = FornixStorage(tmp_path / "a.db", key="crew")
+    storage = AlveusStorage(tmp_path / "a.db", key="crew")
     assert isinstance(storage, StorageBackend)
     memory = crew_memory(storage)
     made = memory.remember("Ada sits by the glass.", metadata={"who": "ada"}, **given)
@@ -73,7 +73,7 @@ def test_a_memory_goes_on_after_a_restart(tmp_path):
 
     with Memory.open(tmp_path / "a.db") as opened:
         assert opened.key("crew").search("seat by the glass")[0].item.id == made.id
-        again = crew_memory(FornixStorage(opened, key="crew"))
+        again = crew_memory(AlveusStorage(opened, key="crew"))
         assert again.info("/trips").record_count == 3
         assert again.update(made.id, content="Ada sits on the aisle.").metadata == {"who": "ada"}
         found = again.recall("Ada's seat", scope="/trips", categories=["travel"], depth="shallow")
@@ -183,20 +183,20 @@ def test_a_vector_of_another_embedder_is_refused(storage):
         Memory.open(":memory:", embedder="words") as memory,
         pytest.raises(InvalidInput, match="has no vectors"),
     ):
-        FornixStorage(memory, key="crew").embedder(["a"])
+        AlveusStorage(memory, key="crew").embedder(["a"])
 
 
 def test_what_is_deleted_is_forgotten_if_asked():
     for deleting in ("retire", "forget"):
         with Memory.open(":memory:", embedder="words") as memory:
-            storage = FornixStorage(memory, key="crew", deleting=cast("Any", deleting))
+            storage = AlveusStorage(memory, key="crew", deleting=cast("Any", deleting))
             storage.save([MemoryRecord(id="r1", content="My code is 1234.")])
             storage.save([])
             assert storage.delete(metadata_filter={"who": None}) == 1
             assert bool(memory.receipts()) == (deleting == "forget")
             assert bool(memory.key("crew").set("crewai").history("r1")) == (deleting == "retire")
     with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
-        FornixStorage(":memory:", key="crew", deleting=cast("Any", "soon"))
+        AlveusStorage(":memory:", key="crew", deleting=cast("Any", "soon"))
 
 
 def test_the_same_from_any_event_loop(storage):
@@ -240,7 +240,7 @@ def test_a_process_that_is_killed_leaves_each_save_whole_and_once(tmp_path):
             acknowledged = max([acknowledged, *map(int, worker.stdout.read().split())])
             worker.wait(LIMIT_S)
         with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-            storage = FornixStorage(memory, key="crew")
+            storage = AlveusStorage(memory, key="crew")
             ids = [record.id for record in storage.list_records(limit=100_000)]
         count = len(ids) // 3
         assert sorted(ids) == sorted(f"{n}-{part}" for n in range(count) for part in range(3))

@@ -1,1 +1,1 @@
-"""What fornix uses of Apache Flink's Python API, which has no types and lives elsewhere."""
+"""What alveus uses of Apache Flink's Python API, which has no types and lives elsewhere."""

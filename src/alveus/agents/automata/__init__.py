@@ -1,0 +1,30 @@
+"""Agents that are prompted, each prompt a run: `Automata`, and `Manifold`, which calls tools."""
+
+from alveus.agents.automata.automata import Automata, Manifold
+from alveus.agents.automata.roles import (
+    Answer,
+    Decoder,
+    Encoder,
+    Epoch,
+    LoopState,
+    Phase,
+    Reasoner,
+    accept,
+    as_prompt,
+    as_text,
+)
+
+__all__ = [
+    "Answer",
+    "Automata",
+    "Decoder",
+    "Encoder",
+    "Epoch",
+    "LoopState",
+    "Manifold",
+    "Phase",
+    "Reasoner",
+    "accept",
+    "as_prompt",
+    "as_text",
+]

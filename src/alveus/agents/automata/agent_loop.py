@@ -1,0 +1,297 @@
+"""The cycle of an agent, as an action: ask the model, judge the reply, remember, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from alveus.agents.automata.roles import LoopState, Phase, read_answer
+from alveus.agents.automata.tools import ToolCall, ToolResult, Tools, read_result
+from alveus.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
+from alveus.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
+from alveus.events.events import Event, OutputEvent
+from alveus.llm import Unfit
+from alveus.runs.agent import Agent, action
+from alveus.runs.durable_calls import Durable
+from alveus.runs.task import RunnerContext
+from alveus.text.messages import Message
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.retries import Retry
+from alveus.values.storable import checked_number
+
+OUTCOMES: dict[Phase, Outcome] = {
+    "return": "accepted",
+    "ask": "accepted",
+    "refine": "rejected",
+    "retry": "rejected",
+    "abort": "aborted",
+}
+"""What became of a reply, by what its reasoner says."""
+
+
+class Prompted(Event):
+    """What an agent is prompted with.
+
+    Attributes:
+        given: What was passed; of a message its dict.
+        name: Which prompt it is; two of one name are one.
+        is_message: It was a `Message`.
+        once: The window is purged first.
+    """
+
+    given: Any
+    name: str
+    is_message: bool = False
+    once: bool = False
+
+    @classmethod
+    def of(cls, given: object, name: str, *, once: bool) -> Prompted:
+        """Return the event that says what was passed to `prompt`."""
+        if isinstance(given, Message):
+            return cls(given.to_dict(), name, is_message=True, once=once)
+        return cls(given, name, once=once)
+
+    @property
+    def passed(self) -> object:
+        """What was passed."""
+        return Message.from_dict(self.given) if self.is_message else self.given
+
+
+@dataclass(slots=True)
+class End:
+    """How a prompt ended.
+
+    Attributes:
+        value: What the decoder made of the reply.
+        error: Why the prompt was given up; None: the reply was accepted.
+    """
+
+    reply: Reply
+    value: Any = None
+    error: Exception | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return what of it is stored, as the output of the run."""
+        made = {"reply": self.reply.content.to_dict(), "importance": self.reply.importance}
+        return made if self.error is None else made | {"aborted": str(self.error)}
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Somebody who waits for a prompt in this process, where its end is known whole.
+
+    Attributes:
+        end: How it ended.
+        error: What it failed with.
+        is_cancelled: Was interrupted, and waits no longer.
+    """
+
+    end: End | None = None
+    error: Exception | None = None
+    is_cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """What an agent is made of, as functions."""
+
+    model: Callable[[list[dict[str, str]]], object]
+    model_name: str
+    memory: ContextMemory
+    encode: Callable[[Any], object]
+    decode: Callable[[Reply], object]
+    deduct: Callable[[LoopState], object]
+    tools: Tools
+    max_epochs: int
+    keep_rejected: bool = False
+    retry: Retry | None = None
+
+
+@dataclass(slots=True)
+class AgentTurn:
+    """One answer of the model, and what follows from it."""
+
+    state: LoopState
+    created: Stamp
+    calls: tuple[ToolCall, ...] = ()
+    phase: Phase = "return"
+    detail: object = None
+
+    @property
+    def query(self) -> Message:
+        """What is asked next."""
+        return Message.of(cast("Message | str", self.detail), "user")
+
+
+class Cycle(Agent):
+    """The agent behind an `Automata`; its runs are prompts.
+
+    Attributes:
+        parts: What it is made of.
+        waiting: Who waits in this process, by the name of the prompt.
+    """
+
+    on_failed = "next"
+
+    def __init__(self, name: str, parts: AgentParts) -> None:
+        super().__init__(name)
+        self.parts = parts
+        self.waiting: dict[str, Waiting] = {}
+
+    @action(Prompted)
+    def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
+        """Do a prompt from its beginning to its end; what the window takes in is its batch."""
+        waiting = self.waiting.get(event.name, Waiting())
+        if waiting.is_cancelled:  # a runner starts an interrupted task over
+            raise PromptAborted("interrupted")
+        try:
+            end = self._cycle(event, ctx)
+        except Exception as error:
+            waiting.error = error
+            raise
+        except BaseException:
+            waiting.is_cancelled = True
+            raise
+        waiting.end = end
+        ctx.send_event(OutputEvent(end.plain()))
+
+    def _cycle(self, event: Prompted, ctx: RunnerContext) -> End:
+        parts, durable = self.parts, ctx.durable
+        if event.once:
+            parts.memory.purge()
+        prompt = _message(parts.encode(event.passed))
+        context = self._context(prompt)
+        epoch = 0
+        while True:
+            epoch += 1
+            turn = self._ask_model(
+                durable, LoopState(epoch, event.passed, prompt, _NO_REPLY), context
+            )
+            if turn.calls:
+                self._call(ctx, turn)
+            else:
+                self._judge(turn)
+            self._remember(turn)
+            if turn.phase == "return":
+                return End(turn.state.reply, turn.state.value)
+            if turn.phase == "abort":
+                return End(turn.state.reply, error=_why(turn.detail))
+            if turn.phase != "retry":
+                prompt = turn.query
+                context = self._context(prompt)
+
+    def _context(self, prompt: Message) -> list[dict[str, str]]:
+        """Return what the model is told: the window's context, with the tools it may call."""
+        memory, instructions = self.parts.memory, self.parts.tools.instructions
+        found = cast("object", memory.context(prompt))  # of a user's own
+        listed = list(cast("Sequence[object]", found)) if isinstance(found, Sequence) else [found]
+        if wrong := [one for one in listed if not isinstance(one, Message)]:
+            name = type(memory).__name__
+            raise InvalidInput(
+                f"the context of {name} must be a list of messages, not {wrong[0]!r}"
+            )
+        messages = cast("list[Message]", listed)
+        if instructions:
+            first = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
+            messages.insert(first, Message.stratum(instructions))
+        return [message.to_chat() for message in messages]
+
+    def _ask_model(
+        self, durable: Durable, state: LoopState, context: list[dict[str, str]]
+    ) -> AgentTurn:
+        """Return the model's answer; of a run that goes on, the one that it gave before."""
+        parts = self.parts
+
+        def model(epoch: int) -> dict[str, str]:
+            del epoch  # it tells this call from the others
+            text = parts.model([dict(message) for message in context])
+            if not isinstance(text, str):
+                problem = f"it returned {type(text).__name__}, not a text"
+                raise ModelAnswerInvalid(parts.model_name, problem)
+            return {"text": str.__str__(text), "created": str(Stamp.new())}
+
+        said = durable.using(name="model", retry=parts.retry)(model, state.epoch)
+        created = Stamp(said["created"])
+        calls = parts.tools.calls(said["text"])
+        ids = tuple(f"{created}.{n}" for n in range(len(calls)))
+        reply = Reply(Message(said["text"], "assistant", calls=ids))
+        return AgentTurn(LoopState(state.epoch, state.input, state.prompt, reply), created, calls)
+
+    def _judge(self, turn: AgentTurn) -> None:
+        """Have a reply decoded, and the reasoner say what follows."""
+        state, value, feedback = turn.state, None, None
+        try:
+            value = self.parts.decode(state.reply)
+        except Unfit as error:
+            feedback = str(error)
+        reply = state.reply
+        checked_number(reply.importance, "the importance that the decoder set", least=0, most=1)
+        if reply.importance and reply.scored_by is None:
+            reply.scored_by = "decoder"
+        turn.state = replace(state, value=value, feedback=feedback)
+        turn.phase, turn.detail = read_answer(self.parts.deduct(turn.state))
+        if turn.phase not in ("return", "abort") and state.epoch >= self.parts.max_epochs:
+            turn.phase, turn.detail = "abort", EpochsSpent(self.parts.max_epochs)
+
+    def _call(self, ctx: RunnerContext, turn: AgentTurn) -> None:
+        """Call the tools that a reply asks for; what they return is asked about next.
+
+        What a tool does to the memory of the agent's own key is committed with the prompt; to
+        another one's, once, by the id of the call.
+        """
+        limit = self.parts.max_epochs
+        if turn.state.epoch >= limit:  # nobody would hear what they return
+            turn.phase, turn.detail = "abort", EpochsSpent(limit)
+            return
+        answers: list[str] = []
+        ids = turn.state.reply.content.calls
+        for call, call_id in zip(turn.calls, ids, strict=True):
+            heard = self._answer(ctx, call, call_id)
+            if heard.aborted is not None:
+                turn.phase, turn.detail = "abort", heard.aborted
+                return
+            answers.append(heard.text)
+        turn.phase, turn.detail = "ask", Message("\n".join(answers), "tool", answers=ids)
+
+    def _answer(self, ctx: RunnerContext, call: ToolCall, call_id: str) -> ToolResult:
+        """Call one tool; a killed prompt hears what it returned, and does not call it again."""
+        tools = self.parts.tools
+        using = ctx.durable.using(name="tool", reconcile=tools.reconciler(call))
+        memory = tools.memory(call.tool)
+        if memory is None:
+            return read_result(using(tools.call, call.tool, call.arguments))
+        inside = memory.within(ctx)
+        if inside is None:
+            return ToolResult(using(tools.use_memory, call.tool, call.arguments, call_id))
+        return ToolResult(tools.use_memory(call.tool, call.arguments, call_id, inside))
+
+    def _remember(self, turn: AgentTurn) -> None:
+        """Have the window take in a turn, unless it was thrown away."""
+        if turn.phase == "retry" and not self.parts.keep_rejected:
+            return
+        state = turn.state
+        self.parts.memory.commit(
+            Observation(
+                Input(state.prompt),
+                state.reply,
+                created=turn.created,
+                outcome=OUTCOMES[turn.phase],
+            )
+        )
+
+
+_NO_REPLY = Reply(Message("", "assistant"))
+
+
+def _message(given: object) -> Message:
+    if not isinstance(given, Message | str):
+        raise InvalidInput(f"an encoder returns a str or a Message, not {given!r}")
+    return Message.of(given, "user")
+
+
+def _why(reason: object) -> Exception:
+    """Return the error that says why a prompt was given up."""
+    if isinstance(reason, Exception):
+        return reason
+    return PromptAborted("the prompt was given up" if reason is None else f"given up: {reason}")

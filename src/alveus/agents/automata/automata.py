@@ -1,0 +1,360 @@
+"""Agents that are prompted: `Automata`, and `Manifold`, which calls tools."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+from alveus.agents.automata.agent_loop import AgentParts, Cycle, End, Prompted, Waiting
+from alveus.agents.automata.roles import (
+    Decoder,
+    Encoder,
+    Model,
+    Reasoner,
+    accept,
+    as_prompt,
+    as_text,
+    called,
+)
+from alveus.agents.automata.tools import MOST_TOLD, GivenTools, Tools
+from alveus.agents.windows import ContextMemory, Reply, Stamp, Stream, Window
+from alveus.errors import AlveusError, InvalidInput, PromptAborted, RunParked, StaleRun
+from alveus.llm import ChatModel
+from alveus.memory.keys import KeyMemory
+from alveus.memory.memory import Memory
+from alveus.runs.runner import LocalRunner, Outputs, Runs, Ticket
+from alveus.store import Retain
+from alveus.store.running_keys import refuse_own_run
+from alveus.store.scope import Scope
+from alveus.text.messages import Message
+from alveus.values.forks import HandleLock
+from alveus.values.retries import Retry
+from alveus.values.storable import checked_name, counted
+
+MAX_EPOCHS = 32
+"""How often a model is asked in one prompt at most, unless an agent says more or less."""
+
+RAM_KEY = "agent"
+"""The key of an agent whose runs are in RAM."""
+
+IN_RAM = Retain(count=64, dedupe_for=timedelta(0))
+"""What is kept of prompts in RAM."""
+
+PRUNE_EVERY_S = 60.0
+
+ATTEMPT = "\x1f"
+"""Stands between the name of a prompt and which attempt at it this is."""
+
+
+class Automata:
+    """An agent: asks a model, with what its window remembers, until its reasoner is content.
+
+    A prompt goes so: the *encoder* makes a message of what was passed, the window gives the
+    context, the model answers, the *decoder* reads the answer, the *reasoner* says what follows:
+
+    - "return": the answer is remembered, and what the decoder made of it returned;
+    - ("ask", prompt): the answer is remembered, and another prompt follows;
+    - ("refine", prompt): the same, but the answer is remembered as rejected: the prompt says why;
+    - "retry": the answer is thrown away, and the same context asked again;
+    - ("abort", why): the answer is remembered as aborted, and the error raised.
+
+    Each prompt is a run of one key: prompts of any number of threads and processes go one after
+    the other. What the model answered is stored before anything else is done with it, so that a
+    prompt whose process was killed goes on without asking again; what its window takes in, and
+    what becomes of its input, is one commit at its end. So a prompt that raises has changed
+    nothing. All this holds of the windows of alveus; where they are in RAM, so are the prompts,
+    and end with the process. A window of your own keeps what it was given before the error, if it
+    does not write through alveus.
+
+    Args:
+        llm: A `ChatModel`, or a function of messages (dicts of role and content).
+        memory: The window: one of `alveus.agents.windows`, or a `ContextMemory` of your own.
+        encoder: Makes the prompt, a str or `Message`, of what is passed to `prompt`.
+        decoder: Makes the result of a `Reply`, and may set its `importance`; raises
+            `alveus.llm.Unfit` to tell the model why it cannot.
+        reasoner: Says, of a `LoopState`, what follows.
+        tools: What the model may have called; see `Manifold`.
+        key: `Memory.key(…)`, whose runs prompts are; None: the key that the window is kept on,
+            or RAM.
+        name: Tells it from other agents of the key; an agent finishes what one of its name began.
+        max_epochs: How often the model is asked in one prompt at most.
+        tool_chars: Characters of what one call of a tool returned that the model is told; None:
+            all.
+        keep_rejected: Remember answers that were thrown away as well, as rejected.
+        retry: How often a failing model is asked again.
+        retain: What is kept of prompts that ended.
+
+    Raises:
+        InvalidInput: An argument cannot be used.
+    """
+
+    def __init__(  # noqa: PLR0913 - thinker publishes the first five by position
+        self,
+        llm: Model,
+        memory: ContextMemory,
+        encoder: Encoder = as_prompt,
+        decoder: Decoder = as_text,
+        reasoner: Reasoner = accept,
+        *,
+        tools: GivenTools = (),
+        key: KeyMemory | None = None,
+        name: str | None = None,
+        max_epochs: int = MAX_EPOCHS,
+        tool_chars: int | None = MOST_TOLD,
+        keep_rejected: bool = False,
+        retry: Retry | None = None,
+        retain: Retain | None = None,
+    ) -> None:
+        if not isinstance(memory, ContextMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"an agent's memory is a ContextMemory, not {memory!r}")
+        parts = AgentParts(
+            model=_asking(llm),
+            model_name=llm.name if isinstance(llm, ChatModel) else type(llm).__name__,
+            memory=memory,
+            encode=called(encoder, "encode", "an encoder"),
+            decode=called(decoder, "decode", "a decoder"),
+            deduct=called(reasoner, "deduct", "a reasoner"),
+            tools=Tools(tools, most=tool_chars),
+            max_epochs=counted(max_epochs, "max_epochs"),
+            keep_rejected=keep_rejected,
+            retry=retry,
+        )
+        self._key = key = _key_of(memory, key)
+        self._retain = retain or (IN_RAM if key is None else None)
+        self._on = key or _ram_of(memory)
+        own = checked_name(type(self).__name__ if name is None else name, "an agent's name")
+        self._cycle = Cycle(f"{own} of {self._on.key}", parts)
+        self._mutex = HandleLock()
+        self._runner: LocalRunner | None = None
+        self._users, self._pruned = 0, time.monotonic()
+
+    def __repr__(self) -> str:
+        runs = "in RAM, until this process ends" if self._key is None else f"of {self._key!r}"
+        return f"<{self._cycle.name!r}, prompts {runs}; remembers in {self.memory!r}>"
+
+    @property
+    def memory(self) -> ContextMemory:
+        """Its window."""
+        return self._cycle.parts.memory
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told of its tools, beside what its window says; "": it has none."""
+        return self._cycle.parts.tools.instructions
+
+    @property
+    def runs(self) -> Runs:
+        """Its prompts: to be listed, and, if they failed where nobody waited, retried."""
+        with self._running() as runner:
+            return runner.runs
+
+    # --- prompts ------------------------------------------------------------------------------
+
+    def prompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - what the decoder makes
+        """Return what the decoder makes of the accepted answer to *given*.
+
+        An error of the model, the encoder, the decoder or the reasoner is raised as it is, and
+        the prompt is over.
+
+        Args:
+            given: What the encoder takes; a storable value, or a `Message`.
+            event_id: Names this prompt: with the same one it is asked once, by whatever process.
+                Where that one failed, it goes on where it failed; where it was killed, too.
+
+        Raises:
+            PromptAborted: The reasoner, or a tool, gave it up.
+            EpochsSpent: The model was asked as often as it may be.
+            IdempotencyConflict: *event_id* was used with something else.
+            InvalidInput: It is called in an action, or a tool, of the same key.
+        """
+        return self._prompt(given, event_id, once=False)
+
+    def prompt_once(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
+        """Purge the window, and return what `prompt` does; both or, after an error, neither."""
+        return self._prompt(given, event_id, once=True)
+
+    async def aprompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
+        """Return what `prompt` does, from a thread; cancelled, it goes on there."""
+        return await asyncio.to_thread(self.prompt, given, event_id=event_id)
+
+    async def aprompt_once(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
+        """Return what `prompt_once` does, from a thread; cancelled, it goes on there."""
+        return await asyncio.to_thread(self.prompt_once, given, event_id=event_id)
+
+    def resume(self) -> None:
+        """Finish what a process of this agent's name left when it was killed.
+
+        Any prompt does so before its own; this does it without one.
+        """
+        with self._running() as runner:
+            runner.run_until_idle()
+
+    def _prompt(self, given: object, event_id: str | None, *, once: bool) -> Any:  # noqa: ANN401 - as above
+        refuse_own_run(self._on.engine.store, Scope(self._on.space, self._on.key))
+        waits = self._cycle.waiting
+        name = str(Stamp.new()) if event_id is None else checked_name(event_id, "an event id")
+        event, waiting = Prompted.of(given, name, once=once), waits.setdefault(name, Waiting())
+        try:
+            with self._running() as runner:
+                outputs = self._outputs(runner, event, keeps=event_id is not None)
+        except RunParked:
+            if waiting.error is not None:
+                raise waiting.error from None
+            raise
+        finally:
+            waits.pop(name, None)
+        return self._value(outputs[0], waiting.end)
+
+    def _outputs(self, runner: LocalRunner, event: Prompted, *, keeps: bool) -> Outputs:
+        """Return what a prompt's run put out; one that failed is given up, unless it *keeps*."""
+        ticket = self._ticket(runner, event)
+        try:
+            return ticket.result()
+        except BaseException:
+            if not keeps:
+                with suppress(AlveusError):  # it is over already, or the store is closed
+                    runner.runs.discard(ticket.run)
+            raise
+
+    def _ticket(self, runner: LocalRunner, event: Prompted) -> Ticket:
+        """Return the ticket of a prompt; one that failed goes on, or starts over."""
+        key, name, attempt = self._on.key, event.name, 1
+        while True:
+            ticket = runner.submit(key, event, event_id=name, at_once=False)
+            run = runner.runs.get(ticket.run) if ticket.repeated else None
+            if run is None or run.status not in ("parked", "discarded"):
+                return ticket
+            with suppress(StaleRun):  # somebody else sees to it
+                if run.status == "parked" and runner.runs.list(key=key, limit=1)[0].id == run.id:
+                    runner.runs.retry(run.id)
+                    return runner.submit(key, event, event_id=name, at_once=False)
+                if run.status == "parked":
+                    runner.runs.discard(run.id)
+            attempt += 1
+            name = f"{event.name}{ATTEMPT}{attempt}"
+
+    def _value(self, stored: dict[str, Any], end: End | None) -> Any:  # noqa: ANN401 - as above
+        """Return what a prompt returns, that ended here or, *end* being None, elsewhere."""
+        if end is not None:
+            if end.error is not None:
+                raise end.error
+            return end.value
+        if "aborted" in stored:
+            raise PromptAborted(stored["aborted"])
+        return self._cycle.parts.decode(Reply(Message.from_dict(stored["reply"])))
+
+    # --- the runner ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _running(self) -> Generator[LocalRunner]:
+        """Give the runner, which is there while anybody uses it: an agent need not be closed."""
+        with self._mutex:
+            if self._runner is None:
+                self._runner = LocalRunner(self._cycle, self._on, retain=self._retain)
+            self._users, runner = self._users + 1, self._runner
+        try:
+            yield runner
+        finally:
+            with self._mutex:
+                self._users -= 1
+                if self._users == 0:
+                    self._runner = None
+                    self._end(runner)
+
+    def _end(self, runner: LocalRunner) -> None:
+        if time.monotonic() - self._pruned > PRUNE_EVERY_S:
+            runner.prune()  # which a runner does itself only if it is there for that long
+            self._pruned = time.monotonic()
+        runner.close()
+
+
+class Manifold(Automata):
+    """An agent with tools: the model has them called until it knows what to answer.
+
+    A reply that is ``{"tool": "…", "arguments": {…}}``, or a list of such objects, is a call: the
+    tool is called, and the model told what it returned, as the next prompt. Call and answer are
+    tied by `Message.calls` and `Message.answers`, so that a window shows and forgets them together.
+    Any other reply is decoded. What the decoder cannot read is told to the model.
+
+    A tool is a plain function; the model is told its name, signature and first sentence. It returns
+    what JSON can say. What it raises is told to the model, but for `PromptAborted`, which ends the
+    prompt. What it returned is stored before anything else is done with it, so that it is not
+    called again when its process is killed; `durable(reconcile=…)` tells what became of a call
+    that was under way then.
+
+    Args:
+        llm, encoder, decoder: As of `Automata`; its reasoner is `accept`.
+        tools: Functions, and what `memory_tools` returns; or a dict of functions by name.
+        memory: Its window; None: a `Stream`, on *key* where one is given.
+        key, name, max_epochs, tool_chars, retry, retain: As of `Automata`.
+    """
+
+    def __init__(  # noqa: PLR0913 - as `Automata`
+        self,
+        llm: Model,
+        tools: GivenTools,
+        memory: ContextMemory | None = None,
+        encoder: Encoder = as_prompt,
+        decoder: Decoder = as_text,
+        *,
+        key: KeyMemory | None = None,
+        name: str | None = None,
+        max_epochs: int = MAX_EPOCHS,
+        tool_chars: int | None = MOST_TOLD,
+        retry: Retry | None = None,
+        retain: Retain | None = None,
+    ) -> None:
+        super().__init__(
+            llm,
+            Stream(memory=key) if memory is None else memory,
+            encoder,
+            decoder,
+            tools=tools,
+            key=key,
+            name=name,
+            max_epochs=max_epochs,
+            tool_chars=tool_chars,
+            retry=retry,
+            retain=retain,
+        )
+
+
+def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
+    """Return the function that asks a model."""
+    if isinstance(llm, ChatModel):
+        return llm.complete
+    return called(llm, "complete", "a model")
+
+
+def _ram_of(memory: ContextMemory) -> KeyMemory:
+    """Return the RAM that prompts are runs in: that of the window, or some of their own."""
+    sets = memory.sets() if isinstance(memory, Window) else None
+    if isinstance(sets, KeyMemory):
+        return sets
+    return Memory.open(embedder="words").key(RAM_KEY)
+
+
+def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
+    """Return the key that prompts are runs of; None: RAM."""
+    stored_in = memory.stored_in
+    key = stored_in if given is None else given
+    if key is None:
+        return None
+    if not isinstance(key, KeyMemory):
+        raise InvalidInput(
+            f"an agent's prompts are runs of Memory.key(…), not of {key!r}; in an action or a "
+            "batch, use the window itself"
+        )
+    if isinstance(stored_in, KeyMemory) and (
+        stored_in.engine.store, stored_in.space, stored_in.key
+    ) != (
+        key.engine.store, key.space, key.key
+    ):  # fmt: skip
+        raise InvalidInput(
+            f"{memory!r} cannot belong to runs of {key!r}; leave key= out, or keep it there"
+        )
+    return key

@@ -1,0 +1,255 @@
+"""Tools: functions that a model may have called, by a JSON text in its answer."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+from alveus.errors import InvalidInput, InvalidValue, PromptAborted
+from alveus.llm import Unfit, read_json
+from alveus.runs.durable_calls import Reconcile, message_of, options_of
+from alveus.tools import MemoryTools
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked, checked_name, counted
+
+_LOG = logging.getLogger(__name__)
+
+Tool: TypeAlias = Callable[..., Any]
+
+GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
+"""Tools as they are passed: functions, and what `alveus.tools.memory_tools` returns."""
+
+MOST_TOLD = 32_000
+"""Characters of what one call of a tool returned that a model is told, unless an agent says."""
+
+HOW_TO_CALL = """\
+You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
+or a list of such objects to call several. You are then told what they returned. Once you know \
+enough, answer in plain text.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model asks for.
+
+    Attributes:
+        tool: The name that it said; perhaps of no tool.
+        arguments: By name.
+    """
+
+    tool: str
+    arguments: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of a call.
+
+    Attributes:
+        text: What the model is told.
+        aborted: Why the tool gave the whole prompt up; None: it did not.
+    """
+
+    text: str
+    aborted: str | None = None
+
+
+class Tools:
+    """The functions that a model may call, by name.
+
+    Args:
+        given: Plain functions; a tool's name is its function's, unless a dict gives another.
+            In a list, what `memory_tools` returns stands for all of its tools.
+        most: Characters of what one call returned that a model is told; None: all.
+
+    Raises:
+        InvalidInput: One is no plain function, has no name, or one that another has.
+    """
+
+    def __init__(self, given: GivenTools, *, most: int | None = MOST_TOLD) -> None:
+        self._most = None if most is None else counted(most, "tool_chars")
+        if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"tools are a list of functions, or a dict of them, not {given!r}")
+        named = cast("Mapping[str, Tool]", given) if isinstance(given, Mapping) else None
+        listed = [] if named is not None else [*cast("Iterable[Tool | MemoryTools]", given)]
+        self._memory = {
+            name: one for one in listed if isinstance(one, MemoryTools) for name in one.names
+        }
+        functions = [one for one in listed if not isinstance(one, MemoryTools)]
+        pairs = [(_name(f), f) for f in functions] if named is None else [*named.items()]
+        self._tools: dict[str, Tool] = {}
+        for name, function in pairs:
+            if checked_name(name, "a tool's name") in self._tools or name in self._memory:
+                raise InvalidInput(f"two tools are named {name!r}; name them in a dict")
+            if not callable(function) or inspect.iscoroutinefunction(function):
+                raise InvalidInput(f"tool {name!r} must be a plain function, not {function!r}")
+            self._tools[name] = function
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told of them: how a call looks, and each with its first sentence."""
+        if not self.names:
+            return ""
+        schemas = [s for one in dict.fromkeys(self._memory.values()) for s in one.schemas]
+        shown = [*(_shown(n, f) for n, f in self._tools.items()), *map(str, schemas)]
+        return HOW_TO_CALL + "\n".join(f"- {one}" for one in shown)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tools."""
+        return [*self._tools, *self._memory]
+
+    def memory(self, tool: str) -> MemoryTools | None:
+        """Return the memory that a tool is one of; None: it is a function, or there is none."""
+        return self._memory.get(tool)
+
+    def calls(self, answer: str) -> tuple[ToolCall, ...]:
+        """Return the calls that an answer of a model is; none: it is an answer to the user."""
+        if not self.names:
+            return ()
+        try:
+            found = read_json(answer)
+        except Unfit:
+            return ()
+        listed = cast("list[object]", found) if isinstance(found, list) else [found]
+        read = [_call(one) for one in listed]
+        return () if None in read else tuple(cast("list[ToolCall]", read))
+
+    def reconciler(self, call: ToolCall) -> Reconcile | None:
+        """Return what tells what became of a call that a dying process made; see `durable`."""
+        found = options_of(self._tools.get(call.tool)).reconcile
+        return None if found is None else lambda: self._answered(call.tool, found())
+
+    def use_memory(
+        self,
+        tool: str,
+        arguments: dict[str, Value],
+        call_id: str,
+        inside: MemoryTools | None = None,
+    ) -> str:
+        """Return what the model is told of a call of a tool of memory, as JSON.
+
+        Args:
+            inside: The same tools in an action of their key.
+        """
+        memory = self._memory[tool] if inside is None else inside
+        answer = memory.call(tool, arguments, call_id=call_id)
+        if answer.is_error:
+            return _failed(tool, answer.text)
+        return self._answered(tool, answer.text)
+
+    def call(self, tool: str, arguments: dict[str, Value]) -> str:
+        """Return what the model is told of a call, as JSON.
+
+        What a tool raises is told, so that the model can do otherwise; so is a call that cannot be
+        made. Of what is longer than it may be the beginning is told, and that it is one.
+
+        Raises:
+            InvalidValue: The tool returned what is no JSON.
+        """
+        function = self._tools.get(tool)
+        if function is None:
+            return _failed(tool, f"there is no such tool; there are {', '.join(self.names)}")
+        if problem := _misfit(function, arguments):
+            return _failed(tool, problem)
+        try:
+            value = function(**arguments)
+        except PromptAborted as error:
+            return json.dumps({"tool": tool, "aborted": message_of(error)}, ensure_ascii=False)
+        except Exception as error:  # noqa: BLE001 - the edge to a user's tool: its caller, a model, is told
+            _LOG.warning("a tool raised", extra={"tool": tool, "error": type(error).__name__})
+            problem = f"{type(error).__name__}: {message_of(error)}"
+            return _failed(tool, problem if self._most is None else problem[: self._most])
+        return self._answered(tool, value)
+
+    def _answered(self, tool: str, value: object) -> str:
+        plain = checked(value, where=f"what tool {tool!r} returned")
+        try:
+            text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            hint = "return what JSON can say, or a text"
+            raise InvalidValue(f"what tool {tool!r} returned", str(error), hint=hint) from None
+        said: dict[str, object] = {"tool": tool, "answer": plain}
+        whole = plain if isinstance(plain, str) else text
+        if self._most is not None and len(whole) > self._most:
+            said["answer"] = whole[: self._most]
+            said["cut"] = f"this is the beginning: {self._most:,} of {len(whole):,} characters"
+        return json.dumps(said, ensure_ascii=False)
+
+
+def read_result(text: str) -> ToolResult:
+    """Return what `Tools.call` said, read."""
+    return ToolResult(text, cast("dict[str, str | None]", json.loads(text)).get("aborted"))
+
+
+def _name(function: object) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise InvalidInput(f"tool {function!r} has no name; pass tools as a dict of names")
+    return name
+
+
+def _shown(name: str, function: Tool) -> str:
+    text = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
+    takes = _signature(function) or "(…)"
+    return f"{name}{takes}: {text}" if text else f"{name}{takes}"
+
+
+class _AsWritten:
+    """An annotation that was not evaluated, shown without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(function: Tool) -> str:
+    """Return what a function takes and returns; "": of one in C, which does not say."""
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return ""
+
+    def plain(annotation: object) -> object:
+        return _AsWritten(annotation) if isinstance(annotation, str) else annotation
+
+    taken = [p.replace(annotation=plain(p.annotation)) for p in found.parameters.values()]
+    returned = plain(found.return_annotation)
+    return str(found.replace(parameters=taken, return_annotation=returned))
+
+
+def _call(found: object) -> ToolCall | None:
+    if not isinstance(found, dict):
+        return None
+    given = cast("dict[str, Value]", found)
+    tool, arguments = given.get("tool"), given.get("arguments", {})
+    if not (isinstance(tool, str) and tool and isinstance(arguments, dict)):
+        return None
+    if not given.keys() <= {"tool", "arguments"}:
+        return None
+    try:
+        checked(cast("object", found))
+    except InvalidInput:  # half a character, or too deep a nest: no tool could be given that
+        return None
+    return ToolCall(tool, arguments)
+
+
+def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
+    """Return why a function does not take arguments; "": it does."""
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        return f"it takes {_signature(function)}: {error}"
+    except ValueError:
+        return ""  # of a function in C, which does not say
+    return ""
+
+
+def _failed(tool: str, problem: str) -> str:
+    return json.dumps({"tool": tool, "error": problem}, ensure_ascii=False)

@@ -1,0 +1,711 @@
+"""Agents that talk to each other, and remember what was said: DB-GPT's `ConversableAgent`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from itertools import count
+from typing import Any, ClassVar, NoReturn, Self, cast
+
+from alveus.agents.chat import prompt_templates
+from alveus.agents.chat.actions import (
+    Action,
+    ActionOutput,
+    AgentMessage,
+    Review,
+    accepted_options,
+    awaited,
+    checked_output,
+)
+from alveus.agents.chat.agent_profile import (
+    AgentContext,
+    LLMConfig,
+    ProfileConfig,
+    listed,
+    print_answer,
+    print_message,
+)
+from alveus.agents.layers import (
+    AgentMemory,
+    AgentMemoryFragment,
+    GptsMessage,
+    MemoryFragment,
+    memories_text,
+)
+from alveus.agents.layers.gpts_memory import MESSAGES
+from alveus.agents.storage import FairLock
+from alveus.errors import InvalidInput, RunDiscarded, RunParked
+from alveus.events.events import Event, OutputEvent
+from alveus.llm import ModelMessage, checked_messages
+from alveus.memory.memory import Memory
+from alveus.runs.agent import Agent, action
+from alveus.runs.run import LOOK_S, Interrupted
+from alveus.runs.runner import LocalRunner
+from alveus.runs.task import RunnerContext
+from alveus.store.running_keys import refuse_own_run
+from alveus.store.scope import Scope
+from alveus.values.ids import new_id
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+BINDABLE = (
+    "an AgentContext, an LLMConfig, an AgentMemory, a ProfileConfig, an Action (its class or an "
+    "instance), or an alveus Memory"
+)
+
+ASK = "ask the model"
+"""What the record of a run calls the model's part."""
+
+AGAIN = "That answer was not accepted: {reason}\nPlease answer again."
+"""What a model is told that is asked again."""
+
+
+class ConversableAgent:
+    """An agent with a profile, a memory, a model and actions; see docs/chat.md.
+
+    ::
+
+        joy = await (
+            ConversableAgent(profile=ProfileConfig(name="Joy", role="Comedian"))
+            .bind(AgentContext(conv_id="test123"))
+            .bind(LLMConfig(client))
+            .bind(BlankAction)
+            .build()
+        )
+
+    A subclass may set `profile`, and override `read_memories`, `write_memories`, `review`, `act`
+    and `verify`. These run on an event loop of the exchange's runner, not on the caller's.
+
+    Args:
+        profile: Who it is; None: what the class says, or what is bound.
+
+    Raises:
+        InvalidInput: The profile is none.
+    """
+
+    profile: ProfileConfig | None = None
+    max_retry_count: int = 3
+    """How many answers are tried at most, the first one included, as in DB-GPT."""
+
+    is_human: ClassVar[bool] = False
+
+    def __init__(self, profile: ProfileConfig | None = None) -> None:
+        self._context: AgentContext | None = None
+        self._llm: LLMConfig | None = None
+        self._given: AgentMemory[Any] | None = None
+        self._store: Memory | None = None
+        self._actions: list[Action] = []
+        self._built: tuple[AgentMemory[Any], Memory] | None = None
+        self.lock = FairLock()
+        if profile is not None:
+            self.bind(profile)
+
+    def __repr__(self) -> str:
+        who = "without a profile" if self.profile is None else repr(self.profile.name)
+        if self._built is None:
+            return f"<{type(self).__name__} {who}, not built>"
+        where = "RAM, until this process ends" if self._store is None else repr(self._store)
+        return f"<{type(self).__name__} {who} in {where}>"
+
+    # --- what it is made of -------------------------------------------------------------------
+
+    def bind(self, target: object) -> Self:
+        """Take a part, by its type; return the agent. `build` has to follow.
+
+        Args:
+            target: An `AgentContext`, `LLMConfig`, `AgentMemory` or `ProfileConfig`, which replaces
+                one that was bound before; an `Action`, its class or an instance, of which several
+                add up; or an `alveus.Memory`, which makes all that follows durable.
+
+        Raises:
+            InvalidInput: It is something else.
+        """
+        if isinstance(target, AgentContext):
+            self._context = target
+        elif isinstance(target, LLMConfig):
+            self._llm = target
+        elif isinstance(target, ProfileConfig):
+            self.profile = target
+        elif isinstance(target, AgentMemory):
+            self._given = cast("AgentMemory[Any]", target)
+        elif isinstance(target, Memory):
+            self._store = target
+        else:
+            self._actions.append(_action(target))
+        self._built = None
+        return self
+
+    def _init_actions(self, actions: Sequence[object]) -> None:
+        """Bind actions, classes or instances."""
+        for each in actions:
+            self._actions.append(_action(each))
+
+    async def build(self) -> Self:
+        """Check that nothing is missing, and give the agent a memory of its own; return the agent.
+
+        What it remembers is of the key ``conv_id``, in sets that are named by its role and name:
+        an agent that is built again in the same place remembers.
+
+        Raises:
+            InvalidInput: Something is missing; the message says what. Or `max_retry_count` is no
+                whole number from 1.
+            TemplatesMissing: jinja2 is not installed.
+        """
+        missing = self._missing()
+        if missing:
+            raise InvalidInput(f"{self!r} cannot be built: bind {', and '.join(missing)}")
+        counted(self.max_retry_count, f"the max_retry_count of agent {self.name!r}")
+        prompt_templates.check_installed()
+        given = self._given or AgentMemory[Any]()
+        who, conv_id = self._who(), self.conv_id
+        log = given.gpts_memory
+        if self._store is not None:
+            log = log.kept_in(self._store)
+        run_memory = self._store or log.message_memory.memory
+        reads_meaning = any(part.reads_meaning for part in given.memory.parts())
+        here = given.memory.storage.is_ram and (self._store is not None or not reads_meaning)
+        inner = given.memory.structure_clone(
+            label=f"{who.role}/{who.name}", memory=run_memory.key(conv_id) if here else None
+        )
+        built = AgentMemory[Any](inner, given.importance_scorer, given.insight_extractor, log)
+        client = None if self._llm is None else self._llm.llm_client
+        session = f"{conv_id}_{who.role}_{who.name}"
+        built.initialize(who.name, client, session_id=session)
+        self._built = built, run_memory
+        return self
+
+    def _missing(self) -> list[str]:
+        missing: list[str] = []
+        if self._context is None:
+            missing.append("an AgentContext")
+        if self.profile is None:
+            missing.append("a ProfileConfig")
+        if self._llm is None and not self.is_human:
+            missing.append("an LLMConfig")
+        if not self._actions and not self.is_human:
+            missing.append("an Action, such as BlankAction")
+        return missing
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it can talk: it was built since something was bound last."""
+        return self._built is not None
+
+    @property
+    def memory(self) -> AgentMemory[Any]:
+        """Its own memory, and the log of messages that it shares.
+
+        Raises:
+            InvalidInput: It is not built.
+        """
+        return self._built_in()[0]
+
+    def _built_in(self) -> tuple[AgentMemory[Any], Memory]:
+        if self._built is None:
+            raise InvalidInput(f"{self!r} has no memory before it is built: await agent.build()")
+        return self._built
+
+    @property
+    def run_memory(self) -> Memory:
+        """The memory in which its exchanges are runs: the one that was bound, or RAM.
+
+        Raises:
+            InvalidInput: It is not built.
+        """
+        return self._built_in()[1]
+
+    @property
+    def context(self) -> AgentContext:
+        """The conversation that it is in.
+
+        Raises:
+            InvalidInput: None was bound.
+        """
+        if self._context is None:
+            raise InvalidInput(f"{self!r} is in no conversation: bind an AgentContext")
+        return self._context
+
+    @property
+    def conv_id(self) -> str:
+        """The name of the conversation."""
+        return self.context.conv_id
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._who().name
+
+    @property
+    def role(self) -> str:
+        """What it is."""
+        return self._who().role
+
+    def _who(self) -> ProfileConfig:
+        if self.profile is None:
+            raise InvalidInput(f"{self!r} is nobody: bind a ProfileConfig")
+        return self.profile
+
+    @property
+    def llm(self) -> LLMConfig:
+        """Which model answers for it."""
+        return self._llm or LLMConfig()
+
+    @property
+    def write_memory_template(self) -> str:
+        """The template of what it remembers."""
+        return self._who().write_memory_template or prompt_templates.WRITE
+
+    # --- what it says -------------------------------------------------------------------------
+
+    async def initiate_chat(
+        self,
+        recipient: ConversableAgent,
+        reviewer: ConversableAgent | None = None,
+        message: str = "",
+        *,
+        event_id: str | None = None,
+    ) -> AgentMessage:
+        """Say something to another agent, and return its reply.
+
+        One exchange is one run of the key ``conv_id``: what is remembered of it is one commit, made
+        when the reply is there, or nothing. A model's answer is asked for once, also when the
+        process dies: the same message to the same agent goes on with an exchange that was cut off;
+        another message waits until that one is over.
+
+        Args:
+            recipient: Who answers; it is built, and in the same conversation.
+            reviewer: Whose `review` says whether an answer may go out; None: any may.
+            event_id: The same one again returns the first reply, unless that exchange failed.
+
+        Raises:
+            InvalidInput: Nothing can be said so; nothing is remembered.
+            ModelFailed: The model did not answer; nothing is remembered. So with any other error
+                of model, reviewer, actions, or methods of a subclass.
+            IdempotencyConflict: The event id was used for another message.
+        """
+        _check(self, recipient, reviewer, message)
+        return await Exchange(self, recipient, reviewer, message).hold(event_id)
+
+    def prompts(
+        self, question: str, memories: str | Sequence[Mapping[str, object]]
+    ) -> list[ModelMessage]:
+        """Return what the model is asked: as the templates of the profile say.
+
+        Args:
+            memories: What `read_memories` returned.
+        """
+        who, context, client = self._who(), self.context, self.llm.llm_client
+        past: Sequence[ModelMessage] = ()
+        if memories and not isinstance(memories, str):
+            images = client is not None and client.takes_images
+            what = f"{type(self).__name__}.read_memories()"
+            past = checked_messages(memories, what=what, images=images)
+        values = {
+            "name": who.name,
+            "role": who.role,
+            "goal": who.goal,
+            "desc": who.desc,
+            "constraints": listed(who.constraints, "constraints"),
+            "resources": listed(who.resources, "resources"),
+            "language": prompt_templates.language_name(context.language),
+            "question": question,
+            "most_recent_memories": memories if isinstance(memories, str) else "",
+        }
+        system = self._render_template(
+            who.system_prompt_template or prompt_templates.SYSTEM, **values
+        )
+        asked = self._render_template(who.user_prompt_template or prompt_templates.USER, **values)
+        return [
+            ModelMessage(role="system", content=system),
+            *past,
+            ModelMessage(role="user", content=asked),
+        ]
+
+    def _render_template(self, template: str, **values: Any) -> str:  # noqa: ANN401 - DB-GPT's signature
+        """Return a template with values filled in, as jinja2 does."""
+        return prompt_templates.rendered(template, values)
+
+    # --- what a subclass may do otherwise -----------------------------------------------------
+
+    async def read_memories(self, question: str) -> str | list[dict[str, Any]]:
+        """Return what goes into the prompt for a question: a text, or messages to go before it."""
+        return memories_text(await self.memory.read(observation=question))
+
+    async def write_memories(
+        self,
+        question: str,
+        ai_message: str,
+        action_output: ActionOutput | None = None,
+        check_pass: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        check_fail_reason: str | None = None,
+        current_retry_counter: int | None = None,
+    ) -> None:
+        """Remember an answer; called once for each, also for one that is tried again.
+
+        Args:
+            question: What was asked.
+            ai_message: The model's answer.
+            action_output: What came of the action; always given.
+            check_pass: Whether the answer goes out.
+            check_fail_reason: Why not.
+            current_retry_counter: Which answer to the question it is, from 0; the question is
+                remembered with the first one. An override need not take it.
+        """
+        if action_output is None:
+            raise InvalidInput("write_memories needs the action_output of what it is to remember")
+        content = self._render_template(
+            self.write_memory_template,
+            question=None if current_retry_counter else question,
+            thought=action_output.thoughts or ai_message,
+            action=action_output.action,
+            action_input=action_output.action_input,
+            phase=action_output.phase,
+            observation=action_output.observations if check_pass else check_fail_reason,
+        )
+        failed = {} if check_pass else {"rejected": check_fail_reason or "no reason given"}
+        await self.memory.write(AgentMemoryFragment(content, metadata=failed))
+
+    async def review(self, message: str, censored: ConversableAgent) -> tuple[bool, str | None]:
+        """Return whether an answer of *censored* may go out, and comments. By default any may."""
+        del message, censored
+        return True, None
+
+    async def act(self, message: str, *, ctx: RunnerContext | None = None) -> ActionOutput:
+        """Return what comes of an answer: of each action in turn, the last one's output.
+
+        Args:
+            message: The model's answer.
+            ctx: Of the run that the exchange is. An override need not take it.
+        """
+        output: ActionOutput | None = None
+        for each in self._actions:
+            optional = accepted_options(each.run, ctx=ctx)
+            method = f"{type(each).__name__}.run"
+            made = await awaited(each.run(message, rely_action_out=output, **optional), method)
+            output = checked_output(made, method)
+        assert output is not None  # noqa: S101 - `build` saw an action
+        return output
+
+    async def verify(self, message: str, action_output: ActionOutput) -> tuple[bool, str | None]:
+        """Return whether what came of an answer is right, and why not. By default it is."""
+        del message, action_output
+        return True, None
+
+    # --- what the loop calls ------------------------------------------------------------------
+
+    async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
+        """Call `write_memories`, with what newer versions pass only where it is asked for."""
+        optional = accepted_options(self.write_memories, current_retry_counter=retry_counter)
+        written = self.write_memories(**said, **optional)
+        await awaited(written, f"{type(self).__name__}.write_memories")
+
+    async def found_in_memory(self, question: str) -> tuple[list[MemoryFragment], list[str]]:
+        """Return what is read for a question, and the sets of the conversation to be searched."""
+        parts = self.memory.memory.parts()
+        read = await self.memory.read(observation=question)
+        own = [part.set_name for part in parts]
+        known = await asyncio.to_thread(self.run_memory.key(self.conv_id).sets)
+        return list(read), [name for name in known if name in {*own, MESSAGES}]
+
+
+class UserProxyAgent(ConversableAgent):
+    """The human in a conversation: needs a context only, says what the program says, and reviews.
+
+    Derive from it and override `review` to reject answers.
+    """
+
+    profile: ProfileConfig | None = ProfileConfig(name="User", role="Human")
+    is_human: ClassVar[bool] = True
+
+
+def _action(target: object) -> Action:
+    if isinstance(target, type) and issubclass(target, Action):
+        try:
+            return target()
+        except TypeError as error:
+            raise InvalidInput(f"bind an instance of {target.__name__}: {error}") from error
+    if isinstance(target, Action):
+        return target
+    raise InvalidInput(f"bind takes {BINDABLE}; not {target!r}")
+
+
+def _check(sender: ConversableAgent, recipient: object, reviewer: object, message: object) -> None:
+    """Raise `InvalidInput` if nothing can be said so."""
+    if not isinstance(message, str) or not message:
+        raise InvalidInput(f"initiate_chat needs a message, a non-empty str, not {message!r}")
+    if not (reviewer is None or isinstance(reviewer, ConversableAgent)):
+        raise InvalidInput(f"the reviewer must be a ConversableAgent, not {reviewer!r}")
+    if not isinstance(recipient, ConversableAgent):
+        raise InvalidInput(f"the recipient must be a ConversableAgent, not {recipient!r}")
+    if recipient.is_human:
+        raise InvalidInput(f"{recipient!r} has no model to answer with; let it be the sender")
+    for agent in (sender, recipient):
+        if not agent.is_built:
+            raise InvalidInput(f"{agent!r} cannot talk before it is built: await agent.build()")
+    if sender.conv_id != recipient.conv_id:
+        raise InvalidInput(
+            f"{sender!r} is in conversation {sender.conv_id!r}, and {recipient!r} in "
+            f"{recipient.conv_id!r}; bind both to one AgentContext"
+        )
+
+
+# --- one exchange as one run: of the key that the conversation is, on a runner of its own ---------
+
+
+@dataclass
+class Answering:
+    """The answers of one agent in one exchange.
+
+    Attributes:
+        reviewer: Who says whether an answer may go out; None: any may.
+        ctx: Of the run that the exchange is.
+    """
+
+    recipient: ConversableAgent
+    reviewer: ConversableAgent | None
+    ctx: RunnerContext
+
+    async def answer(self, question: str, rounds: int) -> AgentMessage:
+        """Return the first answer that is approved and acted on, or the last one there may be."""
+        read = self.recipient.read_memories(question)
+        memories = await awaited(read, self._named("read_memories"))
+        messages = self.recipient.prompts(question, memories)
+        tried = 0
+        while True:
+            text = await self._ask_model(question, messages)
+            review, output, reason = await self._judged(text)
+            await self.recipient.remember(
+                tried,
+                question=question,
+                ai_message=text,
+                action_output=output,
+                check_pass=reason is None,
+                check_fail_reason=reason,
+            )
+            tried += 1
+            if reason is None or tried >= self.recipient.max_retry_count:
+                return self._reply(question, rounds, review, output, reason)
+            told = ModelMessage(role="user", content=AGAIN.format(reason=reason))
+            messages += [ModelMessage(role="assistant", content=text), told]
+
+    def _reply(
+        self,
+        question: str,
+        rounds: int,
+        review: Review,
+        output: ActionOutput,
+        reason: str | None,
+    ) -> AgentMessage:
+        client = self.recipient.llm.llm_client
+        return AgentMessage(
+            output.content,
+            self.recipient.name,
+            self.recipient.role,
+            rounds,
+            model_name=prompt_templates.NAME if client is None else client.name,
+            success=reason is None,
+            reason=reason,
+            current_goal=question,
+            review_info=review,
+            action_report=output,
+        )
+
+    async def _ask_model(self, question: str, messages: Sequence[ModelMessage]) -> str:
+        client, context = self.recipient.llm.llm_client, self.recipient.context
+        if client is None:
+            text = await self._recalled(question)
+        else:
+            options = {"temperature": context.temperature, "max_tokens": context.max_new_tokens}
+            durable = self.ctx.durable.using(name=ASK)
+            text = cast("str", await durable(client.complete, list(messages), **options))
+        if context.verbose:
+            print_answer(messages, text)
+        return text
+
+    async def _recalled(self, question: str) -> str:
+        fragments, sets = await self.recipient.found_in_memory(question)
+        key = self.recipient.run_memory.key(self.recipient.conv_id)
+        return await asyncio.to_thread(
+            prompt_templates.answer_from_memory, question, fragments, key, sets
+        )
+
+    async def _judged(self, text: str) -> tuple[Review, ActionOutput, str | None]:
+        """Return what was said of an answer, what came of it, and why it does not go out."""
+        review = Review(approve=True)
+        if self.reviewer is not None:
+            method = f"{type(self.reviewer).__name__}.review"
+            verdict = await awaited(self.reviewer.review(text, self.recipient), method)
+            review = _verdict(verdict, method)
+        if not review.approve:
+            reason = review.comments or "the reviewer said no"
+            return review, ActionOutput(text, is_exe_success=False), reason
+        act = self.recipient.act
+        done = await awaited(act(text, **accepted_options(act, ctx=self.ctx)), self._named("act"))
+        output = checked_output(done, self._named("act"))
+        if not output.is_exe_success:
+            return review, output, output.observations or output.content or "its action failed"
+        method = self._named("verify")
+        check = _verdict(await awaited(self.recipient.verify(text, output), method), method)
+        wrong = check.comments or "it was found to be wrong"
+        return review, output, None if check.approve else wrong
+
+    def _named(self, method: str) -> str:
+        return f"{type(self.recipient).__name__}.{method}"
+
+
+def _verdict(said: object, method: str) -> Review:
+    """Return what a user's method said of an answer."""
+    match said:
+        case (bool() as approve, str() | None as comments):
+            return Review(approve, comments)
+        case _:
+            raise InvalidInput(
+                f"{method} must return (True or False, a text or None), not {said!r}"
+            )
+
+
+def logged(message: AgentMessage, conv_id: str, *, to: str, role: str) -> GptsMessage:
+    """Return a message as the log of its conversation keeps it."""
+    review, report = message.review_info, message.action_report
+    return GptsMessage(
+        conv_id,
+        message.role,
+        to,
+        role,
+        message.content,
+        message.rounds,
+        message.success,
+        current_goal=message.current_goal,
+        review_info=None if review is None else str(review),
+        action_report=None if report is None else json.dumps(report.to_dict()),
+        model_name=message.model_name,
+    )
+
+
+class ExchangeInput(Event):
+    """The input of an exchange."""
+
+    exchange: str
+    sender: str
+    sender_role: str
+    message: str
+
+
+@dataclass
+class Exchange:
+    """What is said to an agent, and who is there when it answers.
+
+    Attributes:
+        failures: What answers raised, by run.
+        wanted: The exchange whose reply is waited for.
+        is_answered: It has its reply.
+        is_over: Nobody waits for anything more.
+    """
+
+    sender: ConversableAgent
+    recipient: ConversableAgent
+    reviewer: ConversableAgent | None
+    message: str
+    failures: dict[int, Exception] = field(default_factory=dict[int, Exception])
+    wanted: str = ""
+    is_answered: bool = False
+    is_over: bool = False
+
+    async def hold(self, event_id: str | None) -> AgentMessage:
+        """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
+        run_memory, key = self.recipient.run_memory, self.recipient.conv_id
+        refuse_own_run(run_memory.engine.store, Scope(run_memory.space, key))
+        who = f"{self.recipient.role}/{self.recipient.name}"
+        # A runner per exchange: nobody closes an agent. A name per conversation and agent: the
+        # agents that are there answer what is left of their own conversation, and of no other.
+        agent = Agent(
+            f"chat {key} {who}",
+            actions=[self._answer()],
+            on_failed="next",
+            on_mismatch="truncate",
+        )
+        async with self.recipient.lock:
+            runner = LocalRunner(agent, run_memory)
+            if event_id is None:
+                event_id = await asyncio.to_thread(self._interrupted, runner) or new_id()
+            try:
+                try:
+                    reply = await self._reply(runner, event_id)
+                finally:
+                    self.is_over = True
+            except Exception:
+                await runner.aclose()
+                raise
+            except BaseException:
+                await runner.aclose(wait_s=0)  # what is cut off is not waited for
+                raise
+            await runner.aclose()
+        await self.recipient.memory.gpts_memory.push_message(key)
+        return reply
+
+    def _interrupted(self, runner: LocalRunner) -> str | None:
+        """Return which exchange with the same message was cut off, if one was."""
+        runs = runner.runs.list(key=self.recipient.conv_id, status="waiting")
+        for run in reversed(runs):
+            if run.input == self._input(run.input.get("exchange", "")).data:
+                return run.input["exchange"]
+        return None
+
+    def _input(self, exchange: str) -> ExchangeInput:
+        return ExchangeInput(exchange, self.sender.name, self.sender.role, self.message)
+
+    async def _reply(self, runner: LocalRunner, event_id: str) -> AgentMessage:
+        """Return the reply in the exchange of that id; one that failed is held again."""
+        key = self.recipient.conv_id
+        for again in count():
+            exchange = f"{event_id} again {again}" if again else event_id
+            self.wanted, self.is_answered = exchange, False
+            try:
+                outputs = await runner.ahandle(key, self._input(exchange), event_id=exchange)
+            except RunDiscarded:
+                continue
+            except RunParked as parked:
+                failure = self.failures.get(parked.run)
+                if failure is None:
+                    raise
+                await asyncio.to_thread(runner.runs.discard, parked.run)
+            else:
+                return AgentMessage.from_dict(outputs[0])
+            raise failure
+        raise AssertionError  # count() has no end
+
+    def _answer(self) -> Any:  # noqa: ANN401 - an action, as Agent takes it
+        @action(ExchangeInput)
+        async def answer(event: ExchangeInput, ctx: RunnerContext) -> None:
+            if self.is_answered and event.exchange != self.wanted:
+                await self._leave()
+            try:
+                reply = await self._answered(event, ctx)
+                ctx.send_event(OutputEvent(reply.to_dict()))
+                self.is_answered = event.exchange == self.wanted
+            except Exception as error:
+                self.failures[ctx.run.id] = error
+                raise
+
+        return answer
+
+    async def _leave(self) -> NoReturn:
+        """Leave an exchange that was cut off to whoever says the same again."""
+        while not self.is_over:  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(LOOK_S)
+        raise Interrupted
+
+    async def _answered(self, said: ExchangeInput, ctx: RunnerContext) -> AgentMessage:
+        recipient, rounds = self.recipient, ctx.run.number
+        asked = AgentMessage(said.message, said.sender, said.sender_role, rounds)
+        if recipient.context.verbose:
+            print_message(asked, recipient.name)
+        reply = await Answering(recipient, self.reviewer, ctx).answer(said.message, rounds)
+        if recipient.context.verbose:
+            print_message(reply, said.sender)
+        log, key = recipient.memory.gpts_memory, recipient.conv_id
+        await log.keep_message(key, logged(asked, key, to=recipient.role, role="user"))
+        await log.keep_message(key, logged(reply, key, to=said.sender_role, role="assistant"))
+        return reply

@@ -1,0 +1,113 @@
+"""Agents that are given a message and reply with one: AgentScope's `AgentBase`, `DialogAgent`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from alveus.agents.messages import MemoryBase, MessageBase, Msg, TemporaryMemory
+from alveus.errors import InvalidInput
+from alveus.llm import ChatModel, checked_messages
+from alveus.values.storable import checked_name
+
+
+class AgentBase:
+    """An agent that replies to messages, and remembers them; override `reply`.
+
+    Args:
+        name: Whose name its messages have.
+        memory: Where it remembers; None: a `TemporaryMemory` of its own, in RAM.
+
+    Raises:
+        InvalidInput: The name or the memory is none.
+    """
+
+    def __init__(self, name: str, *, memory: MemoryBase | None = None) -> None:
+        if not (memory is None or isinstance(memory, MemoryBase)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"the memory of agent {name!r} must be a MemoryBase, such as TemporaryMemory(…), "
+                f"not {memory!r}"
+            )
+        self.name = checked_name(name, "the name of an agent")
+        self.memory = TemporaryMemory() if memory is None else memory
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} with {self.memory!r}>"
+
+    def __call__(self, msg: Msg | None = None) -> Msg:
+        """Return its reply."""
+        return self.reply(msg)
+
+    def observe(self, msg: Msg | None) -> None:
+        """Remember a message, and say nothing."""
+        self.memory.add(msg)
+
+    def reply(self, msg: Msg | None = None) -> Msg:
+        """Return what it answers to a message; None: to what it remembers."""
+        raise NotImplementedError
+
+
+class DialogAgent(AgentBase):
+    """An agent that asks a model, which is told what it remembers, oldest first.
+
+    What it got and what it answered are added to its memory in one call, once the answer is there:
+    of a reply that fails, nothing is remembered.
+
+    Args:
+        name: Whose name its messages have.
+        sys_prompt: What the model is told first; empty: nothing.
+        model: Who answers.
+        memory: As `AgentBase`.
+
+    Raises:
+        InvalidInput: An argument cannot be used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sys_prompt: str = "",
+        *,
+        model: ChatModel,
+        memory: MemoryBase | None = None,
+    ) -> None:
+        super().__init__(name, memory=memory)
+        if not isinstance(sys_prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"the sys_prompt of agent {name!r} must be a str, not {sys_prompt!r}"
+            )
+        if not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"the model of agent {name!r} must be a ChatModel, such as OpenAIChat(…), "
+                f"not {model!r}"
+            )
+        self.sys_prompt, self.model = sys_prompt, model
+
+    def reply(self, msg: Msg | None = None) -> Msg:
+        """Return the model's answer to a message; None: to what is remembered.
+
+        A message that is remembered already, by its id, is told once.
+
+        Raises:
+            InvalidInput: It is no message, or a message cannot be told to a model.
+            ModelFailed: The model did not answer; nothing is remembered.
+        """
+        got = [] if msg is None else [_message(msg)]
+        past = cast("list[dict[str, Any]]", self.memory.get_memory())
+        known = {unit.get("id") for unit in past} - {None}
+        told = [*past, *(one for one in got if one.get("id") not in known)]
+        asked: list[Mapping[str, Any]] = [Msg.from_items(unit) for unit in told]
+        if self.sys_prompt:
+            asked.insert(0, {"role": "system", "content": self.sys_prompt})
+        said = checked_messages(asked, images=self.model.takes_images)
+        answer = Msg(self.name, self.model.complete(said))
+        self.memory.add([*got, answer])
+        return answer
+
+
+def _message(msg: object) -> MessageBase:
+    if isinstance(msg, MessageBase):
+        return msg
+    if isinstance(msg, Mapping):
+        return Msg.from_dict(cast("Mapping[str, Any]", msg))
+    raise InvalidInput(f"an agent replies to a Msg, not {type(msg).__name__}; pass Msg(name, text)")

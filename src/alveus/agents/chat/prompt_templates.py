@@ -1,0 +1,126 @@
+"""Prompts from templates, rendered by jinja2 in its sandbox; `alveus[chat]` installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from alveus.agents.layers import MemoryFragment
+from alveus.errors import InvalidInput, TemplatesMissing
+from alveus.memory.keys import KeyMemory
+
+SYSTEM = """\
+{{ [
+    'Your name is ' ~ name ~ ', and your role is ' ~ role ~ '.',
+    'Your goal: ' ~ goal if goal,
+    'Of you: ' ~ desc if desc,
+    'What you can use:\\n- ' ~ resources | join('\\n- ') if resources,
+    'What you have to keep to:\\n- ' ~ constraints | join('\\n- ') if constraints,
+    'Please answer in ' ~ language ~ '.' if language,
+] | select | join('\\n') }}"""
+"""What a model is told first, where a profile has no template: a line for what there is to say."""
+
+USER = """\
+{% if most_recent_memories %}\
+Most recent message:
+{{ most_recent_memories }}
+
+{% endif %}\
+User input: {{ question }}
+
+"""
+"""What a model is asked, where a profile has no template: `alveus.agents.layers.user_prompt`."""
+
+WRITE = """\
+{{ [
+    'Question: ' ~ question ~ ' ' if question,
+    'Thought: ' ~ thought ~ ' ' if thought,
+    'Action: ' ~ action ~ ' ' if action,
+    'Observation: ' ~ observation ~ ' ' if observation,
+] | select | join('\\n') }}"""
+"""What is remembered, where a profile has no template: `alveus.agents.layers.memory_text`."""
+
+LANGUAGES = {
+    "ar": "Arabic",
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "hi": "Hindi",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "nl": "Dutch",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "tr": "Turkish",
+    "uk": "Ukrainian",
+    "zh": "Chinese",
+}
+"""What languages are called that are given by their codes; others go into prompts as given."""
+
+
+def check_installed() -> None:
+    """Raise `TemplatesMissing` unless templates can be rendered here."""
+    if find_spec("jinja2") is None:
+        raise TemplatesMissing(
+            "the prompts of agents need the package jinja2, which is not installed; run: "
+            "pip install 'alveus[chat]'"
+        )
+
+
+def rendered(template: str, values: dict[str, Any]) -> str:
+    """Return a template with values filled in, as jinja2 does by default, in its sandbox.
+
+    Raises:
+        TemplatesMissing: jinja2 is not installed.
+        InvalidInput: The template cannot be read, or does what the sandbox forbids.
+    """
+    check_installed()
+    errors, sandbox = import_module("jinja2.exceptions"), import_module("jinja2.sandbox")
+    try:
+        return sandbox.SandboxedEnvironment().from_string(template).render(**values)
+    except (
+        errors.TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        start = template[:40]
+        raise InvalidInput(
+            f"the template that begins {start!r} cannot be rendered: {error}"
+        ) from error
+
+
+def language_name(language: str | None) -> str | None:
+    """Return what a language is called in a prompt; None: nothing is asked."""
+    if language is None:
+        return None
+    code = language.lower().replace("_", "-").split("-", 1)[0]
+    return LANGUAGES.get(code, language)
+
+
+NAME = "memory alone"
+"""What stands where the name of a model would."""
+
+MOST = 3
+"""How much of what is found is told."""
+
+_NO_MODEL = "No model is bound"
+FOUND = f"{_NO_MODEL}; this is what memory holds on it:"
+NOTHING = f"{_NO_MODEL}, and memory holds nothing on it."
+
+
+def answer_from_memory(
+    question: str, fragments: Sequence[MemoryFragment], key: KeyMemory, sets: Sequence[str]
+) -> str:
+    """Return what is told of a question without a model.
+
+    First what search finds of it in *sets* of the conversation, then what was read of the agent's
+    memory, the newest first; what such answers said before is left out.
+    """
+    found = [hit.item.text or "" for hit in key.search(question, sets=list(sets), limit=4 * MOST)]
+    found += [fragment.raw_observation for fragment in reversed(fragments)]
+    texts = dict.fromkeys(text.strip() for text in found)
+    told = [text for text in texts if text and text != question.strip() and _NO_MODEL not in text]
+    return "\n".join([FOUND, *(f"- {text}" for text in told[:MOST])]) if told else NOTHING

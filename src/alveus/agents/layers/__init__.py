@@ -1,0 +1,105 @@
+"""Layers of memory: sensory, short-term and long-term, with consolidation, as DB-GPT's agents know.
+
+What is written goes from one layer to the next, each move one commit; see docs/layers.md.
+The names here mean what DB-GPT means by them; `alveus.compat.dbgpt` has all of them.
+"""
+
+from alveus.agents.layers.agent_memory import AgentMemory
+from alveus.agents.layers.buffers import SensoryMemory, ShortTermMemory
+from alveus.agents.layers.enhanced import EnhancedShortTermMemory, sigmoid
+from alveus.agents.layers.fragments import (
+    AgentMemoryFragment,
+    MemoryFragment,
+    StructuredAgentMemoryFragment,
+    StructuredObservation,
+    WriteOperation,
+    initialize_id_generator,
+    kept_rounds,
+    memories_text,
+    memory_text,
+    new_fragment_id,
+    steps_of,
+    time_of_id,
+    user_prompt,
+)
+from alveus.agents.layers.gpts_memory import (
+    GptsMemory,
+    GptsMessage,
+    GptsMessageMemory,
+    GptsPlan,
+    GptsPlansMemory,
+    Status,
+    parse_conv_id,
+)
+from alveus.agents.layers.hybrid import HybridMemory
+from alveus.agents.layers.importance import (
+    ImportanceScorer,
+    LLMImportanceScorer,
+    OfflineImportanceScorer,
+    Weights,
+    parse_number,
+    recency,
+)
+from alveus.agents.layers.insight_extractors import (
+    InsightExtractor,
+    LLMInsightExtractor,
+    OfflineInsightExtractor,
+    parse_list,
+)
+from alveus.agents.layers.layer import LayerMemory
+from alveus.agents.layers.layer_results import (
+    DiscardedMemoryFragments,
+    Dropped,
+    Failure,
+    InsightMemoryFragment,
+    Insights,
+)
+from alveus.agents.layers.long_term import LongTermMemory
+from alveus.agents.layers.ranking import RankedFragment
+
+__all__ = [
+    "AgentMemory",
+    "AgentMemoryFragment",
+    "DiscardedMemoryFragments",
+    "Dropped",
+    "EnhancedShortTermMemory",
+    "Failure",
+    "GptsMemory",
+    "GptsMessage",
+    "GptsMessageMemory",
+    "GptsPlan",
+    "GptsPlansMemory",
+    "HybridMemory",
+    "ImportanceScorer",
+    "InsightExtractor",
+    "InsightMemoryFragment",
+    "Insights",
+    "LLMImportanceScorer",
+    "LLMInsightExtractor",
+    "LayerMemory",
+    "LongTermMemory",
+    "MemoryFragment",
+    "OfflineImportanceScorer",
+    "OfflineInsightExtractor",
+    "RankedFragment",
+    "SensoryMemory",
+    "ShortTermMemory",
+    "Status",
+    "StructuredAgentMemoryFragment",
+    "StructuredObservation",
+    "Weights",
+    "WriteOperation",
+    "initialize_id_generator",
+    "kept_rounds",
+    "memories_text",
+    "memory_text",
+    "new_fragment_id",
+    "parse_conv_id",
+    "parse_list",
+    "parse_number",
+    "recency",
+    "sigmoid",
+    "steps_of",
+    "time_of_id",
+    "user_prompt",
+]

@@ -1,0 +1,238 @@
+"""Enhanced short-term memory: what is met again and again leaves, as one, for long-term memory.
+
+The rule is DB-GPT's, which credits it to RecAgent (YuLan-Rec).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any, ClassVar, Unpack, cast
+
+import numpy as np
+
+from alveus.agents.layers.buffers import ShortTermMemory
+from alveus.agents.layers.fragment_items import Buffer, FragmentEntry, merged
+from alveus.agents.layers.fragments import MemoryFragment, T, WriteOperation, finite
+from alveus.agents.layers.importance import unit
+from alveus.agents.layers.layer import LayerOptions
+from alveus.agents.layers.layer_plans import Move
+from alveus.agents.layers.layer_results import Failure
+from alveus.errors import EmbedderFailed, InvalidInput
+from alveus.search.similarity import Nearness
+from alveus.values.storable import counted
+
+ENHANCED = "enhanced"
+"""In the note of the layer: by the id of each fragment, the ids of those that strengthened it."""
+
+RECALLED = "recalled"
+"""The same, of those that were recalled: they are not in the layer."""
+
+
+def sigmoid(number: float) -> float:
+    """Return 1 / (1 + e^-number)."""
+    return 1 / (1 + math.exp(-number))
+
+
+MOST = sigmoid(1.0)
+"""The greatest probability that likeness comes to."""
+
+
+class EnhancedShortTermMemory(ShortTermMemory[T]):
+    """Short-term memory in which fragments are strengthened by others that are like them.
+
+    A fragment is like another with the probability sigmoid(cosine), if that is at least
+    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. One that was strengthened
+    `enhance_threshold` times leaves, together with those that strengthened it, as one fragment.
+    When it overflows, the least important of all but the newest leaves.
+
+    Args:
+        embeddings: What gives texts vectors; None: the embedder of the memory.
+        executor: Taken because DB-GPT takes it; nothing runs in it.
+        random: Gives the chance, 0..1; None: a number that follows from the two ids, so that
+            the same writes have the same effect.
+
+    Raises:
+        InvalidInput: No cosine reaches the threshold, or another argument cannot be used.
+    """
+
+    reads_meaning: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        embeddings: object = None,
+        executor: object = None,
+        buffer_size: int = 10,
+        enhance_similarity_threshold: float = 0.7,
+        enhance_threshold: int = 3,
+        *,
+        random: Callable[[], float] | None = None,
+        **settings: Unpack[LayerOptions],
+    ) -> None:
+        del executor
+        super().__init__(buffer_size, **settings)
+        least = finite(enhance_similarity_threshold, "enhance_similarity_threshold")
+        if not 0 <= least <= MOST:
+            raise InvalidInput(
+                "enhance_similarity_threshold must be from 0 to 0.731, the sigmoid of the greatest "
+                f"cosine; {enhance_similarity_threshold!r} would never be reached"
+            )
+        self.enhance_similarity_threshold = least
+        self.enhance_threshold = counted(enhance_threshold, "enhance_threshold", least=1)
+        self._embeddings, self._random = embeddings, random
+        self._near = None if embeddings is None else Nearness(embeddings)
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {
+            "embeddings": self._embeddings,
+            "enhance_similarity_threshold": self.enhance_similarity_threshold,
+            "enhance_threshold": self.enhance_threshold,
+            "random": self._random,
+        }
+
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
+        """Take an entry in; return what leaves: fragments that became one, and the overflow."""
+        self._nearness()
+        buffer = move.buffer(self.settings)
+        self.take_again(move, entry)
+        counts = _Counts(buffer)
+        self._strengthen(move, counts, entry, op)
+        leaving = [
+            whole
+            for earlier in list(buffer.entries)
+            if (whole := self._merged(counts, earlier, entry, op)) is not None
+        ]
+        if op is WriteOperation.ADD and not counts.is_removed(entry):
+            buffer.append(entry)
+            leaving += self._overflow(counts)
+        counts.save()
+        return leaving
+
+    # --- what strengthens what ----------------------------------------------------------------
+
+    def _strengthen(
+        self, move: Move, counts: _Counts, entry: FragmentEntry, op: WriteOperation
+    ) -> None:
+        earlier = counts.buffer.entries
+        for other, cosine in zip(earlier, self._cosines(move, entry, earlier), strict=True):
+            chance = sigmoid(cosine)
+            if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
+                counts.add(other, entry, recalled=op is WriteOperation.RETRIEVAL)
+
+    def _cosines(
+        self, move: Move, entry: FragmentEntry, earlier: Sequence[FragmentEntry]
+    ) -> list[float]:
+        if not earlier:
+            return []
+        fragments = [entry.fragment, *(other.fragment for other in earlier)]
+        try:
+            first, *rows = self._nearness().vectors([f.raw_observation for f in fragments])
+        except EmbedderFailed as error:
+            move.discarded.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
+            return [-1.0] * len(earlier)
+        return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
+
+    def _nearness(self) -> Nearness:
+        if self._near is None:
+            self._near = Nearness(self.storage.engine.recorder.embedder)
+        return self._near
+
+    def _draw(self, earlier: FragmentEntry, new: FragmentEntry) -> float:
+        if self._random is not None:
+            return self._random()
+        digest = blake2b(f"{earlier.id}\0{new.id}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64
+
+    # --- what leaves --------------------------------------------------------------------------
+
+    def _merged(
+        self, counts: _Counts, earlier: FragmentEntry, entry: FragmentEntry, op: WriteOperation
+    ) -> FragmentEntry | None:
+        """Return what a fragment becomes that was strengthened often enough; None: it was not."""
+        if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
+            return None
+        members = counts.members(earlier, entry, op, keep=self.profile.keeps_members)
+        counts.take(earlier if self.profile.keeps_members else None, members, earlier)
+        return earlier.leaving() if len(members) == 1 else merged(members)
+
+    def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
+        buffer, gone = counts.buffer, list[FragmentEntry]()
+        while len(buffer.entries) > self._buffer_size:
+            victim = min(
+                buffer.entries[:-1] or buffer.entries,
+                key=lambda earlier: (_weight(earlier.fragment), counts.of(earlier), earlier.number),
+            )
+            counts.forget([victim])
+            buffer.remove([victim])
+            gone.append(victim.leaving())
+        return gone
+
+
+def _weight(fragment: MemoryFragment) -> float:
+    return unit(None) if fragment.importance is None else fragment.importance
+
+
+class _Counts:
+    """How often each fragment of the layer was strengthened, and by which."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        kept = cast("dict[str, list[str]]", buffer.note.value.get(ENHANCED, {}))
+        recalled = cast("dict[str, list[str]]", buffer.note.value.get(RECALLED, {}))
+        self._by = {entry.id: list(kept.get(entry.id, ())) for entry in buffer.entries}
+        self._recalled = {entry.id: list(recalled.get(entry.id, ())) for entry in buffer.entries}
+        self._removed: set[str] = set()
+
+    def of(self, earlier: FragmentEntry) -> int:
+        """Return how often a fragment was strengthened."""
+        return len(self._by.get(earlier.id, ())) + len(self._recalled.get(earlier.id, ()))
+
+    def add(self, earlier: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
+        """Count one more."""
+        (self._recalled if recalled else self._by).setdefault(earlier.id, []).append(by.id)
+        self.buffer.touch()
+
+    def is_removed(self, entry: FragmentEntry) -> bool:
+        """Return whether an entry left as part of another."""
+        return entry.id in self._removed
+
+    def members(
+        self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
+    ) -> list[FragmentEntry]:
+        """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
+        by_id = {entry.id: entry for entry in self.buffer.entries} | {new.id: new}
+        names = [name for name in self._by.get(earlier.id, ()) if name in by_id]
+        if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
+            names.append(new.id)
+        found = [by_id[name] for name in dict.fromkeys(names)]
+        return [earlier, *(entry for entry in found if keep or entry.id not in self._removed)]
+
+    def take(
+        self, only: FragmentEntry | None, members: Sequence[FragmentEntry], earlier: FragmentEntry
+    ) -> None:
+        """Take what leaves out of the layer: all members, or *only* one of them."""
+        gone = list(members) if only is None else [only]
+        self._removed |= {entry.id for entry in gone}
+        self.buffer.remove(gone)
+        if only is None:
+            self.forget(gone)
+        else:
+            self._by.pop(earlier.id, None)
+            self._recalled.pop(earlier.id, None)
+
+    def forget(self, removed: Sequence[FragmentEntry]) -> None:
+        """Take back what entries that are gone were counted for."""
+        ids = {entry.id for entry in removed}
+        for name in ids:
+            self._by.pop(name, None)
+            self._recalled.pop(name, None)
+        for names in self._by.values():
+            names[:] = [name for name in names if name not in ids]
+
+    def save(self) -> None:
+        """Write the counts into the note of the layer."""
+        value = self.buffer.note.value
+        here = {entry.id for entry in self.buffer.entries}
+        value[ENHANCED] = {n: by for n, by in self._by.items() if by and n in here}
+        value[RECALLED] = {n: by for n, by in self._recalled.items() if by and n in here}

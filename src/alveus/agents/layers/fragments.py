@@ -1,0 +1,570 @@
+"""Fragments: the unit that layers keep, as DB-GPT's agents make them, and their ids."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, TypeAlias, TypedDict, TypeVar, cast
+
+from alveus.errors import InvalidInput
+from alveus.values.forks import FreshLock
+from alveus.values.ids import new_id
+from alveus.values.storable import checked_name, counted
+
+R = TypeVar("R")
+
+FragmentId: TypeAlias = int | str
+"""What names a fragment: a number that rises with time if alveus made it, or an id from outside."""
+
+Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
+"""Turns texts into vectors."""
+
+LONGEST_ID = 4096
+"""Bits of an id that is a number."""
+
+INSTANCES, SEQUENCE = 1 << 10, 1 << 12
+"""How many processes, and ids of one process and millisecond, a Snowflake tells apart."""
+
+TIMED_BITS = 22
+"""Below the milliseconds of a Snowflake."""
+
+LARGEST = 1 << 64
+"""Above all Snowflakes, below all numbers of alveus's own."""
+
+OWN_TIMED_BITS = 80
+"""Below the milliseconds of a version 7 UUID, which is what alveus's own numbers are."""
+
+
+class WriteOperation(StrEnum):
+    """Why a fragment is written: it is new, or was recalled and strengthens what is like it."""
+
+    ADD = "add"
+    RETRIEVAL = "retrieval"
+
+
+class MemoryFragment(ABC):
+    """A piece of experience. Abstract: `AgentMemoryFragment` is the one that layers make."""
+
+    @classmethod
+    @abstractmethod
+    def build_from(
+        cls,
+        observation: Any,  # noqa: ANN401 - DB-GPT's signature: a text, or a structure
+        embeddings: Sequence[float] | None = None,
+        memory_id: FragmentId | None = None,
+        importance: float | None = None,
+        is_insight: bool = False,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        last_accessed_time: datetime | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> MemoryFragment:
+        """Return a fragment of this class."""
+
+    @property
+    @abstractmethod
+    def id(self) -> FragmentId:
+        """Its name: two fragments with one id are one."""
+
+    @property
+    @abstractmethod
+    def raw_observation(self) -> str:
+        """What was observed, as text: what search reads."""
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """Return an equal fragment with the same id."""
+
+    _metadata: dict[str, Any] | None = None
+    _importance: float | None = None
+    _embeddings: list[float] | None = None
+    _is_insight: bool = False
+    _accessed: datetime | None = None
+    _source_ids: Sequence[FragmentId] = ()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Facts to filter by; `speaker`, `role` and `session` in it are the item's own."""
+        return {} if self._metadata is None else self._metadata
+
+    @property
+    def importance(self) -> float | None:
+        """How much it matters by itself, 0..1; None: unknown."""
+        return self._importance
+
+    @property
+    def embeddings(self) -> list[float] | None:
+        """Its vector, if somebody gave it one."""
+        return self._embeddings
+
+    @property
+    def is_insight(self) -> bool:
+        """Whether it was inferred from others."""
+        return self._is_insight
+
+    @property
+    def last_accessed_time(self) -> datetime | None:
+        """When it was last recalled."""
+        return self._accessed
+
+    @property
+    def source_ids(self) -> list[FragmentId]:
+        """Ids of the fragments that it was made from."""
+        return list(self._source_ids)
+
+    @property
+    def current_class(self) -> type[Self]:
+        """Its class."""
+        return self.__class__
+
+    @abstractmethod
+    def update_importance(self, importance: float) -> float | None:
+        """Set the importance; return what it was."""
+
+    @abstractmethod
+    def update_embeddings(self, embeddings: Sequence[float]) -> None:
+        """Set the vector."""
+
+    @abstractmethod
+    def update_accessed_time(self, now: datetime) -> datetime | None:
+        """Set when it was last recalled; return what it was."""
+
+    def calculate_current_embeddings(self, embed: Embed) -> list[float]:
+        """Return the vector of its text; keeps nothing."""
+        return list(embed([self.raw_observation])[0])
+
+    @classmethod
+    def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
+        """Return one fragment of this class that says what *fragments* say, and names them."""
+        text = ";".join(f.raw_observation for f in fragments)
+        return cls.build_from(text, source_ids=[f.id for f in fragments], **kwargs)
+
+
+class AgentMemoryFragment(MemoryFragment):
+    """A fragment of text. Its fields can be assigned; a layer keeps a copy.
+
+    Args:
+        observation: What was observed.
+        embeddings: Its vector, if known.
+        memory_id: Its name; None: a new one. 0 is a name like others.
+        importance: 0..1, or None where nobody knows.
+        snapshot_path: File with the whole operation.
+        metadata: Facts to filter by.
+        source_ids: Ids of the fragments that it was made from.
+
+    Raises:
+        InvalidInput: An argument cannot be kept.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - DB-GPT's signature
+        self,
+        observation: str,
+        embeddings: Sequence[float] | None = None,
+        memory_id: FragmentId | None = None,
+        importance: float | None = None,
+        last_accessed_time: datetime | None = None,
+        is_insight: bool = False,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        snapshot_path: str | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        source_ids: Sequence[FragmentId] = (),
+    ) -> None:
+        self.observation = self._checked(observation)
+        self.memory_id: FragmentId = new_fragment_id() if memory_id is None else _name(memory_id)
+        if not (snapshot_path is None or isinstance(snapshot_path, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"snapshot_path must be a str or None, not {snapshot_path!r}")
+        self.snapshot_path = snapshot_path
+        self._embeddings = None if embeddings is None else _vector(embeddings)
+        self._importance = None if importance is None else finite(importance)
+        self._accessed = _time(last_accessed_time)
+        self._is_insight = bool(is_insight)
+        self._metadata = _facts(metadata)
+        self._source_ids = _names(source_ids)
+
+    @classmethod
+    def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - subclasses take structures
+        if not isinstance(observation, str):
+            raise InvalidInput(
+                f"an observation must be a str, not {type(observation).__name__}; a dict is for "
+                "StructuredAgentMemoryFragment"
+            )
+        return observation
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.raw_observation!r}, memory_id={self.memory_id!r})"
+
+    @classmethod
+    def build_from(
+        cls,
+        observation: Any,  # noqa: ANN401 - DB-GPT's signature
+        embeddings: Sequence[float] | None = None,
+        memory_id: FragmentId | None = None,
+        importance: float | None = None,
+        is_insight: bool = False,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        last_accessed_time: datetime | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> AgentMemoryFragment:
+        """Return a fragment of this class."""
+        return cls(
+            observation,
+            embeddings=embeddings,
+            memory_id=memory_id,
+            importance=importance,
+            last_accessed_time=last_accessed_time,
+            is_insight=is_insight,
+            **kwargs,
+        )
+
+    @property
+    def id(self) -> FragmentId:
+        """Its name."""
+        return self.memory_id
+
+    @property
+    def raw_observation(self) -> str:
+        """The text."""
+        return self.observation
+
+    def update_importance(self, importance: float) -> float | None:
+        """Set the importance; return what it was."""
+        before, self._importance = self._importance, finite(importance)
+        return before
+
+    def update_embeddings(self, embeddings: Sequence[float]) -> None:
+        """Set the vector."""
+        self._embeddings = _vector(embeddings)
+
+    def update_accessed_time(self, now: datetime) -> datetime | None:
+        """Set when it was last recalled; return what it was."""
+        before, self._accessed = self._accessed, _time(now)
+        return before
+
+    def copy(self) -> Self:
+        """Return an equal fragment of the same class, with the same id."""
+        return type(self)(
+            self.observation,
+            embeddings=self._embeddings,
+            memory_id=self.memory_id,
+            importance=self._importance,
+            last_accessed_time=self._accessed,
+            is_insight=self._is_insight,
+            snapshot_path=self.snapshot_path,
+            metadata=self._metadata,
+            source_ids=self._source_ids,
+        )
+
+
+def finite(number: object, what: str = "an importance") -> float:
+    """Return a number as a float, checked."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise InvalidInput(f"{what} must be a number, not {number!r}")
+    try:
+        value = float(cast("SupportsFloat", number))
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise InvalidInput(f"{what} must be finite, not {number!r:.50}")
+    return value
+
+
+def _name(memory_id: object) -> FragmentId:
+    if isinstance(memory_id, int) and not isinstance(memory_id, bool):
+        if memory_id.bit_length() > LONGEST_ID:
+            raise InvalidInput(f"a memory_id has {LONGEST_ID} bits at most")
+        return int(memory_id)
+    return checked_name(memory_id, "a memory_id")
+
+
+def _names(source_ids: Sequence[FragmentId]) -> list[FragmentId]:
+    if isinstance(source_ids, str) or not isinstance(source_ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"source_ids must be a list of ids, not {source_ids!r}")
+    return [_name(source) for source in source_ids]
+
+
+def _vector(embeddings: Sequence[float]) -> list[float]:
+    try:
+        return [float(number) for number in embeddings]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"embeddings must be a list of numbers: {error}") from error
+
+
+def _time(accessed: datetime | None) -> datetime | None:
+    if accessed is not None and not isinstance(accessed, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"last_accessed_time must be a datetime or None, not {accessed!r}")
+    return accessed
+
+
+def _facts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
+    return dict(metadata or {})
+
+
+# --- fragments of structure -----------------------------------------------------------------------
+
+
+class StructuredObservation(TypedDict, total=False):
+    """One step of an agent; every field may be missing, and others may be there."""
+
+    question: str
+    thought: str
+    phase: str
+    action_intention: str
+    action_reason: str
+    action: str
+    action_input: Any
+    observation: Any
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # type checkers know it by heart
+
+    T = TypeVarWithDefault("T", bound=MemoryFragment, default=Any)
+else:
+    T = TypeVar("T", bound=MemoryFragment)
+
+
+Structure: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class StructuredAgentMemoryFragment(AgentMemoryFragment):
+    """A fragment of one step, or of several in order: a list of dicts, never a list of lists."""
+
+    def __init__(
+        self,
+        observation: Structure,
+        *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment
+        **kwargs: Any,  # noqa: ANN401 - the same
+    ) -> None:
+        super().__init__(cast("str", observation), *args, **kwargs)
+
+    @classmethod
+    def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - it is what is checked
+        found = _steps(observation)
+        if found is None:
+            raise InvalidInput(
+                "a structured observation must be a dict, or a list of dicts, not "
+                f"{type(observation).__name__}; text is for AgentMemoryFragment"
+            )
+        try:
+            json.dumps(found)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"a structured observation must be JSON: {error}") from error
+        return found if isinstance(observation, (list, tuple)) else found[0]
+
+    @property
+    def raw_observation(self) -> str:
+        """The structure, as JSON."""
+        return json.dumps(self.observation, ensure_ascii=False)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps it holds, in order."""
+        return _steps(self.observation) or []
+
+    @classmethod
+    def build_from(
+        cls,
+        observation: Any,  # noqa: ANN401 - DB-GPT's signature
+        *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment.build_from
+        **kwargs: Any,  # noqa: ANN401 - the same
+    ) -> AgentMemoryFragment:
+        """Return a fragment of a structure, or of its JSON; of other text a plain fragment."""
+        if isinstance(observation, str):
+            parsed = _parsed(observation)
+            if parsed is None:
+                return AgentMemoryFragment.build_from(observation, *args, **kwargs)
+            observation = parsed
+        return super().build_from(observation, *args, **kwargs)
+
+    @classmethod
+    def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
+        """Return a fragment of all their steps, in order and flat; of one fragment: itself.
+
+        Text among them becomes a step that has only an `observation`.
+        """
+        if not fragments:
+            raise InvalidInput("Memory fragments is empty.")
+        if len(fragments) == 1:
+            return fragments[0]
+        every = [step for fragment in fragments for step in steps_of(fragment)]
+        return cls.build_from(every, source_ids=[f.id for f in fragments], **kwargs)
+
+
+def steps_of(fragment: MemoryFragment) -> list[dict[str, Any]]:
+    """Return the steps of a fragment; text is one step with only an `observation`."""
+    if isinstance(fragment, StructuredAgentMemoryFragment):
+        return fragment.steps
+    text = fragment.raw_observation
+    return _parsed(text) or [{"observation": text}]
+
+
+def _parsed(text: str) -> list[dict[str, Any]] | None:
+    try:
+        return _steps(json.loads(text, parse_constant=_refuse_constant))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _steps(observation: object) -> list[dict[str, Any]] | None:
+    """Return the steps that *observation* is, however deep in lists; None: it is no structure."""
+    if isinstance(observation, Mapping):
+        return [dict(cast("Mapping[str, Any]", observation))]
+    if not isinstance(observation, (list, tuple)) or not observation:
+        return None
+    found: list[dict[str, Any]] = []
+    for part in cast("Sequence[object]", observation):
+        steps = _steps(part)
+        if steps is None:
+            return None
+        found += steps
+    return found
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+class Snowflakes:
+    """Makes numbers of 64 bits that rise: milliseconds, the number of the process, a count.
+
+    Args:
+        instance: The number of this process, 0..1023; no other that writes has it.
+        seq: The count of the first id, 0..4095.
+        epoch: When the milliseconds begin, itself in milliseconds since 1970.
+        timestamp: The least time of the first id, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self, instance: int, seq: int = 0, epoch: int = 0, timestamp: int | None = None
+    ) -> None:
+        self._instance = _below(instance, "instance", INSTANCES)
+        self._seq = _below(seq, "seq", SEQUENCE) - 1
+        self.epoch = _below(epoch, "epoch", _milliseconds())
+        first = self.epoch if timestamp is None else timestamp
+        self._last = max(_milliseconds(), counted(first, "timestamp", least=self.epoch))
+        self._mutex = FreshLock()
+
+    def __call__(self) -> int:
+        """Return the next number; one that runs ahead of the clock if a millisecond is used up."""
+        with self._mutex:
+            now = max(_milliseconds(), self._last)
+            self._seq = self._seq + 1 if now == self._last else 0
+            if self._seq == SEQUENCE:
+                now, self._seq = now + 1, 0
+            self._last = now
+            return (now - self.epoch << TIMED_BITS) | self._instance << 12 | self._seq
+
+
+class _Ids:
+    """Who makes ids in this process."""
+
+    snowflakes: Callable[[], int] | None = None
+    epoch = 0
+
+
+_IDS = _Ids()
+
+
+def initialize_id_generator(
+    instance: int | None = None, seq: int = 0, epoch: int = 0, timestamp: int | None = None
+) -> None:
+    """Have ids of new fragments in this process be Snowflakes, as DB-GPT's are.
+
+    Call it before the first fragment is made. Ids of alveus's own need no number of the process.
+
+    Args:
+        instance: The number of this process, 0..1023; no other that writes has it. None: alveus's
+            own ids again.
+        seq: The count of the first id, 0..4095.
+        epoch: When the milliseconds begin, itself in milliseconds since 1970.
+        timestamp: The least time of the first id, in milliseconds since 1970.
+
+    Raises:
+        InvalidInput: A number is out of its range.
+    """
+    _IDS.snowflakes = None if instance is None else Snowflakes(instance, seq, epoch, timestamp)
+    _IDS.epoch = 0 if instance is None else epoch
+
+
+def new_fragment_id() -> int:
+    """Return a number that nobody else gets, in this process or another; it rises with time."""
+    if _IDS.snowflakes is not None:
+        return _IDS.snowflakes()
+    return int(new_id().replace("-", ""), 16)
+
+
+def time_of_id(fragment_id: int) -> datetime:
+    """Return when alveus made an id; senseless for one from outside.
+
+    Of a Snowflake: with the epoch that ids have now.
+    """
+    if fragment_id < LARGEST:
+        milliseconds = _IDS.epoch + (fragment_id >> TIMED_BITS)
+    else:
+        milliseconds = fragment_id >> OWN_TIMED_BITS
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _below(number: int, what: str, limit: int) -> int:
+    if counted(number, what, least=0) >= limit:
+        raise InvalidInput(f"{what} must be below {limit}, not {number}")
+    return number
+
+
+# --- prompts, as the default templates of DB-GPT have them ----------------------------------------
+
+
+def memory_text(
+    *,
+    question: str | None = None,
+    thought: str | None = None,
+    action: str | None = None,
+    observation: str | None = None,
+) -> str:
+    """Return what is written of a step: a line per part that there is."""
+    named = {
+        "Question": question,
+        "Thought": thought,
+        "Action": action,
+        "Observation": observation,
+    }
+    return "\n".join(f"{name}: {text} " for name, text in named.items() if text)
+
+
+def memories_text(fragments: Sequence[MemoryFragment]) -> str:
+    """Return what is read into a prompt: the fragments' texts, a line each."""
+    return "\n".join(fragment.raw_observation for fragment in fragments)
+
+
+def user_prompt(question: str, most_recent_memories: str = "") -> str:
+    """Return a question, with memories before it if there are any."""
+    asked = f"User input: {question}\n"
+    return (
+        f"Most recent message:\n{most_recent_memories}\n\n{asked}"
+        if most_recent_memories
+        else asked
+    )
+
+
+def kept_rounds(rounds: Sequence[R], *, start: int = 0, end: int = 0) -> list[R]:
+    """Return the first *start* and the last *end* rounds of a conversation.
+
+    All of them, if that is no fewer; none, if both are 0.
+    """
+    if min(start, end) < 0:
+        raise InvalidInput("the numbers of rounds to keep must not be below 0")
+    if start + end >= len(rounds):
+        return list(rounds) if start + end else []
+    return [*rounds[:start], *rounds[len(rounds) - end :]]

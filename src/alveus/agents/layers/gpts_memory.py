@@ -1,0 +1,588 @@
+"""The log of conversations that an agent's memory comes with: messages, plans, and a channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import field, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Self, TypeVar, cast
+
+from alveus.agents.storage import SWEEP_EVERY, LayerStorage, aware
+from alveus.errors import InvalidInput, NotFound, StaleItem
+from alveus.errors.short_repr import short_repr
+from alveus.memory.memory import Memory
+from alveus.sets import MemorySet
+from alveus.store.items import Item
+from alveus.values.forks import HandleLock
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+R = TypeVar("R")
+
+DONE = "[DONE]"
+"""What ends a channel."""
+
+VIEWS = 64
+"""Views that wait in a channel at most. Each shows the whole conversation, so the oldest may go."""
+
+CONVERSATIONS = 1_000
+"""Conversations that are kept where they are kept in RAM; the one used longest ago goes first.
+
+As many have a channel, wherever they are kept.
+"""
+
+HUMAN = frozenset(("Human", "User"))
+
+_NUMBERED = re.compile(r"(.+)_(\d+)", re.DOTALL)
+
+
+def parse_conv_id(conv_id: str) -> tuple[str, int | None]:
+    """Return the conversation that an id is of, and the number of the round at its end, if any."""
+    found = _NUMBERED.fullmatch(conv_id)
+    return (conv_id, None) if found is None else (found[1], int(found[2]))
+
+
+class Status(StrEnum):
+    """How far a task of a plan is."""
+
+    TODO = "todo"
+    RUNNING = "running"
+    WAITING = "waiting"
+    RETRYING = "retrying"
+    FAILED = "failed"
+    COMPLETE = "complete"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _GptsFields:
+    """To a dict and back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Self:
+        """Return one of a dict; what is missing has its default."""
+        known = {one.name for one in fields(cls)}  # pyright: ignore[reportArgumentType] - dataclasses
+        if unknown := sorted(set(d) - known):
+            raise InvalidInput(f"a {cls.__name__} has no {unknown[0]!r}")
+        try:
+            return cls(**d)
+        except TypeError as error:
+            raise InvalidInput(f"a {cls.__name__} needs more: {error}") from error
+
+
+@dataclass
+class GptsMessage(_GptsFields):
+    """A message from one agent to another."""
+
+    conv_id: str
+    sender: str
+    receiver: str
+    role: str
+    content: str
+    rounds: int = 0
+    is_success: bool = True
+    app_code: str | None = None
+    app_name: str | None = None
+    current_goal: str | None = None
+    context: str | None = None
+    review_info: str | None = None
+    action_report: str | None = None
+    model_name: str | None = None
+    resource_info: str | None = None
+    created_at: datetime = field(default_factory=_now)
+    updated_at: datetime = field(default_factory=_now)
+
+
+@dataclass
+class GptsPlan(_GptsFields):
+    """A task of a plan, by its number in the conversation."""
+
+    conv_id: str
+    sub_task_num: int
+    sub_task_content: str | None = None
+    sub_task_title: str | None = None
+    sub_task_agent: str | None = None
+    resource_name: str | None = None
+    rely: str | None = None
+    agent_model: str | None = None
+    retry_times: int = 0
+    max_retry_times: int = 5
+    state: str = Status.TODO.value
+    result: str | None = None
+
+
+MESSAGES, PLANS = "gpts_messages", "gpts_plans"
+
+_TIMES = ("created_at", "updated_at")
+
+_PURGED = {"retention": "purge"}
+"""How a set is in RAM: nobody asks for its past."""
+
+
+class _Log:
+    """What both have: a store, in which each conversation is a key.
+
+    Args:
+        memory: A memory of alveus; None: RAM.
+    """
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._given = memory is not None
+        self._memory = memory
+        self._changes = 0
+
+    def __repr__(self) -> str:
+        kept = repr(self._memory) if self._given else "RAM, until this process ends"
+        return f"<{type(self).__name__} in {kept}>"
+
+    @property
+    def memory(self) -> Memory:
+        """The store."""
+        if self._memory is None:
+            self._memory = Memory.open(embedder="words")
+        return self._memory
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a store: one was given, or RAM was used."""
+        return self._memory is not None
+
+    def _set(self, conv_id: str, name: str) -> MemorySet:
+        editor = LayerStorage(self.memory.key(conv_id)).editor(name)
+        return MemorySet(editor.writer, editor.ref, {} if self._given else _PURGED)
+
+    def _changed(self) -> None:
+        """Free RAM now and then of what was deleted, or is otherwise by now."""
+        self._changes += 1
+        if not self._given and not self._changes % SWEEP_EVERY:
+            self.memory.sweep()
+
+    def _emptied(self, conv_id: str, name: str) -> int:
+        done = self._set(conv_id, name).clear()
+        self._changed()
+        return done
+
+
+class GptsMessageMemory(_Log):
+    """Messages, in the order they were appended."""
+
+    def append(self, message: GptsMessage) -> None:
+        """Keep a message; durable when it returns, or with the batch of the action at work."""
+        self.append_many([message])
+
+    def append_many(self, messages: Sequence[GptsMessage]) -> None:
+        """Keep messages, those of one conversation in one commit."""
+        for conv_id in dict.fromkeys(message.conv_id for message in messages):
+            items = [_item(message) for message in messages if message.conv_id == conv_id]
+            self._set(conv_id, MESSAGES).add_many(items)
+
+    def get_by_conv_id(self, conv_id: str) -> list[GptsMessage]:
+        """Return the messages of a conversation."""
+        return [_message(item) for item in self._set(conv_id, MESSAGES)]
+
+    def get_by_agent(self, conv_id: str, agent: str) -> list[GptsMessage]:
+        """Return what an agent sent or received."""
+        return [m for m in self.get_by_conv_id(conv_id) if agent in (m.sender, m.receiver)]
+
+    def get_between_agents(
+        self, conv_id: str, agent1: str, agent2: str, current_goal: str | None = None
+    ) -> list[GptsMessage]:
+        """Return what two agents said to each other; with *current_goal* only what was for that."""
+        pair = {(agent1, agent2), (agent2, agent1)}
+        found = [m for m in self.get_by_conv_id(conv_id) if (m.sender, m.receiver) in pair]
+        return [m for m in found if current_goal is None or m.current_goal == current_goal]
+
+    def get_last_message(self, conv_id: str) -> GptsMessage | None:
+        """Return the message that was appended last, or None."""
+        last = self._set(conv_id, MESSAGES).recent(1)
+        return _message(last[0]) if last else None
+
+    def delete_by_conv_id(self, conv_id: str) -> int:
+        """Delete the messages of a conversation, and of no other; return how many there were."""
+        return self._emptied(conv_id, MESSAGES)
+
+
+def _item(message: GptsMessage) -> Item:
+    value = message.to_dict() | {n: aware(getattr(message, n)).isoformat() for n in _TIMES}
+    return Item(value, text=message.content, session=message.conv_id)
+
+
+def _message(item: Item) -> GptsMessage:
+    value = dict(cast("dict[str, Any]", item.value))
+    return GptsMessage.from_dict(value | {n: datetime.fromisoformat(value[n]) for n in _TIMES})
+
+
+class GptsPlansMemory(_Log):
+    """Plans: tasks by their numbers."""
+
+    def batch_save(self, plans: Sequence[GptsPlan]) -> None:
+        """Keep tasks, those of one conversation in one commit.
+
+        Raises:
+            DuplicateItem: The conversation has a task of this number.
+        """
+        for conv_id in dict.fromkeys(plan.conv_id for plan in plans):
+            items = [
+                Item(plan.to_dict(), str(plan.sub_task_num), plan.sub_task_content or "")
+                for plan in plans
+                if plan.conv_id == conv_id
+            ]
+            self._set(conv_id, PLANS).add_many(items)
+
+    def get_by_conv_id(self, conv_id: str) -> list[GptsPlan]:
+        """Return the tasks of a conversation, by number."""
+        found = [GptsPlan.from_dict(item.value) for item in self._set(conv_id, PLANS)]
+        return sorted(found, key=lambda plan: plan.sub_task_num)
+
+    def get_by_conv_id_and_num(self, conv_id: str, task_item_nums: Sequence[int]) -> list[GptsPlan]:
+        """Return the tasks that have these numbers."""
+        wanted = set(task_item_nums)
+        return [plan for plan in self.get_by_conv_id(conv_id) if plan.sub_task_num in wanted]
+
+    def get_todo_plans(self, conv_id: str) -> list[GptsPlan]:
+        """Return the tasks that are to be done, or done again."""
+        due = (Status.TODO, Status.RETRYING)
+        return [plan for plan in self.get_by_conv_id(conv_id) if plan.state in due]
+
+    def complete_task(self, conv_id: str, task_item_num: int, result: str) -> None:
+        """Note that a task is done.
+
+        Raises:
+            NotFound: There is no such task.
+        """
+        self._change(conv_id, task_item_num, {"state": Status.COMPLETE.value, "result": result})
+
+    def update_task(  # noqa: PLR0913, PLR0917 - DB-GPT's signature
+        self,
+        conv_id: str,
+        task_item_num: int,
+        state: str,
+        retry_times: int,
+        agent: str | None = None,
+        model: str | None = None,
+        result: str | None = None,
+    ) -> None:
+        """Note how far a task is; what is None stays.
+
+        Raises:
+            InvalidInput: There is no such state.
+            NotFound: There is no such task.
+        """
+        if state not in [*Status]:
+            raise InvalidInput(f"the state of a task is one of {', '.join(Status)}, not {state!r}")
+        given = {"sub_task_agent": agent, "agent_model": model, "result": result}
+        named = {name: value for name, value in given.items() if value is not None}
+        changes = {"state": Status(state).value, "retry_times": retry_times, **named}
+        self._change(conv_id, task_item_num, changes)
+
+    def _change(self, conv_id: str, number: int, changes: dict[str, Any]) -> None:
+        tasks = self._set(conv_id, PLANS)
+        while True:
+            item = tasks.get(str(number))
+            if item is None:
+                raise NotFound(f"conversation {conv_id!r} has no task {number}")
+            try:
+                tasks.update(
+                    str(number), item.value | changes, text=item.text, if_version=item.version
+                )
+            except StaleItem:
+                continue
+            self._changed()
+            return
+
+    def remove_by_conv_id(self, conv_id: str) -> int:
+        """Delete the tasks of a conversation, and of no other; return how many there were."""
+        return self._emptied(conv_id, PLANS)
+
+
+class Channel:
+    """Views, oldest first; has the calls of `asyncio.Queue`, and is of no event loop.
+
+    Any thread may put and any loop may get. After `DONE` nothing is taken, and everybody who gets
+    is told of it.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = HandleLock()
+        self._views: deque[Any] = deque(maxlen=VIEWS)
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+        self._done = False
+
+    def put_nowait(self, view: object) -> None:
+        """Have a view wait; more than `VIEWS` do not."""
+        with self._mutex:
+            if self._done:
+                return
+            if view == DONE:
+                self._done = True
+            else:
+                self._views.append(view)
+            self._wake()
+
+    async def put(self, view: object) -> None:
+        """See `put_nowait`."""
+        self.put_nowait(view)
+
+    async def get(self) -> Any:  # noqa: ANN401 - whatever was put
+        """Return the oldest view, or `DONE`, when there is one."""
+        while True:
+            try:
+                return self.get_nowait()
+            except asyncio.QueueEmpty:
+                await self._put_or_done()
+
+    def get_nowait(self) -> Any:  # noqa: ANN401 - whatever was put
+        """Return the oldest view, or `DONE`.
+
+        Raises:
+            asyncio.QueueEmpty: There is none.
+        """
+        with self._mutex:
+            if self._views:
+                return self._views.popleft()
+            if self._done:
+                return DONE
+            raise asyncio.QueueEmpty
+
+    def qsize(self) -> int:
+        """Return how many views wait."""
+        return len(self._views)
+
+    def empty(self) -> bool:
+        """Return whether none waits."""
+        return not self._views
+
+    async def _put_or_done(self) -> None:
+        mine: Future[None] = Future()
+        with self._mutex:
+            if self._views or self._done:
+                return
+            self._waiting.append((asyncio.get_running_loop(), mine))
+        try:
+            await asyncio.wrap_future(mine)
+        except asyncio.CancelledError:
+            if not mine.cancel():  # a view came for this one, which does not take it
+                with self._mutex:
+                    self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """Have one who waits look again, or, when it is done, all."""
+        while self._waiting:
+            loop, first = self._waiting.popleft()
+            if not loop.is_closed() and first.set_running_or_notify_cancel():
+                first.set_result(None)
+                if not self._done:
+                    return
+
+
+class GptsMemory:
+    """Messages and plans of conversations, and a channel to watch each by.
+
+    Args:
+        plans_memory: Where plans are kept; None: in *memory*.
+        message_memory: Where messages are kept; None: in *memory*.
+        executor: Taken because DB-GPT takes it; nothing runs in it.
+        memory: A memory of alveus, in which each conversation is a key; None: RAM, which keeps
+            the last *conversations*.
+        conversations: How many RAM keeps, and how many may have a channel.
+    """
+
+    def __init__(
+        self,
+        plans_memory: GptsPlansMemory | None = None,
+        message_memory: GptsMessageMemory | None = None,
+        executor: object = None,
+        *,
+        memory: Memory | None = None,
+        conversations: int = CONVERSATIONS,
+    ) -> None:
+        del executor
+        self._plans = plans_memory or GptsPlansMemory(memory)
+        self._messages = message_memory or GptsMessageMemory(memory)
+        self._own_ram = memory is None and plans_memory is None and message_memory is None
+        self._most = counted(conversations, "conversations", least=1)
+        self._keeps_all = not self._own_ram
+        self._used: OrderedDict[str, None] = OrderedDict()
+        self._channels: OrderedDict[str, Channel] = OrderedDict()
+        self._with_marks: dict[str, bool] = {}
+        self._start: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<GptsMemory: {self._messages!r}, {self._plans!r}>"
+
+    @property
+    def plans_memory(self) -> GptsPlansMemory:
+        """Where plans are kept."""
+        return self._plans
+
+    @property
+    def message_memory(self) -> GptsMessageMemory:
+        """Where messages are kept."""
+        return self._messages
+
+    def kept_in(self, memory: Memory) -> GptsMemory:
+        """Return this log, kept in *memory* unless it was given a place of its own.
+
+        It has the channels of this one; and this one, if nothing is in it yet, is kept there too.
+        """
+        if not self._own_ram:
+            return self
+        if not self._messages.opened:
+            self._plans, self._messages = GptsPlansMemory(memory), GptsMessageMemory(memory)
+            self._keeps_all = True
+        kept = GptsMemory(memory=memory, conversations=self._most)
+        kept._channels, kept._with_marks = self._channels, self._with_marks
+        kept._start = self._start
+        return kept
+
+    async def init(
+        self,
+        conv_id: str,
+        enable_vis_message: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        history_messages: Sequence[GptsMessage] | None = None,
+        start_round: int = 0,
+    ) -> None:
+        """Open the channel of a conversation.
+
+        Args:
+            enable_vis_message: Views are Markdown; else lists of dicts.
+            history_messages: What was said before; kept, if nothing is kept of the conversation.
+            start_round: The first round to be shown.
+        """
+        self._open(conv_id)
+        self._with_marks[conv_id], self._start[conv_id] = enable_vis_message, start_round
+        if history_messages and not await self.get_messages(conv_id):
+            await self._call(conv_id, lambda: self._messages.append_many(history_messages))
+
+    def _open(self, conv_id: str) -> None:
+        """Open a channel; where there are too many, end the one that was opened longest ago."""
+        others = [known for known in self._channels if known != conv_id]
+        kept = others[max(0, len(others) + 1 - self._most) :]
+        for known in [name for name in self._channels if name not in kept]:
+            self._channels[known].put_nowait(DONE)
+            self.clear(known)
+        self._channels[conv_id] = Channel()
+
+    def queue(self, conv_id: str) -> Channel | None:
+        """Return the channel of a conversation; None: it has none."""
+        return self._channels.get(conv_id)
+
+    async def append_message(self, conv_id: str, message: GptsMessage) -> None:
+        """Keep a message, and show the conversation in its channel, if it has one."""
+        await self.keep_message(conv_id, message)
+        await self.push_message(conv_id)
+
+    async def keep_message(self, conv_id: str, message: GptsMessage) -> None:
+        """Keep a message, and leave it to `push_message` to show it.
+
+        Raises:
+            InvalidInput: It is no message, or one of another conversation.
+        """
+        if not isinstance(message, GptsMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers of no types
+            raise InvalidInput(f"a conversation keeps GptsMessages, not {short_repr(message)}")
+        if message.conv_id != conv_id:
+            raise InvalidInput(
+                f"the message is of conversation {message.conv_id!r}, not {conv_id!r}"
+            )
+        await self._call(conv_id, lambda: self._messages.append(message))
+
+    async def get_messages(self, conv_id: str) -> list[GptsMessage]:
+        """Return the messages of a conversation; of an unknown one none."""
+        return await self._call(conv_id, lambda: self._messages.get_by_conv_id(conv_id))
+
+    async def get_agent_messages(self, conv_id: str, agent_role: str) -> list[GptsMessage]:
+        """Return what an agent sent or received."""
+        return await self._call(conv_id, lambda: self._messages.get_by_agent(conv_id, agent_role))
+
+    async def get_agent_history_memory(self, conv_id: str, agent_role: str) -> list[Any]:
+        """Return the action reports of what an agent answered: of every second message."""
+        messages = await self.get_agent_messages(conv_id, agent_role)
+        reports = [message.action_report for message in messages[1::2]]
+        return [found for report in reports if (found := _parsed(report)) is not None]
+
+    async def push_message(self, conv_id: str, temp_msg: str | None = None) -> None:
+        """Show the conversation in its channel; with *temp_msg* below it, which is not kept."""
+        self._use(conv_id)
+        channel = self._channels.get(conv_id)
+        if channel is None:
+            return
+        start = self._start[conv_id]
+        shown = [m for m in await self.get_messages(conv_id) if m.rounds >= start]
+        views = [_view(message) for message in shown if message.sender not in HUMAN]
+        if not self._with_marks[conv_id]:
+            channel.put_nowait([*views, {"markdown": temp_msg}] if temp_msg else views)
+            return
+        parts = [f"**{v['sender']}** to {v['receiver']}:\n\n{v['markdown']}" for v in views]
+        channel.put_nowait("\n\n".join([*parts, temp_msg] if temp_msg else parts))
+
+    async def complete(self, conv_id: str) -> None:
+        """End the channel of a conversation: who watches it gets what waits, and is done."""
+        channel = self._channels.get(conv_id)
+        if channel is not None:
+            channel.put_nowait(DONE)
+
+    async def chat_messages(self, conv_id: str) -> AsyncIterator[Any]:
+        """Yield the views of a conversation, until it is complete.
+
+        Raises:
+            NotFound: It has no channel.
+        """
+        channel = self._channels.get(conv_id)
+        if channel is None:
+            raise NotFound(f"conversation {conv_id!r} has no channel; init() opens one")
+        while (view := await channel.get()) != DONE:
+            yield view
+
+    def clear(self, conv_id: str) -> bool:
+        """Close the channel of a conversation; return whether it had one. Its messages stay."""
+        self._with_marks.pop(conv_id, None)
+        self._start.pop(conv_id, None)
+        return self._channels.pop(conv_id, None) is not None
+
+    def _use(self, conv_id: str) -> None:
+        if self._keeps_all:
+            return
+        self._used[conv_id] = None
+        self._used.move_to_end(conv_id)
+        while len(self._used) > self._most:
+            oldest, _ = self._used.popitem(last=False)
+            self._messages.delete_by_conv_id(oldest)
+            self._plans.remove_by_conv_id(oldest)
+            self.clear(oldest)
+
+    async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
+        """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
+        return await LayerStorage(self._messages.memory.key(conv_id)).call(lambda _: work())
+
+
+def _view(message: GptsMessage) -> dict[str, Any]:
+    report = _parsed(message.action_report)
+    done = cast("dict[str, Any]", report).get("content") if isinstance(report, dict) else None
+    return {
+        "sender": message.sender,
+        "receiver": message.receiver,
+        "model": message.model_name,
+        "markdown": done or message.content,
+    }
+
+
+def _parsed(report: str | None) -> Any:  # noqa: ANN401 - whatever JSON it is
+    if not report:
+        return None
+    try:
+        return json.loads(report)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,273 @@
+"""Hybrid memory: sensory, short-term and long-term memory as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from alveus.agents.layers.buffers import BufferMemory, SensoryMemory
+from alveus.agents.layers.enhanced import EnhancedShortTermMemory
+from alveus.agents.layers.fragment_items import FragmentEntry
+from alveus.agents.layers.fragments import MemoryFragment, T, WriteOperation
+from alveus.agents.layers.importance import ImportanceScorer, Weights
+from alveus.agents.layers.insight_extractors import InsightExtractor
+from alveus.agents.layers.layer import LayerMemory, LayerOptions
+from alveus.agents.layers.layer_plans import Insight, Move
+from alveus.agents.layers.layer_results import DiscardedMemoryFragments
+from alveus.agents.layers.long_term import LongTermMemory
+from alveus.agents.layers.ranking import checked_k
+from alveus.agents.storage import Now
+from alveus.embed import Embedder
+from alveus.errors import InvalidInput
+from alveus.memory.keys import KeySets
+from alveus.memory.memory import Memory as Store
+from alveus.sets.writer import Writer
+from alveus.values.keywords import check_keywords
+
+DEFAULT_STORE = "agent_memory_long_term"
+
+
+class HybridMemory(LayerMemory[T]):
+    """Three layers as one: what leaves a layer is in the next one, by the same commit.
+
+    What sensory memory lets through goes to short-term memory; what leaves that, and the first
+    insight of each, to long-term memory. A read gives what long-term memory recalls, best first,
+    and all that is in short-term and sensory memory, oldest first; it writes nothing.
+
+    Args:
+        now: The clock of RAM.
+        sensory_memory: The first layer; None: `SensoryMemory()`.
+        short_term_memory: The second; None: `EnhancedShortTermMemory()`.
+        long_term_memory: The third; None: `LongTermMemory()`.
+        default_insight_extractor: Used where `initialize` gives none.
+        default_importance_scorer: Likewise.
+        settings: What every layer takes; see `LayerMemory`. Layers in RAM move to *memory*, or to
+            where another one is kept; they start empty, with the label of this.
+
+    Raises:
+        InvalidInput: Two layers are kept in different places, so no commit can hold both.
+    """
+
+    importance_weight = 0.9
+    kind: ClassVar[str] = "hybrid"
+    reads_meaning: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        now: Now = None,
+        sensory_memory: SensoryMemory[T] | None = None,
+        short_term_memory: BufferMemory[T] | None = None,
+        long_term_memory: LongTermMemory[T] | None = None,
+        default_insight_extractor: InsightExtractor | None = None,
+        default_importance_scorer: ImportanceScorer | None = None,
+        **settings: Any,  # noqa: ANN401 - of LayerMemory
+    ) -> None:
+        check_keywords(self, "__init__", settings, LayerOptions)
+        super().__init__(now=now, **settings)
+        shared: dict[str, Any] = {
+            "label": self.label,
+            "profile": self.profile.name,
+            "storage": self.storage,
+        }
+        self._sensory = sensory_memory or SensoryMemory[T](**shared)
+        self._short = short_term_memory or EnhancedShortTermMemory[T](**shared)
+        self._long = long_term_memory or LongTermMemory[T](**shared)
+        self._default_extractor = default_insight_extractor
+        self._default_scorer = default_importance_scorer
+        self._gather()
+        self.initialize()
+
+    def _gather(self) -> None:
+        """Keep all layers in one storage."""
+        storages = {id(s): s for s in (self.storage, *(layer.storage for layer in self.parts()))}
+        given = [storage for storage in storages.values() if not storage.is_ram]
+        if len({storage.identity for storage in given}) > 1:
+            raise InvalidInput(
+                "the layers of a hybrid memory are kept in the memory of one key; give it to the "
+                "hybrid memory alone, or the same to each layer"
+            )
+        self._storage = given[0] if given else self.storage
+        names = [layer.set_name for layer in self.parts()]
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"two layers of a hybrid memory are kept in one set: {names}")
+        for layer in self.parts():
+            layer.move_to(self._storage, self._lock)
+
+    @classmethod
+    def from_vstore(  # noqa: PLR0913, PLR0917 - DB-GPT's signature
+        cls,
+        vector_store: KeySets | None = None,
+        embeddings: object = None,
+        executor: object = None,
+        now: Now = None,
+        sensory_memory: SensoryMemory[T] | None = None,
+        short_term_memory: BufferMemory[T] | None = None,
+        long_term_memory: LongTermMemory[T] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> Self:
+        """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)`.
+
+        Args:
+            embeddings: What short-term memory tells likeness by; None: the memory's embedder.
+        """
+        kwargs.setdefault("memory", vector_store)
+        label = kwargs.get("label", "")
+        short = short_term_memory or EnhancedShortTermMemory[T](embeddings, executor, label=label)
+        return cls(now, sensory_memory, short, long_term_memory, **kwargs)
+
+    @classmethod
+    def from_chroma(
+        cls,
+        vstore_name: str = DEFAULT_STORE,
+        vstore_path: str | os.PathLike[str] | None = None,
+        embeddings: str | Embedder | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> Self:
+        """Return a hybrid memory in a file of alveus: ``alveus.db`` in the folder *vstore_path*.
+
+        There is no Chroma: the name is DB-GPT's, so that its programs run. `close` closes the
+        file.
+
+        Args:
+            vstore_name: The key.
+            vstore_path: A folder, made if need be; None: RAM.
+            embeddings: An embedder of alveus, or its name; None: as the file remembers.
+        """
+        url: str | Path = ":memory:"
+        if vstore_path is not None:
+            Path(vstore_path).mkdir(parents=True, exist_ok=True)
+            url = Path(vstore_path) / "alveus.db"
+        store = Store.open(url, embedder=embeddings)
+        made = cls.from_vstore(store.key(vstore_name), **kwargs)
+        made.opened = store
+        return made
+
+    opened: Store | None = None
+
+    def close(self) -> None:
+        """Free the RAM, and close the file that `from_chroma` opened."""
+        super().close()
+        if self.opened is not None:
+            self.opened.close()
+
+    # --- the layers ---------------------------------------------------------------------------
+
+    @property
+    def sensory_memory(self) -> SensoryMemory[T]:
+        """The first layer."""
+        return self._sensory
+
+    @property
+    def short_term_memory(self) -> BufferMemory[T]:
+        """The second layer."""
+        return self._short
+
+    @property
+    def long_term_memory(self) -> LongTermMemory[T]:
+        """The third layer."""
+        return self._long
+
+    def parts(self) -> Sequence[LayerMemory[T]]:
+        """Return the three layers."""
+        return (self._sensory, self._short, self._long)
+
+    def structure_clone(
+        self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
+    ) -> Self:
+        """Return a hybrid memory like this one that holds nothing yet."""
+        label = self._clone_label(label, memory)
+        storage = self.storage.again(memory)
+        layers = [part.structure_clone(now, label=label, memory=memory) for part in self.parts()]
+        for layer in layers:
+            layer.move_to(storage, self._lock)
+        sensory, short, long = layers
+        clone = type(self)(
+            None,
+            cast("SensoryMemory[T]", sensory),
+            cast("BufferMemory[T]", short),
+            cast("LongTermMemory[T]", long),
+            self._default_extractor,
+            self._default_scorer,
+            storage=storage,
+            label=label,
+            profile=self.profile.name,
+            dedupe=self._dedupe,
+        )
+        clone.copy_from(self)
+        return clone
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
+        """Take an entry in, and hand on what leaves each layer to the next; nothing leaves this."""
+        is_new = op is WriteOperation.ADD
+        passed = self._sensory.take(move, entry, op) if is_new else [entry]
+        for one in passed:
+            leaving = self._short.take(move, one, op)
+            insights = move.inferred(self._short.settings, leaving)
+            for gone in leaving:
+                self._long.take(move, gone, WriteOperation.ADD)
+            for insight in insights:
+                self._store_insight(move, insight, leaving)
+        return []
+
+    def _store_insight(
+        self, move: Move, insight: Insight, leaving: Sequence[FragmentEntry]
+    ) -> None:
+        """Put the first insight of a fragment into long-term memory."""
+        if not insight.insights:
+            return
+        first = insight.insights[0]
+        named = {fragment.id for fragment in insight.originals}
+        sources = [entry for entry in leaving if entry.fragment.id in named]
+        if self.importance_scorer is not None:
+            move.ask(self.settings, "score", [[first]])
+        first.update_importance(move.answers.importances(self.settings, [first])[0])
+        self._long.take_insight(move, first, sources)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        observation: str,
+        alpha: float | None = None,
+        beta: float | None = None,
+        gamma: float | None = None,
+        *,
+        k: int | None = None,
+    ) -> list[T]:
+        """Return what long-term memory recalls, best first, then what the other layers hold.
+
+        Args:
+            observation: What to read by.
+            alpha, beta, gamma: Weights of recency, relevance and importance in long-term memory.
+            k: How many long-term memory recalls; None: as it was made with.
+        """
+        weights = Weights.given(alpha, beta, gamma)
+        wanted = self._long.k if k is None else checked_k(k)
+
+        def look(writer: Writer) -> list[T]:
+            # In the order of moves: what moves meanwhile is seen twice, and never missed.
+            first, second = self._sensory.contents(writer), self._short.contents(writer)
+            third = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
+            seen = {name for f in third for name in (f.id, *f.source_ids)}
+            second = [f for f in second if f.id not in seen]
+            seen |= {f.id for f in second}
+            return [*third, *second, *(f for f in first if f.id not in seen)]
+
+        return await self.storage.call(look)
+
+    async def clear(self) -> list[T]:
+        """Empty all layers; return what they held, long-term memory first, oldest first."""
+        return cast("list[T]", await self._moved(self.emptied, "clear layers", self.label))
+
+    def emptied(self, move: Move) -> list[MemoryFragment]:
+        """Empty all layers as part of a move; return what they held."""
+        layers = (self._long, self._short, self._sensory)
+        return [fragment for layer in layers for fragment in layer.emptied(move)]
+
+    async def fade(self, below: float | None = None) -> DiscardedMemoryFragments[T]:
+        """Let go of what faded in long-term memory; see `LongTermMemory.fade`."""
+        return await (self._long.fade() if below is None else self._long.fade(below))

@@ -1,0 +1,250 @@
+"""How much a fragment matters, how near it is in time, and what both come to with relevance."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from alveus.agents.layers.fragments import MemoryFragment, finite
+from alveus.errors import InvalidInput
+from alveus.llm import ChatModel
+from alveus.values.lazy_dataclass import dataclass
+
+LOWEST, HIGHEST = 1.0, 10.0
+"""The scale on which scorers rate."""
+
+UNKNOWN = 0.5
+"""What an importance that nobody knows counts as."""
+
+DECAY = 0.99
+"""Of recency, per hour. Source: DB-GPT's time-weighted retriever (decay rate 0.01)."""
+
+ProfileName: TypeAlias = Literal["alveus", "dbgpt"]
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+_PROMPT = """\
+Rate how important it is to remember the text below, from 1 (everyday, soon forgotten) to \
+10 (of lasting weight). New skills, events, somebody's feelings and plans, and facts that tell \
+much weigh more. Answer with one whole number and nothing else.
+
+Text:
+{text}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where DB-GPT's numbers and alveus's part: the same calls, with either.
+
+    Attributes:
+        name: "alveus" or "dbgpt".
+        raw: Importance is a rating times the layer's weight, and scores are sums; else all is in
+            0..1 and scores are means.
+        keeps_members: What was merged into a fragment that leaves stays in short-term memory, so
+            that it is stored twice.
+    """
+
+    name: ProfileName
+    raw: bool
+    keeps_members: bool
+
+    @classmethod
+    def of(cls, name: ProfileName) -> Profile:
+        """Return a profile by its name."""
+        if name not in ("alveus", "dbgpt"):
+            raise InvalidInput(f"profile must be 'alveus' or 'dbgpt', not {name!r}")
+        is_theirs = name == "dbgpt"
+        return cls(name, raw=is_theirs, keeps_members=is_theirs)
+
+    def check(self, importance: float | None, what: str = "an importance") -> None:
+        """Refuse an importance that is out of range; as DB-GPT counts, it goes up to 10.
+
+        Raises:
+            InvalidInput: It is.
+        """
+        most = HIGHEST if self.raw else 1.0
+        if importance is not None and not 0 <= importance <= most:
+            raise InvalidInput(f"{what} must be a number from 0 to {most:g}, not {importance!r}")
+
+    def importance(self, rating: float | None, weight: float) -> float:
+        """Return the importance that a rating of 1..10 comes to; None: nobody knows."""
+        if self.raw:
+            return weight * (HIGHEST / 2 if rating is None else rating)
+        return UNKNOWN if rating is None else normalised(rating)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What recency (alpha), relevance (beta) and importance (gamma) count, beside each other.
+
+    By default what is asked about leads: with equal weights, what was said or recalled in the last
+    hours would hide whatever is a week old.
+    """
+
+    alpha: float = 0.05
+    beta: float = 1.0
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what ranks nothing."""
+        for field in fields(self):
+            weight: object = getattr(self, field.name)
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+                raise InvalidInput(f"{field.name} must be a number, not {weight!r}")
+            if not 0 <= weight < math.inf:
+                raise InvalidInput(f"{field.name} must be finite and not below 0, not {weight!r}")
+        if not self.alpha + self.beta + self.gamma:
+            raise InvalidInput("one of alpha, beta and gamma must be above 0")
+
+    @classmethod
+    def given(cls, alpha: float | None, beta: float | None, gamma: float | None) -> Weights:
+        """Return weights; those that are None have their defaults."""
+        default = cls()
+        return cls(
+            default.alpha if alpha is None else alpha,
+            default.beta if beta is None else beta,
+            default.gamma if gamma is None else gamma,
+        )
+
+    def score(self, parts: Mapping[str, float], *, raw: bool = False) -> float:
+        """Return what the parts of a score come to: their mean, or with *raw* their sum."""
+        total = (
+            self.alpha * parts["recency"]
+            + self.beta * parts["relevance"]
+            + self.gamma * parts["importance"]
+        )
+        return total if raw else total / (self.alpha + self.beta + self.gamma)
+
+
+def recency(accessed: datetime, now: datetime) -> float:
+    """Return how near *accessed* is, 0..1: 0.99 to the power of the hours since."""
+    hours = max(timedelta(0), now - accessed) / timedelta(hours=1)
+    return DECAY**hours
+
+
+def unit(importance: float | None) -> float:
+    """Return an importance in 0..1; what nobody knows is in the middle."""
+    return UNKNOWN if importance is None else min(1.0, max(0.0, importance))
+
+
+def normalised(rating: float) -> float:
+    """Return a rating of 1..10 in 0..1."""
+    return (min(HIGHEST, max(LOWEST, rating)) - LOWEST) / (HIGHEST - LOWEST)
+
+
+def rated(rating: object) -> float | None:
+    """Return what a scorer gave, checked."""
+    if rating is None:
+        return None
+    number = finite(rating, "what a scorer gives")
+    if not LOWEST <= number <= HIGHEST:
+        raise InvalidInput(f"what a scorer gives is a rating of 1 to 10, not {number!r}")
+    return number
+
+
+def parse_number(answer: str, importance_weight: float | None = None) -> float | None:
+    """Return the rating in a model's answer, in 1..10; None: there is no number in it.
+
+    Args:
+        importance_weight: Return a tenth of the rating times this.
+    """
+    found = _NUMBER.search(answer)
+    if found is None:
+        return None
+    rating = min(HIGHEST, max(LOWEST, float(found[0])))
+    return rating if importance_weight is None else rating / HIGHEST * importance_weight
+
+
+class ImportanceScorer(ABC):
+    """Rates fragments."""
+
+    @abstractmethod
+    async def score_importance(
+        self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
+    ) -> float | None:
+        """Return a rating of 1..10, or None where nobody can tell."""
+
+
+class LLMImportanceScorer(ImportanceScorer):
+    """Has a language model rate.
+
+    Args:
+        prompt: What it is asked, with ``{text}`` where the fragment goes.
+        model: The language model; None: the one that the layer was initialized with.
+    """
+
+    def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
+        self._prompt, self._model = prompt_with_text(prompt or _PROMPT), model
+
+    async def score_importance(
+        self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
+    ) -> float | None:
+        """Return the model's rating; None: its answer has no number.
+
+        Raises:
+            InvalidInput: There is no model.
+            ModelFailed: It could not be asked.
+        """
+        text = memory_fragment.raw_observation
+        return parse_number(await ask_model(self._model or llm_client, self._prompt, text))
+
+
+def prompt_with_text(prompt: str) -> str:
+    """Return a prompt, checked: it says where the text goes."""
+    if "{text}" not in prompt:
+        raise InvalidInput("a prompt needs {text} where the fragment goes")
+    return prompt
+
+
+async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
+    """Return what *model* answers."""
+    if model is None:
+        raise InvalidInput(
+            "LLM client is required: pass it to initialize(), or take the offline stand-in"
+        )
+    message = {"role": "user", "content": prompt.replace("{text}", text)}
+    return await asyncio.to_thread(model.complete, [message])
+
+
+_FEELINGS = frozenset(
+    (
+        "love", "loves", "loved", "hate", "hates", "hated", "afraid", "fear", "happy", "sad",
+        "angry", "proud", "sorry", "glad", "worried", "upset", "excited", "lonely", "grateful",
+        "miss", "missed",
+    )
+)  # fmt: skip
+_EVENTS = frozenset(
+    (
+        "married", "wedding", "born", "birthday", "died", "death", "moved", "graduated", "hired",
+        "fired", "promoted", "bought", "sold", "learned", "learnt", "trained", "started",
+        "finished", "decided", "promised", "plan", "plans", "allergic", "diagnosed", "always",
+        "never", "must",
+    )
+)  # fmt: skip
+_WORD = re.compile(r"\w+")
+
+
+class OfflineImportanceScorer(ImportanceScorer):
+    """Rates without a model: by how much a text tells, and by words of feelings and of events.
+
+    The same text always has the same rating. A stand-in: it knows English words, and no meaning.
+    """
+
+    async def score_importance(
+        self,
+        memory_fragment: MemoryFragment,
+        llm_client: ChatModel | None = None,  # noqa: ARG002 - it asks nobody
+    ) -> float | None:
+        """Return a rating of 1..10."""
+        words = _WORD.findall(memory_fragment.raw_observation)
+        lower = {word.lower() for word in words}
+        rating = LOWEST + min(3.0, len(lower) / 10)
+        rating += min(2.0, len(lower & _FEELINGS)) + min(2.0, len(lower & _EVENTS))
+        names = sum(word[0].isupper() for word in words[1:]) + any(map(str.isdigit, words))
+        return min(HIGHEST, rating + min(2.0, names / 2))

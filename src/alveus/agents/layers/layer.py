@@ -1,0 +1,458 @@
+"""What every layer is: DB-GPT's `LayerMemory`, kept in sets of a key."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, cast
+
+from alveus.agents.layers.fragment_items import FragmentEntry, entry_of, item_id, labels_of
+from alveus.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, T, WriteOperation
+from alveus.agents.layers.importance import ImportanceScorer, Profile, ProfileName, unit
+from alveus.agents.layers.insight_extractors import InsightExtractor
+from alveus.agents.layers.layer_plans import (
+    FragmentQuestion,
+    LayerSettings,
+    ModelAnswers,
+    Move,
+    Unanswered,
+    moved,
+)
+from alveus.agents.layers.layer_results import DiscardedMemoryFragments, Failure, Insights
+from alveus.agents.storage import FairLock, LayerStorage, Now, aware
+from alveus.errors import InvalidInput
+from alveus.llm import ChatModel
+from alveus.memory.keys import KeySets
+from alveus.values.keywords import suggest_names_in
+from alveus.values.storable import Value, checked_name
+
+R = TypeVar("R")
+
+Dedupe: TypeAlias = Literal["id", "text", "none"]
+"""Which of two fragments are one: those with one id, also those with one text, or none."""
+
+SEEN_BEFORE = "it was written before, and has left the layer since"
+
+TAKEN = "another fragment, with another text, has its id"
+
+
+class LayerOptions(TypedDict, total=False):
+    """What every layer takes; see `LayerMemory`."""
+
+    memory: KeySets | None
+    label: str
+    now: Now
+    profile: ProfileName
+    dedupe: Dedupe
+    storage: LayerStorage | None
+
+
+@suggest_names_in
+class LayerMemory(ABC, Generic[T]):
+    """A layer, or several as one: fragments are written to it, and read by an observation.
+
+    Every write is one commit: what leaves a layer is returned, is in the next one, or is named as
+    dropped. A fragment that is written again, after a failure say, is there once. Reads change
+    nothing but access times. Any number of tasks, threads and processes may write and read.
+    Inside an action that runs the key, writes belong to the action.
+
+    Args:
+        memory: Where fragments are kept: `Memory.key(…)`. None: in RAM, until the
+            process ends.
+        label: Goes before the names of the sets, so that several agents can share a key.
+        now: The clock of RAM.
+        profile: "dbgpt" counts as DB-GPT does, where that is not a fault.
+        dedupe: Which of two fragments are one.
+
+    Attributes:
+        name: The agent's name, for whoever wants to know; see `initialize`.
+        session_id: The conversation that fragments are written in; kept with each.
+    """
+
+    importance_weight: float = 0.15
+    kind: ClassVar[str] = ""
+    _default_scorer: ImportanceScorer | None = None
+    _default_extractor: InsightExtractor | None = None
+    reads_meaning: ClassVar[bool] = False
+    """Whether a layer of this kind needs vectors of its own."""
+
+    def __init__(
+        self,
+        *,
+        memory: KeySets | None = None,
+        label: str = "",
+        now: Now = None,
+        profile: ProfileName = "alveus",
+        dedupe: Dedupe = "id",
+        storage: LayerStorage | None = None,
+    ) -> None:
+        if dedupe not in ("id", "text", "none"):
+            raise InvalidInput(f"dedupe must be 'id', 'text' or 'none', not {dedupe!r}")
+        if label:
+            checked_name(label, "a label")
+        embedder = None if self.reads_meaning else "words"
+        self._storage = storage or LayerStorage(memory, now=now, embedder=embedder)
+        self._label, self._profile = label, Profile.of(profile)
+        self._dedupe: Dedupe = dedupe
+        self._clones = 0
+        self._lock = FairLock()
+        self.name: str | None = None
+        self.llm_client: ChatModel | None = None
+        self.importance_scorer: ImportanceScorer | None = None
+        self.insight_extractor: InsightExtractor | None = None
+        self.session_id: str | None = None
+        self._fragment_class: type[T] | None = None
+
+    def __repr__(self) -> str:
+        label = f" {self._label!r}" if self._label else ""
+        return f"<{type(self).__name__}{label} in {self._storage!r}>"
+
+    # --- where it is --------------------------------------------------------------------------
+
+    @property
+    def storage(self) -> LayerStorage:
+        """Where fragments are kept."""
+        return self._storage
+
+    @property
+    def profile(self) -> Profile:
+        """Whose numbers it counts by."""
+        return self._profile
+
+    @property
+    def label(self) -> str:
+        """What goes before the names of its sets."""
+        return self._label
+
+    @property
+    def set_name(self) -> str:
+        """The name of the set that holds its fragments."""
+        return self._named(self.kind)
+
+    def _named(self, kind: str) -> str:
+        return f"{self._label}.{kind}" if self._label else kind
+
+    @property
+    def settings(self) -> LayerSettings:
+        """What moves have to know of it."""
+        return LayerSettings(
+            self.set_name,
+            self._named("layers"),
+            self._profile,
+            self.importance_weight,
+            self.session_id,
+            self._fragment_class,
+            self.llm_client,
+            self.importance_scorer,
+            self.insight_extractor,
+        )
+
+    def parts(self) -> Sequence[LayerMemory[T]]:
+        """Return the layers it is made of: itself."""
+        return (self,)
+
+    def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
+        """Keep fragments in *storage*, beside those of the layers that share the lock."""
+        self._storage, self._lock = storage, lock
+
+    def close(self) -> None:
+        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        self._storage.close()
+
+    # --- how it is set up ---------------------------------------------------------------------
+
+    def initialize(
+        self,
+        name: str | None = None,
+        llm_client: ChatModel | None = None,
+        importance_scorer: ImportanceScorer | None = None,
+        insight_extractor: InsightExtractor | None = None,
+        real_memory_fragment_class: type[T] | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """Set who uses it and with which models; what is left out is None afterwards."""
+        asked = {"score_importance": importance_scorer, "extract_insights": insight_extractor}
+        for call, model in asked.items():
+            if model is not None and not hasattr(model, call):
+                raise InvalidInput(
+                    f"{model!r} has no {call}(); see ImportanceScorer, InsightExtractor"
+                )
+        scorer = importance_scorer or self._default_scorer
+        extractor = insight_extractor or self._default_extractor
+        kind = real_memory_fragment_class
+        self.name, self.llm_client, self.session_id = name, llm_client, session_id
+        self.importance_scorer, self.insight_extractor = scorer, extractor
+        self._fragment_class = kind
+        for part in self.parts():
+            if part is not self:
+                part.initialize(name, llm_client, scorer, extractor, kind, session_id)
+
+    @property
+    def real_memory_fragment_class(self) -> type[T]:
+        """The class of its fragments.
+
+        Raises:
+            InvalidInput: `initialize` named none.
+        """
+        if self._fragment_class is None:
+            raise InvalidInput("The real memory fragment class is not set; initialize() sets it")
+        return self._fragment_class
+
+    @abstractmethod
+    def structure_clone(
+        self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
+    ) -> Self:
+        """Return a layer like this one that holds nothing yet.
+
+        Args:
+            label: What it is called on the same memory; None: as the agent that `initialize`
+                named, or a number. Give one where it is to be found again after a restart.
+            memory: Another memory to keep it in; what it holds under the label is there.
+        """
+
+    def copy_from(self, memory: LayerMemory[T]) -> None:
+        """Take over who uses another one, and its models."""
+        self.initialize(
+            memory.name,
+            memory.llm_client,
+            memory.importance_scorer,
+            memory.insight_extractor,
+            memory._fragment_class,
+            memory.session_id,
+        )
+
+    def _clone_label(self, label: str | None, memory: KeySets | None) -> str:
+        if label is not None:
+            return label
+        if memory is not None or self._storage.is_ram:
+            return self._label
+        if self.name and self.name != self._label:
+            return self.name
+        self._clones += 1
+        return f"{self._label or 'agent'}-{self._clones + 1}"
+
+    def _cloned(self, label: str | None, memory: KeySets | None, **settings: Any) -> Self:  # noqa: ANN401 - of its class
+        clone = type(self)(
+            storage=self._storage.again(memory),
+            label=self._clone_label(label, memory),
+            profile=self._profile.name,
+            dedupe=self._dedupe,
+            **settings,
+        )
+        clone.copy_from(self)
+        return clone
+
+    # --- writing ------------------------------------------------------------------------------
+
+    async def write(
+        self,
+        memory_fragment: T,
+        now: datetime | None = None,
+        op: WriteOperation = WriteOperation.ADD,
+    ) -> DiscardedMemoryFragments[T] | None:
+        """Write a fragment; return what left by it, or None if nothing did.
+
+        Args:
+            now: When it happened; by default now.
+            op: RETRIEVAL: it was recalled, and only strengthens what is like it.
+        """
+        if op not in tuple(WriteOperation):
+            raise InvalidInput(f"op must be a WriteOperation, not {op!r}")
+        return await self._write([memory_fragment], now, WriteOperation(op))
+
+    async def write_batch(
+        self, memory_fragments: Sequence[T], now: datetime | None = None
+    ) -> DiscardedMemoryFragments[T] | None:
+        """Write fragments in one commit; what comes of it is what single writes would do."""
+        if not isinstance(memory_fragments, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a batch is a list of fragments, not {memory_fragments!r}")
+        return await self._write(list(memory_fragments), now, WriteOperation.ADD)
+
+    async def _write(
+        self, fragments: list[T], now: datetime | None, op: WriteOperation
+    ) -> DiscardedMemoryFragments[T] | None:
+        for fragment in fragments:
+            if not isinstance(fragment, MemoryFragment):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+                raise InvalidInput(f"a layer is written fragments to, not {fragment!r}")
+            labels_of(fragment.metadata)
+            self._profile.check(fragment.importance, "the importance of a fragment")
+        if not fragments:
+            return None
+        plan = partial(self._written, fragments, now, op)
+        given: list[Value] = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
+        discarded = await self._moved(plan, "write to a layer", self.set_name, op.value, given)
+        return cast("DiscardedMemoryFragments[T]", discarded) or None
+
+    def _written(
+        self, fragments: Sequence[T], now: datetime | None, op: WriteOperation, move: Move
+    ) -> DiscardedMemoryFragments[MemoryFragment]:
+        if now is not None:
+            move.now = aware(now)
+        for fragment in fragments:
+            entry = FragmentEntry(fragment.copy())
+            if op is WriteOperation.ADD and self._is_out(move, entry):
+                continue
+            self._hand_on(move, self.take(move, entry, op))
+        return move.discarded
+
+    async def _moved(self, plan: Callable[[Move], R], name: str, *arguments: Value) -> R:
+        return await moved(self.storage, self._lock, plan, name, *arguments)
+
+    @abstractmethod
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
+        """Take an entry in, as part of a move; return what leaves for the next layer."""
+
+    def _hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
+        """Hand on what leaves this layer: to whoever writes to it."""
+        discarded = move.discarded
+        discarded.discarded_memory_fragments.extend(entry.fragment for entry in leaving)
+        discarded.discarded_insights.extend(move.inferred(self.settings, leaving))
+
+    def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
+        """Return whether a new entry stays out: it was in before, or the rules refuse it."""
+        layers = [layer.settings for layer in self.parts()]
+        return self._was_written(move, entry) or move.is_refused(layers, entry)
+
+    def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
+        """Return whether an entry is in one of the layers, or was."""
+        if self._dedupe == "none":
+            entry.fragment = self._renamed(move, entry)
+            return False
+        for layer in self.parts():
+            there = layer.live_entry(move, entry.id)
+            if there is not None:
+                if there.fragment.raw_observation != entry.fragment.raw_observation:
+                    move.drop(entry.fragment, TAKEN)
+                return True
+            era = move.note(layer.settings).era
+            past = move.storage.engine.store.versions(move.storage.ref(layer.set_name), entry.id)
+            if any(entry_of(stored, None).extra.get("era") == era for stored in past):
+                move.drop(entry.fragment, SEEN_BEFORE)
+                return True
+        return False
+
+    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
+        """Return what is in this layer under an id, as the move sees it; None: nothing is."""
+        entries = move.buffer(self.settings).entries
+        return next((entry for entry in entries if entry.id == entry_id), None)
+
+    def _renamed(self, move: Move, entry: FragmentEntry) -> MemoryFragment:
+        """Return the fragment under an id that is free."""
+        if not any(layer.live_entry(move, entry.id) for layer in self.parts()):
+            return entry.fragment
+        f = entry.fragment
+        metadata: dict[str, Any] = {"metadata": f.metadata}
+        observation = f.observation if isinstance(f, AgentMemoryFragment) else f.raw_observation
+        return f.current_class.build_from(
+            observation, f.embeddings, None, f.importance, f.is_insight, **metadata
+        )
+
+    # --- reading ------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def read(
+        self,
+        observation: str,
+        alpha: float | None = None,
+        beta: float | None = None,
+        gamma: float | None = None,
+    ) -> list[T]:
+        """Return copies of what there is to *observation*.
+
+        Args:
+            observation: What to read by.
+            alpha, beta, gamma: Weights of recency, relevance and importance.
+        """
+
+    @abstractmethod
+    async def clear(self) -> list[T]:
+        """Empty it; return what it held. It can be written again, old ids too."""
+
+    # --- models -------------------------------------------------------------------------------
+
+    async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
+        """Return how important fragments are, in their order: a constant without a scorer."""
+        answers = ModelAnswers()
+        if self.importance_scorer is not None:
+            answers, _ = await self._answered("score", memory_fragments)
+        return answers.importances(self.settings, memory_fragments)
+
+    async def _answered(
+        self, kind: str, fragments: Sequence[MemoryFragment]
+    ) -> tuple[ModelAnswers, list[Any]]:
+        """Return a model's answers about each fragment."""
+        answers, layer = ModelAnswers(), self.settings
+        questions = [FragmentQuestion(layer, kind, (fragment,)) for fragment in fragments]
+        with suppress(Unanswered):
+            answers.answer(*questions)
+        await answers.ask()
+        return answers, answers.answer(*questions)
+
+    async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
+        """Return what can be inferred from each fragment; nothing without an extractor.
+
+        What the extractor could not be asked is in `failures` of the list.
+        """
+        if self.insight_extractor is None or not memory_fragments:
+            return Insights()
+        _, answers = await self._answered("insight", memory_fragments)
+        failures = [answer for answer in answers if isinstance(answer, Failure)]
+        failures += [
+            Failure(fragment, "insight: the extractor gave none")
+            for fragment, answer in zip(memory_fragments, answers, strict=True)
+            if answer is None
+        ]
+        good = [a for a in answers if not (a is None or isinstance(a, Failure))]
+        return Insights(good, failures)
+
+    async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
+        """Return the fragments, and behind them what is inferred from all of them together."""
+        fragments = list(memory_fragments)
+        if self.insight_extractor is None or not fragments:
+            return fragments
+        whole = fragments[0]
+        if len(fragments) > 1:
+            whole = cast("T", whole.current_class.reduce(fragments))
+        inferred = await self.get_insights([whole])
+        return fragments + [insight for one in inferred for insight in one.insights]
+
+    # --- what subclasses may have otherwise ---------------------------------------------------
+
+    async def handle_duplicated(
+        self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
+    ) -> list[T]:
+        """Return both lists as one, without duplicates: of two that are one the first stays.
+
+        It takes the higher importance, and the later access time, of the other.
+        """
+        kept: dict[str, T] = {}
+        for at, fragment in enumerate([*memory_fragments, *new_memory_fragments]):
+            name = str(at) if self._dedupe == "none" else item_id(fragment.id)
+            if self._dedupe == "text":
+                name = normal_text(fragment.raw_observation)
+            if name in kept:
+                absorb(kept[name], fragment)
+            else:
+                kept[name] = fragment
+        return list(kept.values())
+
+    async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
+        """Return what stays of fragments, oldest first, and what is too much."""
+        return list(memory_fragments), []
+
+
+def normal_text(text: str) -> str:
+    """Return what two texts have in common that are one: case and white space do not count."""
+    return " ".join(text.casefold().split())
+
+
+def absorb(target: MemoryFragment, other: MemoryFragment) -> None:
+    """Give *target* the higher importance and the later access time of *other*."""
+    if other.importance is not None and unit(target.importance) < unit(other.importance):
+        target.update_importance(other.importance)
+    mine, theirs = target.last_accessed_time, other.last_accessed_time
+    if theirs is not None and (mine is None or aware(mine) < aware(theirs)):
+        target.update_accessed_time(theirs)

@@ -1,0 +1,449 @@
+"""Long-term memory: everything that reached it, recalled by meaning, time and importance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
+
+from alveus.agents.layers.fragment_items import (
+    FragmentEntry,
+    Note,
+    accessed_time,
+    entry_of,
+    fragment_of,
+    item_id,
+    value_of,
+)
+from alveus.agents.layers.fragments import FragmentId, MemoryFragment, T, WriteOperation, finite
+from alveus.agents.layers.importance import Weights, recency, unit
+from alveus.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
+from alveus.agents.layers.layer_plans import Insight, Move
+from alveus.agents.layers.layer_results import DiscardedMemoryFragments
+from alveus.agents.layers.ranking import Ranked, RankedFragment, best_first, checked_k
+from alveus.agents.storage import LayerStorage, Now, aware
+from alveus.errors import InvalidInput
+from alveus.memory.keys import KeySets
+from alveus.search.query import SearchOptions
+from alveus.sets.batch import AFTER_ALL
+from alveus.sets.set_editor import SetEditor
+from alveus.sets.writer import Writer
+from alveus.store import Retire, SetRef
+from alveus.store.changes import Link
+from alveus.store.items import Item
+from alveus.store.records import item_of
+from alveus.values.keywords import check_keywords
+from alveus.values.wire import digest
+
+Mark: TypeAlias = Literal["forget", "merge"]
+"""Why a fragment that is still there is recalled no more."""
+
+ALL = 128
+"""Fragments up to which every one is ranked; above, those that search finds, and the latest."""
+
+CANDIDATES = 100
+"""How many of them search finds, or as many as are wanted. Source: DB-GPT's top_k."""
+
+MOST_HITS = 1_000
+"""More a search does not find."""
+
+LATEST = 64
+
+ALSO = 64
+"""Ids of fragments of the same text, the last ones, by which a repetition is told."""
+
+SINCE = 256
+"""Fragments, the last ones, that a reflection draws insights from."""
+
+FADED = 0.05
+"""Importance times recency below which `fade` lets go of a fragment."""
+
+SCORE_OF_BEST = 3.0
+"""What search gives to the best in words and meaning: 1 + 2."""
+
+
+class LongTermMemory(LayerMemory[T], Generic[T]):
+    """Keeps every fragment, of all conversations, until it is cleared or fades.
+
+    Read by a mean of recency, relevance and importance, each 0..1; of equals the newest first.
+    Fragments of one text are one, which counts how often it was seen.
+
+    Args:
+        executor: Taken because DB-GPT takes it; nothing runs in it.
+        vector_store: The same as `memory`, where DB-GPT has its vector store.
+        now: The clock of RAM.
+        reflection_threshold: When the importance of what was written adds up to this, insights
+            are drawn from it, and kept with it. None: never.
+        _default_importance: Of fragments whose importance nobody knows.
+        metadata: Facts that every fragment written here has.
+        k: How many fragments a reading gives.
+        carry: Whether what is above the threshold counts for the next reflection.
+        settings: What every layer takes; see `LayerMemory`.
+    """
+
+    importance_weight = 0.15
+    kind: ClassVar[str] = "long_term"
+    reads_meaning: ClassVar[bool] = True
+
+    def __init__(  # noqa: PLR0913 - DB-GPT's signature
+        self,
+        executor: object = None,
+        vector_store: KeySets | None = None,
+        now: Now = None,
+        reflection_threshold: float | None = None,
+        _default_importance: float | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        k: int = 4,
+        carry: bool = False,
+        memory: KeySets | None = None,
+        dedupe: Dedupe = "text",
+        storage: LayerStorage | None = None,
+        **settings: Any,  # noqa: ANN401 - of LayerMemory
+    ) -> None:
+        del executor
+        check_keywords(self, "__init__", settings, LayerOptions)
+        if memory is not None and vector_store is not None:
+            raise InvalidInput("give memory= or vector_store, not both: they are the same")
+        kept_in = vector_store if memory is None else memory
+        super().__init__(memory=kept_in, now=now, dedupe=dedupe, storage=storage, **settings)
+        self.reflection_threshold = _positive(reflection_threshold)
+        self._default_importance = (
+            None
+            if _default_importance is None
+            else finite(_default_importance, "_default_importance")
+        )
+        self.profile.check(self._default_importance, "_default_importance")
+        if not (metadata is None or isinstance(metadata, dict)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
+        self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
+        self.k, self.carry = checked_k(k), bool(carry)
+
+    def structure_clone(
+        self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
+    ) -> Self:
+        """Return an empty layer like this one; see `LayerMemory.structure_clone`."""
+        del now  # RAM is renewed with its clock, and a memory has its own
+        return self._cloned(
+            label,
+            memory,
+            reflection_threshold=self.reflection_threshold,
+            _default_importance=self._default_importance,
+            metadata=self.metadata,
+            k=self.k,
+            carry=self.carry,
+        )
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
+        """Take an entry in, to stay."""
+        if op is WriteOperation.RETRIEVAL:
+            return []
+        if self._settled(move, entry):
+            self._reflect(move, entry)
+        return []
+
+    def _settled(self, move: Move, entry: FragmentEntry) -> bool:
+        """Have an entry be here; return whether it is a fragment of its own."""
+        fragment = entry.fragment
+        if fragment.importance is None:
+            default = self._default_importance
+            weight = self.importance_weight
+            fragment.update_importance(
+                self.profile.importance(None, weight) if default is None else default
+            )
+        fragment.update_accessed_time(move.now)
+        fragment.metadata.update({**self.metadata, **fragment.metadata})
+        if self._dedupe == "text" and self._joined(move, entry):
+            return False
+        move.added(self.settings)[entry.id] = entry
+        return True
+
+    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
+        """Return what is in this layer under an id, as the move sees it; None: nothing is."""
+        layer = self.settings
+        drafted = move.added(layer).get(entry_id) or move.changed(layer).get(entry_id)
+        if drafted is not None:
+            return drafted
+        stored = move.fragments(layer).one(entry_id)
+        return None if stored is None else entry_of(stored, self._fragment_class)
+
+    # --- duplicates ---------------------------------------------------------------------------
+
+    def _joined(self, move: Move, entry: FragmentEntry) -> bool:
+        """Join an entry to one of the same text, if there is one; else note its text."""
+        same = self._of_text(move, entry)
+        if same is None:
+            return False
+        if entry.fragment.id not in [same.fragment.id, *same.extra.get("also", ())]:
+            absorb(same.fragment, entry.fragment)
+            same.extra["seen"] = same.extra.get("seen", 1) + entry.extra.get("seen", 1)
+            same.extra["also"] = [*same.extra.get("also", ()), entry.fragment.id][-ALSO:]
+            same.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
+            move.changed(self.settings)[same.id] = same
+        return True
+
+    def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
+        """Return the entry of the same text; None: there is none, and this one is noted.
+
+        A note is derived from the item it tells of. So when that is gone another one is made,
+        under the other of two names.
+        """
+        text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
+        note, other = (
+            move.note(self.settings, f"{self.set_name} {text}{end}") for end in ("", " again")
+        )
+        if other.value:
+            note, other = other, note
+        same = self.live_entry(move, note.value["item"]) if note.value else None
+        if same is not None:
+            return same
+        if note.stored is not None:
+            move.change([Retire(note.ref, note.name, note.stored.version)])
+            note.value, note = {}, other
+        note.value["item"] = entry.id
+        note.about = Link(move.storage.ref(self.set_name), entry.id)
+        move.change((), note)
+        return None
+
+    # --- reflection ---------------------------------------------------------------------------
+
+    def _reflect(self, move: Move, entry: FragmentEntry) -> None:
+        """Count an entry for the next reflection, and have that when it is due."""
+        threshold = self.reflection_threshold
+        if threshold is None or entry.fragment.is_insight:
+            return
+        note = move.note(self.settings)
+        total = note.value.get("aggregate", 0.0) + (entry.fragment.importance or 0.0)
+        since = [*note.value.get("since", ()), entry.id][-SINCE:]
+        if total >= threshold:
+            self._infer(move, since)
+            total, since = (total - threshold if self.carry else 0.0), []
+        note.value |= {"aggregate": total, "since": since}
+        move.change((), note)
+
+    def _infer(self, move: Move, since: Sequence[str]) -> None:
+        if self.insight_extractor is None:
+            return
+        entries = [e for name in since if (e := self.live_entry(move, name)) is not None]
+        fragments = [entry.fragment for entry in entries]
+        (answer,) = move.ask(self.settings, "insight", [fragments])
+        for insight in [] if answer is None else cast("Insight", answer).insights:
+            insight.update_importance(max(unit(f.importance) for f in fragments))
+            self.take_insight(move, insight, entries)
+
+    def take_insight(
+        self, move: Move, insight: MemoryFragment, sources: Sequence[FragmentEntry]
+    ) -> None:
+        """Take in what was inferred from entries that are here, or were added by this move.
+
+        What is here already, under its id, stays as it is.
+        """
+        ref = move.storage.ref(self.set_name)
+        links = tuple(Link(ref, one.id) for one in sources if self.live_entry(move, one.id))
+        made = _sourced(insight, [one.fragment for one in sources])
+        entry = FragmentEntry(made, origin=links)
+        if self.live_entry(move, entry.id) is None:
+            self._settled(move, entry)
+
+    @property
+    def aggregate_importance(self) -> float:
+        """What was written since the last reflection comes to; 0 without a threshold."""
+        notes = self.storage.ref(self._named("layers"))
+        note = Note.read(self.storage.writer(), notes, self.set_name)
+        return float(note.value.get("aggregate", 0.0))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        observation: str,
+        alpha: float | None = None,
+        beta: float | None = None,
+        gamma: float | None = None,
+        *,
+        k: int | None = None,
+    ) -> list[T]:
+        """Return the *k* fragments that answer *observation* best, best first.
+
+        Args:
+            observation: What to read by.
+            alpha, beta, gamma: Weights of recency, relevance and importance; 0.05, 1 and 0.1
+                where they are left out.
+            k: How many; None: as the layer was made with.
+        """
+        found = await self.recall(observation, alpha, beta, gamma, k=k)
+        return [one.fragment for one in found]
+
+    async def recall(
+        self,
+        observation: str,
+        alpha: float | None = None,
+        beta: float | None = None,
+        gamma: float | None = None,
+        *,
+        k: int | None = None,
+    ) -> list[RankedFragment[T]]:
+        """Return what `read` does, with the scores and what they are made of."""
+        wanted = self.k if k is None else checked_k(k)
+        weights = Weights.given(alpha, beta, gamma)
+        return await self.storage.call(
+            lambda writer: self.recalled(writer, observation, weights, wanted)
+        )
+
+    def recalled(
+        self, writer: Writer, observation: str, weights: Weights, k: int
+    ) -> list[RankedFragment[T]]:
+        """Return the best *k* fragments; they count as read then."""
+        ref, now = self.storage.ref(self.set_name), self.storage.now()
+        if not k or writer.info(ref) is None:
+            return []
+        found: list[Ranked] = []
+        for item, near in self._candidates(writer, ref, observation, weights, k):
+            value = value_of(item)
+            if not value.get("mark"):
+                parts = self._parts(item, near, now)
+                score = weights.score(parts, raw=self.profile.raw)
+                found.append(Ranked(score, value["id"], item, parts))
+        best = best_first(found)[:k]
+        stored = writer.get(ref, [str(one.item.id) for one in best], at=None)
+        writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
+        return [
+            RankedFragment(
+                cast("T", fragment_of(one.item, self._fragment_class)), one.score, dict(one.parts)
+            )
+            for one in best
+        ]
+
+    def _parts(self, item: Item, near: float, now: datetime) -> dict[str, float]:
+        importance: float | None = value_of(item).get("importance")
+        if not self.profile.raw or importance is None:
+            importance = unit(importance)
+        accessed = accessed_time(item) or now
+        return {"recency": recency(accessed, now), "relevance": near, "importance": importance}
+
+    def _candidates(
+        self, writer: Writer, ref: SetRef, observation: str, weights: Weights, k: int
+    ) -> Iterator[tuple[Item, float]]:
+        """Yield what is ranked, and how near it is to an observation."""
+        wanted = max(CANDIDATES, min(k, MOST_HITS))
+        asked = SearchOptions(limit=wanted, touch=False)
+        hits = writer.search([ref], observation, asked) if weights.beta else ()
+        seen: set[str | None] = set()
+        for hit in hits:
+            seen.add(hit.item.id)
+            yield hit.item, min(1.0, max(0.0, hit.score / SCORE_OF_BEST))
+        info = writer.info(ref)
+        few = info is None or info.items <= max(ALL, k)
+        if few or not weights.beta:
+            rest = SetEditor(writer, ref).items()
+        else:
+            rest = writer.page(ref, after=None, limit=LATEST, newest_first=True, at=None)
+        for stored in rest:
+            if stored.record.id not in seen:
+                yield item_of(stored), 0.0
+
+    # --- letting go ---------------------------------------------------------------------------
+
+    async def mark(self, ids: Sequence[FragmentId], mark: Mark | None) -> int:
+        """Have fragments recalled no more, or, with None, again; return how many were found."""
+        if mark not in ("forget", "merge", None):
+            raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
+        names = _names(ids)
+        plan = partial(self._marked, names, mark)
+        return await self._moved(plan, "mark fragments", [*names], mark)
+
+    def _marked(self, names: Sequence[str], mark: Mark | None, move: Move) -> int:
+        found = move.fragments(self.settings).get(names)
+        for stored in found:
+            entry = entry_of(stored, self._fragment_class)
+            entry.extra["mark"] = mark
+            move.changed(self.settings)[entry.id] = entry
+        return len(found)
+
+    async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
+        """Let go of what is neither important nor recent; return it, as dropped.
+
+        That is where importance times recency is below *below*. Fragments with ``pinned`` in
+        their metadata stay. What is gone can be brought back by `recover`.
+        """
+        least = finite(below, "below")
+        plan = partial(self._faded, least)
+        discarded = await self._moved(plan, "let fragments fade", least)
+        return cast("DiscardedMemoryFragments[T]", discarded)
+
+    def _faded(self, least: float, move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
+        fragments = move.fragments(self.settings)
+        for stored in fragments.items():
+            fragment = entry_of(stored, self._fragment_class).fragment
+            accessed = aware(fragment.last_accessed_time or move.now)
+            strength = unit(fragment.importance) * recency(accessed, move.now)
+            if strength < least and not fragment.metadata.get("pinned"):
+                move.drop(fragment, f"it faded: {strength:.3g} is below {least:.3g}")
+                move.change(fragments.retired([stored]))
+        return move.discarded
+
+    async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
+        """Bring back fragments that faded or were cleared; return those that were brought back.
+
+        Those whose text was written again since are joined to that.
+        """
+        names = _names(ids)
+        plan = partial(self._recovered, names)
+        return cast("list[T]", await self._moved(plan, "recover", [*names]))
+
+    def _recovered(self, names: Sequence[str], move: Move) -> list[MemoryFragment]:
+        fragments = move.fragments(self.settings)
+        back: list[MemoryFragment] = []
+        for name in names:
+            past = move.storage.engine.store.versions(fragments.ref, name)
+            if past and fragments.one(name) is None:
+                entry = entry_of(past[-1], self._fragment_class)
+                if self._settled(move, replace(entry, stored=None)):
+                    back.append(entry.fragment)
+        return back
+
+    async def clear(self) -> list[T]:
+        """Empty it, for all conversations; return what it held, oldest first."""
+        return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
+
+    def emptied(self, move: Move) -> list[MemoryFragment]:
+        """Empty it as part of a move; return what it held."""
+        fragments, note = move.fragments(self.settings), move.note(self.settings)
+        stored = list(fragments.items())
+        move.change(fragments.retired(stored), note)
+        note.begin_era()
+        return [entry_of(one, self._fragment_class).fragment for one in stored]
+
+
+def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
+    """Return an insight that names what it was inferred from."""
+    if set(insight.source_ids) == {fragment.id for fragment in fragments}:
+        return insight
+    return insight.current_class.build_from(
+        insight.raw_observation,
+        insight.embeddings,
+        insight.id,
+        insight.importance,
+        True,  # noqa: FBT003 - DB-GPT's signature
+        source_ids=[fragment.id for fragment in fragments],
+        metadata=insight.metadata,
+    )
+
+
+def _positive(threshold: float | None) -> float | None:
+    if threshold is None:
+        return None
+    if finite(threshold, "reflection_threshold") <= 0:
+        raise InvalidInput(f"reflection_threshold must be above 0, not {threshold!r}")
+    return float(threshold)
+
+
+def _names(ids: Sequence[FragmentId]) -> list[str]:
+    """Return the items that ids are of, each once."""
+    if isinstance(ids, str) or not isinstance(ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"ids must be a list of ids of fragments, not {ids!r}")
+    return list(dict.fromkeys(item_id(one) for one in ids))

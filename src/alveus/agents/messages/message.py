@@ -1,0 +1,391 @@
+"""Messages as AgentScope has them: dicts whose items are attributes too."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from errno import EINVAL
+from math import isnan, nan
+from mimetypes import guess_type
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any, ClassVar, Self, TypeAlias, cast
+from uuid import uuid4
+
+import numpy as np
+
+from alveus.conversation.message_items import text_of_message
+from alveus.embed import Embedder, open_embedder
+from alveus.errors import EmbedderFailed, InvalidInput, NotJson
+from alveus.store.fsync import sync_folder
+from alveus.values.urls import checked_urls
+
+TIMESTAMP = "%Y-%m-%d %H:%M:%S"
+"""Local time, without a zone, as AgentScope writes it."""
+
+TYPE = "__type"
+"""Names the class of a message that was serialised."""
+
+Url: TypeAlias = str | Sequence[str] | None
+"""Where what is not text can be found: a picture, a recording, several."""
+
+_LOG = logging.getLogger("alveus.chat")
+
+
+class MessageBase(dict[str, Any]):
+    """A message: a dict, each item of which is an attribute as well.
+
+    Args:
+        name: Whose message it is.
+        content: What it says; anything, and storable where it is to be kept.
+        url: Where what it is about can be found; several are kept as a list.
+        timestamp: When it was made; None: now, in local time, to the second.
+        items: More items. ``role`` is "assistant" unless given, ``id`` is made unless given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        content: Any = None,  # noqa: ANN401 - a message may say anything
+        url: Url = None,
+        timestamp: str | None = None,
+        **items: Any,  # noqa: ANN401 - so may its items
+    ) -> None:
+        super().__init__()
+        self["id"] = items.pop("id", None) or uuid4().hex
+        self["timestamp"] = timestamp or datetime.now().astimezone().strftime(TIMESTAMP)
+        self["name"], self["content"] = name, content
+        self["role"] = items.pop("role", None) or "assistant"
+        self["url"] = [*url] if isinstance(url, tuple) else url
+        self.update(items)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the item is
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no attribute {name!r}") from None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(f"no attribute {name!r}") from None
+
+    def __copy__(self) -> Self:
+        return self.from_items(self)
+
+    @classmethod
+    def from_items(cls, items: Mapping[str, Any]) -> Self:
+        """Return a message that has exactly these items."""
+        made = cls.__new__(cls)
+        made.update(items)
+        return made
+
+    @classmethod
+    def from_dict(cls, items: Mapping[str, Any]) -> Self:
+        """Return a message of these items; what is missing is made as in a new one.
+
+        Reads what later versions of AgentScope write as well, in which the role comes third.
+
+        Raises:
+            InvalidInput: They have no name, or no content.
+        """
+        if not isinstance(items, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a message is made of a dict, not {type(items).__name__}")
+        given = {name: value for name, value in items.items() if name != TYPE}
+        if missing := [name for name in ("name", "content") if name not in given]:
+            raise InvalidInput(f"a message has a {missing[0]}; these items have {sorted(given)}")
+        made = MessageBase(given["name"], given["content"])
+        return cls.from_items({**made, **given})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its items as a plain dict."""
+        return dict(self)
+
+    def to_chat(self) -> dict[str, Any]:
+        """Return it as `ChatModel.complete` takes it: role, content, and name and urls, if any.
+
+        Without a role it is the assistant's; what a tool answers is said by the user. The urls of
+        images go as parts to a model that takes images; all others follow the content, a line each.
+
+        Raises:
+            InvalidInput: It has no content, or its url is neither a text nor several.
+        """
+        if "content" not in self:
+            raise InvalidInput(f"a model is told the content of a message; this has {sorted(self)}")
+        content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
+        said = "" if content is None else text_of_message(self)
+        urls = checked_urls(self.get("url"), "the url of a message")
+        made = {"role": "user" if role == "tool" else role, "content": said}
+        return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
+
+    def get_content_blocks(self, block_type: str | None = None) -> list[dict[str, Any]]:
+        """Return its content as blocks, a block for each url behind it; as copies.
+
+        Args:
+            block_type: Only those of a type, such as "text" or "image".
+        """
+        content = self.get("content")
+        several = cast("list[object]", content) if isinstance(content, list) else [content]
+        blocks = [_block(part) for part in several if part is not None]
+        blocks += [_url_block(url) for url in checked_urls(self.get("url"), "the url of a message")]
+        return [one for one in blocks if block_type in (None, one.get("type"))]
+
+    def get_text_content(self, separator: str = "") -> str:
+        """Return the texts of its blocks, one behind the other."""
+        return separator.join(block.get("text", "") for block in self.get_content_blocks("text"))
+
+    def to_str(self) -> str:
+        """Return it as a line of a prompt."""
+        raise NotImplementedError
+
+    def serialize(self) -> str:
+        """Return it as JSON, from which `deserialize` makes an equal one."""
+        raise NotImplementedError
+
+
+def _block(part: object) -> dict[str, Any]:
+    """Return a part of a content as a block; what is none is a text."""
+    if isinstance(part, dict):
+        return {**cast("dict[str, Any]", part)}
+    return {"type": "text", "text": str(part)}
+
+
+def _url_block(url: str) -> dict[str, Any]:
+    """Return a block of what is at an address, by how that ends."""
+    found, _ = guess_type(url)
+    kind = (found or "").partition("/")[0]
+    return {"type": kind if kind in ("image", "audio", "video") else "file", "url": url}
+
+
+class Msg(MessageBase):
+    """A message of an agent or a user.
+
+    Args:
+        echo: Show it through the logger ``alveus.agents.chat``.
+        name, content, url, timestamp, items: As `MessageBase`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        content: Any = None,  # noqa: ANN401 - as MessageBase
+        url: Url = None,
+        timestamp: str | None = None,
+        echo: bool = False,  # noqa: FBT001, FBT002 - its fifth position
+        **items: Any,  # noqa: ANN401 - as MessageBase
+    ) -> None:
+        super().__init__(name, content, url, timestamp, **items)
+        if echo:
+            _LOG.info("%s", self.to_str())
+
+    def to_str(self) -> str:
+        """Return ``name: content``."""
+        return f"{self['name']}: {self['content']}"
+
+    def serialize(self) -> str:
+        """Return it as JSON.
+
+        Raises:
+            InvalidInput: It holds what is not JSON.
+        """
+        try:
+            return json.dumps({TYPE: kind_name(self), **self}, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = f"a message of {self.get('name')!r} cannot be written as JSON: {error}"
+            raise InvalidInput(problem) from error
+
+
+class Tht(Msg):
+    """A thought: what an agent says to itself."""
+
+    NAME: ClassVar[str] = "thought"
+
+    def __init__(self, content: Any, timestamp: str | None = None) -> None:  # noqa: ANN401 - as Msg
+        super().__init__(self.NAME, content, None, timestamp)
+
+    def to_str(self) -> str:
+        """Return ``thought thought: content``."""
+        return f"{self['name']} thought: {self['content']}"
+
+
+KINDS: dict[str, type[Msg]] = {"Msg": Msg, "Tht": Tht}
+"""The classes of messages that can be read back, by their names."""
+
+
+def deserialize(text: str | bytes) -> Msg:
+    """Return the message that `Msg.serialize` wrote.
+
+    Raises:
+        InvalidInput: It is not JSON, or names a class that is none of messages: no module is ever
+            imported because a text names it.
+    """
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"this is no serialised message: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"a serialised message is an object, not {type(found).__name__}")
+    items = cast("dict[str, Any]", found)
+    return kind_of(items.pop(TYPE, "Msg")).from_dict(items)
+
+
+def kind_name(message: MessageBase) -> str:
+    """Return the name of the class that a message is read back as: of a class of yours, `Msg`."""
+    return type(message).__name__ if type(message) in KINDS.values() else Msg.__name__
+
+
+def kind_of(name: object) -> type[Msg]:
+    """Return a class of messages by its name."""
+    if not isinstance(name, str) or name not in KINDS:
+        raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
+    return KINDS[name]
+
+
+Embed: TypeAlias = "str | Embedder | Callable[[list[str]], Any]"
+"""The name of a bundled embedder, an embedder, or a function that gives texts their vectors."""
+
+
+def embed_with(model: Embed) -> Callable[[list[str]], Any]:
+    """Return what gives texts their vectors."""
+    if callable(model):
+        return model
+    found = open_embedder(model)
+    if not found.dimensions:
+        raise InvalidInput(f"embedder {found.name!r} has no vectors; take another one")
+    return found.embed
+
+
+def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> list[list[float]]:
+    """Return a vector per text; a function may answer a single text with a single vector."""
+    if not texts:
+        return []
+    try:
+        rows = np.asarray(embed(list(texts)), dtype=np.float64)
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise EmbedderFailed(f"the embedding model raised {error!r}") from error
+    if rows.ndim == 1 and len(texts) == 1:
+        rows = rows[None, :]
+    if rows.ndim != 2 or len(rows) != len(texts) or not rows.size or not np.isfinite(rows).all():  # noqa: PLR2004 - a row per text
+        raise EmbedderFailed(
+            f"the embedding model answered {len(texts)} texts with the shape {rows.shape}, "
+            "not with one vector each"
+        )
+    return cast("list[list[float]]", rows.tolist())
+
+
+def vector_of(query: object) -> object | None:
+    """Return a query that is a vector already, as it is; None: it is something to be embedded."""
+    if isinstance(query, str | dict):
+        return None
+    if isinstance(query, np.ndarray):
+        return cast("object", query)
+    if isinstance(query, Sequence):
+        numbers = cast("Sequence[object]", query)
+        if numbers and all(isinstance(number, int | float) for number in numbers):
+            return numbers
+    kind = type(cast("object", query)).__name__
+    raise InvalidInput(f"a query is a text, a message or a vector, not {kind}")
+
+
+def score_of(metric: Callable[[Any, Any], float], query: object, vector: object) -> float:
+    """Return how near two vectors are."""
+    if not callable(metric):
+        raise InvalidInput(f"a metric is told two vectors, not {metric!r}")
+    found = metric(query, vector)
+    try:
+        score = float(found)
+    except (TypeError, ValueError):
+        score = nan
+    if isnan(score):
+        raise InvalidInput(f"the metric returned {found!r:.40}, which is no score")
+    return score
+
+
+FORMAT = "__format"
+"""Which version of this format an object is written in."""
+
+VERSION = 1
+
+
+def read_messages(source: str | Path) -> list[dict[str, Any]]:
+    """Return the messages of a file, or of a text that is JSON.
+
+    Raises:
+        NotJson: It is neither.
+        InvalidInput: It holds no messages, or the file cannot be read.
+    """
+    text, what = _text_of(source)
+    try:
+        found: object = json.loads(text)
+    except RecursionError as error:
+        raise InvalidInput(f"{what} is nested too deeply for messages") from error
+    except json.JSONDecodeError as error:
+        raise NotJson(f"Cannot load {what} via json.loads: {error.msg}", error.pos) from error
+    except ValueError as error:
+        raise InvalidInput(f"{what} holds a number that is too long: {error}") from error
+    if not isinstance(found, list | dict):
+        raise InvalidInput(f"{what} holds {type(found).__name__}, not a list of messages")
+    listed = cast("list[object]", [found] if isinstance(found, dict) else found)
+    return [_read(one, what, place) for place, one in enumerate(listed)]
+
+
+def _text_of(source: str | Path) -> tuple[str, str]:
+    try:
+        if isinstance(source, Path) or os.path.exists(source):  # noqa: PTH110 - a text may be too long for a Path
+            _check_regular(Path(source))
+            return Path(source).read_text("utf-8-sig"), f"the file {str(source)!r}"
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the file {str(source)!r} cannot be read: {error}") from error
+    except ValueError:
+        pass  # a text that can be no path
+    return cast("str", source), "a text, of which there is no file,"
+
+
+def _read(found: object, what: str, place: int) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        kind = type(found).__name__
+        raise InvalidInput(f"message {place} of {what} is {kind}, not an object")
+    items = dict(cast("dict[str, Any]", found))
+    if items.pop(FORMAT, VERSION) != VERSION:
+        raise InvalidInput(f"message {place} of {what} was written by a newer alveus; upgrade it")
+    if "content" in items and "name" in items and TYPE in items:
+        return {TYPE: items.pop(TYPE), **Msg.from_dict(items)}
+    return items
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse folders, devices and pipes; what is not there may be made."""
+    if path.exists() and not path.is_file():
+        raise OSError(EINVAL, "it is no regular file")
+
+
+def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None:
+    """Write messages to a file, whole or not at all."""
+    try:
+        text = json.dumps([{**unit, FORMAT: VERSION} for unit in units], indent=4)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"the messages cannot be written as JSON: {error}") from error
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"file_path is a path, not {type(path).__name__}")
+    try:
+        target = Path(path).resolve()
+        _check_regular(target)
+        handle, part = mkstemp(".part", dir=target.parent)  # others may write to the same path
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            Path(part).replace(target)
+            sync_folder(target.parent)
+        finally:
+            Path(part).unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"the file {str(path)!r} cannot be written: {error}") from error

@@ -1,0 +1,460 @@
+"""The memory of messages that AgentScope's agents have, kept in a set: in RAM, or in a file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from enum import IntEnum
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from alveus.agents.messages.message import (
+    TYPE,
+    Embed,
+    MessageBase,
+    embed_with,
+    embedded,
+    kind_name,
+    kind_of,
+    read_messages,
+    score_of,
+    vector_of,
+    write_messages,
+)
+from alveus.agents.storage import LayerStorage, Now
+from alveus.conversation.message_items import in_order, time_of, whole_text
+from alveus.errors import EmbedderMissing, InvalidInput, InvalidValue, NoSuchPlace
+from alveus.memory.keys import KeySets
+from alveus.sets import MemorySet
+from alveus.sets.set_editor import NewId, SetEditor
+from alveus.sets.writer import PlannedWrite
+from alveus.store import StoredItem
+from alveus.store.items import Item
+from alveus.store.records import item_of
+from alveus.text.messages import MESSAGES
+from alveus.values import wire
+from alveus.values.keywords import suggest_names_in
+from alveus.values.storable import Value, checked, checked_name, counted
+
+Unit: TypeAlias = Mapping[str, Any]
+"""What a memory holds: a `Msg`, or a plain dict."""
+
+Filter: TypeAlias = Callable[[int, Any], object]
+"""Whether a message is wanted: told its place among those looked at, and the message."""
+
+Found: TypeAlias = dict[str, Any]
+"""What a search gives: ``score``, ``index`` and ``memory``, the message."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class PromptType(IntEnum):
+    """How messages are given: as one text, or as a list."""
+
+    STRING = 0
+    LIST = 1
+
+
+class MemoryBase:
+    """What a memory of messages can do.
+
+    Args:
+        config: Settings that an implementation may have.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.config = _config(config)
+
+    def get_memory(
+        self,
+        return_type: PromptType | int = PromptType.LIST,
+        recent_n: int | None = None,
+        filter_func: Filter | None = None,
+    ) -> Any:  # noqa: ANN401 - a list, or a text
+        """Return messages."""
+        raise NotImplementedError
+
+    def add(self, memories: Unit | Iterable[Unit] | None, embed: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
+        """Add a message, or several."""
+        raise NotImplementedError
+
+    def delete(self, index: int | Iterable[int]) -> Any:  # noqa: ANN401 - as add
+        """Delete messages by their places."""
+        raise NotImplementedError
+
+    def load(self, memories: Any, overwrite: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - as add
+        """Add messages from a file, from JSON, or from a list."""
+        raise NotImplementedError
+
+    def export(self, to_mem: bool = False, file_path: str | None = None) -> Any:  # noqa: ANN401, FBT001, FBT002 - as add
+        """Return the messages, write them to a file, or both."""
+        raise NotImplementedError
+
+    def clear(self) -> Any:  # noqa: ANN401 - as add
+        """Delete all."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Return how many there are."""
+        raise NotImplementedError
+
+    def update_config(self, config: Mapping[str, Any]) -> None:
+        """Have other settings."""
+        self.config = _config(config)
+
+
+@suggest_names_in
+class TemporaryMemory(MemoryBase):
+    """Messages in the order they were added, each id once.
+
+    Every call is one commit: whole, or not at all; in an action it is part of the action's. What
+    it returns are copies: only its own calls change what it holds.
+
+    The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
+    before that of the message before it: order is that of adding.
+
+    Args:
+        config: Kept for whoever reads it.
+        embedding_model: What makes embeddings: "static" or "minilm", an `Embedder`, or a function
+            from texts to vectors. None: nothing does.
+        memory: Where messages are kept: `Memory.key(…)`. None: in RAM, until the process ends.
+        name: The name of their set.
+        dedupe: Which messages are one: those of one "id", or of one "content" (which id and
+            timestamp are no part of).
+        missing: What `delete` does with a place where no message is: "warn", as in the first
+            versions of AgentScope, or "raise" a `NoSuchPlace`, an IndexError, as in 1.0.
+        now: The clock of RAM.
+    """
+
+    def __init__(  # noqa: PLR0913 - two of AgentScope, and all others by name
+        self,
+        config: Mapping[str, Any] | None = None,
+        embedding_model: Embed | None = None,
+        *,
+        memory: KeySets | None = None,
+        name: str = "messages",
+        dedupe: Literal["id", "content"] = "id",
+        missing: Literal["warn", "raise"] = "warn",
+        now: Now = None,
+    ) -> None:
+        super().__init__(config)
+        checked_name(name, "the name of a memory of messages")
+        if dedupe not in ("id", "content"):
+            raise InvalidInput(f"dedupe must be 'id' or 'content', not {dedupe!r}")
+        if missing not in ("warn", "raise"):
+            raise InvalidInput(f"missing must be 'warn' or 'raise', not {missing!r}")
+        self._embed = None if embedding_model is None else embed_with(embedding_model)
+        self._storage = LayerStorage(memory, now=now, embedder="words")
+        self._name, self._dedupe, self._missing = name, dedupe, missing
+
+    def __repr__(self) -> str:
+        return f"<TemporaryMemory {self._name!r} in {self._storage!r}>"
+
+    def close(self) -> None:
+        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        self._storage.close()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def get_memory(
+        self,
+        return_type: PromptType | int = PromptType.LIST,
+        recent_n: int | None = None,
+        filter_func: Filter | None = None,
+    ) -> list[Any] | str:
+        """Return messages in order; as one text, a line ``name: content`` each.
+
+        Args:
+            return_type: A list, or a text. A plain int is taken as *recent_n*.
+            recent_n: Only the last ones; 0: none.
+            filter_func: Only those for which it is true; their places count from the first of
+                the *recent_n*.
+
+        Raises:
+            InvalidInput: *recent_n* is negative, or *return_type* or *filter_func* is none.
+        """
+        if not isinstance(return_type, PromptType):
+            if type(return_type) is not int or recent_n is not None:
+                raise InvalidInput(f"return_type is a PromptType, not {return_type!r}")
+            return_type, recent_n = PromptType.LIST, return_type
+        if not (filter_func is None or callable(filter_func)):  # pyright: ignore[reportUnnecessaryComparison] - user input
+            raise InvalidInput(f"filter_func is told a place and a message, not {filter_func!r}")
+        found = self._recent(recent_n)
+        if filter_func is not None:
+            found = [unit for place, unit in enumerate(found) if filter_func(place, unit)]
+        if return_type is PromptType.LIST:
+            return found
+        return "\n".join(f"{unit.get('name')}: {unit.get('content')}" for unit in found)
+
+    def size(self) -> int:
+        """Return how many messages there are."""
+        return len(self._set)
+
+    def _recent(self, n: int | None) -> list[Any]:
+        if n is None:
+            return [_unit(item.value) for item in self._set.list()]
+        found = [_unit(item.value) for item in self._set.recent(counted(n, "recent_n", least=0))]
+        if len(found) < n:
+            _LOG.warning("%d messages were asked for, and there are %d", n, len(found))
+        return found
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def add(self, memories: Unit | Iterable[Unit] | None, embed: bool = False) -> list[str]:  # noqa: FBT001, FBT002 - as AgentScope has it
+        """Add a message, or several; return the ids of those that were not there yet.
+
+        Args:
+            embed: Make embeddings of them, and keep those with them, as ``embedding``.
+
+        Raises:
+            EmbedderMissing: They are to be embedded, and there is no embedding model.
+            InvalidInput: One is no message, or cannot be stored.
+            Rejected: A rule of admission keeps one out.
+        """
+        units = _units(memories)
+        if embed:
+            units = [
+                unit | {"embedding": vector}
+                for unit, vector in zip(units, self._embedded(units, None), strict=True)
+            ]
+        return self._write("add", units, overwrite=False)
+
+    def delete(self, index: int | Iterable[int]) -> int:
+        """Delete messages by their places, from 0; return how many there were.
+
+        Places where no message is are named in a warning, and passed over.
+
+        Raises:
+            NoSuchPlace: There are such places, and the memory was made with ``missing="raise"``.
+        """
+        places = _places(index)
+        return self._editor.commit("delete", [*places], partial(self._deleted, places))
+
+    def _deleted(self, places: Sequence[int], _new_id: NewId) -> PlannedWrite:
+        messages = list(self._editor.items()) if places else []
+        if outside := [place for place in places if not 0 <= place < len(messages)]:
+            if self._missing == "raise":
+                raise NoSuchPlace(outside, len(messages))
+            _LOG.warning("there are %d messages, and none at %s", len(messages), outside)
+        chosen = [messages[place] for place in places if 0 <= place < len(messages)]
+        return self._editor.plan(self._editor.retired(chosen), len(chosen))
+
+    def load(self, memories: Any, overwrite: bool = False) -> list[str]:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
+        """Add messages from a file, from JSON, from a list, or one; return the ids of new ones.
+
+        Args:
+            overwrite: In the same commit, delete what is held.
+
+        Raises:
+            NotJson: A text is neither the path of a file nor JSON; nothing was changed.
+            InvalidInput: What it says are no messages; nothing was changed.
+        """
+        if isinstance(memories, str | Path):
+            memories = read_messages(memories)
+        return self._write("load", _units(memories), overwrite=overwrite)
+
+    def export(
+        self,
+        to_mem: bool = False,  # noqa: FBT001, FBT002 - as AgentScope has it
+        file_path: str | Path | None = None,
+    ) -> list[Any] | None:
+        """Write the messages to a file, that appears whole or not at all; or return copies of them.
+
+        Raises:
+            InvalidInput: Neither was asked for, or the file cannot be written.
+        """
+        if not to_mem and file_path is None:
+            raise InvalidInput(
+                "export() writes to a file_path=, or returns a list with to_mem=True"
+            )
+        found = self._recent(None)
+        if file_path is not None:
+            write_messages(file_path, [_plain(unit) for unit in found])
+        return found if to_mem else None
+
+    def clear(self) -> int:
+        """Delete all; return how many there were."""
+        return self._set.clear()
+
+    def _write(self, name: str, units: Sequence[dict[str, Any]], *, overwrite: bool) -> list[str]:
+        values = [cast("dict[str, Value]", checked(_plain(unit))) for unit in units]
+        named: dict[str | int, Item] = {}
+        for place, value in enumerate(values):
+            one = self._id(value)
+            named.setdefault(place if one is None else one, _item(one, value))
+        editor = self._editor
+        items = in_order(list(named.values()), editor.writer.now())
+        if overwrite:
+            arguments: list[Value] = [[item.value for item in items]]
+            return editor.replace_all(name, arguments, items, is_judged=True)
+        if not items:
+            return []
+        if items[0].time is not None:  # of a chat of the past, which must not come before the rest
+            items = _not_before(self._last_time(editor), items)
+        there = {s.record.id for s in editor.get([i.id for i in items if i.id is not None])}
+        return [i for i in self._set.add_many(items, on_existing="keep") if i not in there]
+
+    def _last_time(self, editor: SetEditor) -> datetime | None:
+        last = editor.writer.page(editor.ref, after=None, limit=1, newest_first=True, at=None)
+        return item_of(last[0]).time if last else None
+
+    def _id(self, value: dict[str, Value]) -> str | None:
+        if self._dedupe == "content":
+            said = {n: v for n, v in value.items() if n not in ("id", "timestamp", "embedding")}
+            return f"said-{blake2b(wire.encode(said).encode(), digest_size=16).hexdigest()}"
+        found = value.get("id")
+        return found if isinstance(found, str) and found else None
+
+    # --- meaning ------------------------------------------------------------------------------
+
+    def get_embeddings(self, embedding_model: Embed | None = None) -> list[list[float] | None]:
+        """Return the embedding of each message; None where it has none.
+
+        With a model, missing ones are made and kept.
+        """
+        return [unit.get("embedding") for unit in self._with_embeddings(embedding_model)]
+
+    def retrieve_by_embedding(
+        self,
+        query: str | Sequence[float] | Unit,
+        metric: Callable[[Any, Any], float],
+        top_k: int | None = 1,
+        preserve_order: bool = True,  # noqa: FBT001, FBT002 - as AgentScope has it
+        embedding_model: Embed | None = None,
+    ) -> list[Found]:
+        """Return the messages whose embeddings are nearest, each with its score and place.
+
+        Args:
+            query: A vector; or a text or a message, of which the model makes one.
+            metric: How near two vectors are; more is nearer.
+            top_k: At most so many; None: all.
+            preserve_order: In the order of the messages; else the nearest first. All are in order.
+            embedding_model: The model, if another than the memory's.
+
+        Raises:
+            EmbedderMissing: An embedding is to be made, and there is no model.
+            InvalidInput: *top_k* is negative, or *metric* gives no number.
+        """
+        if top_k is not None and (type(top_k) is not int or top_k < 0):
+            raise InvalidInput(f"top_k must be None or a whole number from 0, not {top_k!r}")
+        asked = vector_of(query)
+        if asked is None:
+            said = query if isinstance(query, str) else cast("Unit", query)
+            asked = self._embedded([said], embedding_model)[0]
+        found = [
+            {"score": score_of(metric, asked, unit["embedding"]), "index": place, "memory": unit}
+            for place, unit in enumerate(self._with_embeddings(embedding_model))
+            if unit.get("embedding") is not None
+        ]
+        if top_k is None:
+            return found
+        best = sorted(found, key=lambda one: (-one["score"], one["index"]))[:top_k]
+        return sorted(best, key=lambda one: one["index"]) if preserve_order else best
+
+    def _embedded(self, units: Sequence[Any], model: Embed | None) -> list[list[float]]:
+        embed = self._embed if model is None else embed_with(model)
+        if embed is None:
+            raise EmbedderMissing("Embedding model is not provided.")
+        texts = [unit if isinstance(unit, str) else _text(unit) for unit in units]
+        return embedded(embed, texts)
+
+    def _with_embeddings(self, model: Embed | None) -> list[Any]:
+        """Return the messages; those that a model made embeddings of now are kept with them."""
+        items = self._set.list()
+        units = [_unit(item.value) for item in items]
+        if model is None and self._embed is None:
+            return units
+        missing = [place for place, unit in enumerate(units) if unit.get("embedding") is None]
+        made = self._embedded([units[place] for place in missing], model)
+        for place, vector in zip(missing, made, strict=True):
+            units[place]["embedding"] = vector
+        by_id = {items[place].id or "": units[place]["embedding"] for place in missing}
+        if by_id:
+            self._editor.commit("embed", [*by_id], partial(self._with_vectors, by_id))
+        return units
+
+    def _with_vectors(self, by_id: Mapping[str, list[float]], _new_id: NewId) -> PlannedWrite:
+        editor, pairs = self._editor, list[tuple[StoredItem, Item]]()
+        for stored in editor.get([*by_id]):
+            item = item_of(stored)
+            embedding = {"embedding": by_id[stored.record.id]}
+            pairs.append((stored, replace(item, value=item.value | embedding)))
+        return editor.plan(editor.replaced(pairs))
+
+    @property
+    def _editor(self) -> SetEditor:
+        return self._storage.editor(self._name, MESSAGES)
+
+    @property
+    def _set(self) -> MemorySet:
+        editor = self._editor
+        return MemorySet(editor.writer, editor.ref, {"item_type": MESSAGES})
+
+
+def _units(memories: object) -> list[dict[str, Any]]:
+    if memories is None:
+        return []
+    if isinstance(memories, Mapping):
+        return [_plain(cast("Unit", memories))]
+    if isinstance(memories, str | bytes) or not isinstance(memories, Iterable):
+        raise InvalidInput(f"a message is a Msg or a dict, not {type(memories).__name__}")
+    return [_plain(one) for one in cast("Iterable[object]", memories)]
+
+
+def _plain(unit: object) -> dict[str, Any]:
+    """Return a message as a dict that is like no other object of the caller's."""
+    if not isinstance(unit, Mapping):
+        raise InvalidInput(f"a message is a Msg or a dict, not {type(unit).__name__}")
+    said = {TYPE: kind_name(unit)} if isinstance(unit, MessageBase) else {}
+    plain = said | dict(cast("Unit", unit))
+    if TYPE in plain:
+        kind_of(plain[TYPE])
+    return plain
+
+
+def _unit(value: Any) -> Any:  # noqa: ANN401 - a Msg, or a plain dict
+    """Return a stored message as it was added."""
+    items = dict(cast("dict[str, Any]", value))
+    kind = items.pop(TYPE, None)
+    return items if kind is None else kind_of(kind).from_items(items)
+
+
+def _config(config: object) -> dict[str, Any]:
+    if not (config is None or isinstance(config, Mapping)):
+        raise InvalidInput(f"the config of a memory is a dict, not {type(config).__name__}")
+    return dict(cast("Mapping[str, Any]", config or {}))
+
+
+def _text(unit: Unit) -> str:
+    content = unit.get("content")
+    return content if isinstance(content, str) else ("" if content is None else repr(content))
+
+
+def _item(item_id: str | None, value: dict[str, Value]) -> Item:
+    role, name = value.get("role"), value.get("name")
+    return Item(
+        value,
+        item_id,
+        whole_text(value),
+        role=role if isinstance(role, str) and role else None,
+        speaker=name if isinstance(name, str) and name else None,
+        time=time_of(value.get("timestamp")),
+    )
+
+
+def _not_before(least: datetime | None, items: Sequence[Item]) -> list[Item]:
+    return [replace(item, time=item.time and max(item.time, least or item.time)) for item in items]
+
+
+def _places(index: object) -> list[int]:
+    listed = [index] if type(index) is int else index
+    if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+        raise InvalidValue("index", f"is a place or several, not {type(index).__name__}")
+    found = list(dict.fromkeys(cast("Iterable[object]", listed)))
+    if wrong := [one for one in found if type(one) is not int]:
+        raise InvalidValue("index", f"is a place or several, not {wrong[0]!r}")
+    return cast("list[int]", found)

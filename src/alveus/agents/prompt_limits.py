@@ -1,0 +1,250 @@
+"""What a prompt has room for: when it gets full, and what it shows of long results and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self, TypeAlias, cast
+
+from alveus.errors import InvalidInput
+from alveus.memory.keys import KeySets
+from alveus.store.items import Item
+from alveus.values.lazy_dataclass import dataclass
+
+Fill: TypeAlias = Literal["normal", "warning", "error", "critical", "overflow"]
+
+CHARS_PER_TOKEN = 4
+"""How DB-GPT reckons characters."""
+
+PICTURES = ("image", "image_url", "input_image")
+"""Types of a block that is a picture, as AgentScope, chat completions and responses have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLimits:
+    """When a prompt counts as full; the numbers are DB-GPT's.
+
+    Attributes:
+        tokens: What a model reads at most.
+        reserved_tokens: What of it is left for the answer.
+        warning: From this share of the rest on, old observations should be cut.
+        error: From this share on, old rounds should be summed up.
+        critical: From this share on, the next call may be the last that is possible.
+    """
+
+    tokens: int = 120_000
+    reserved_tokens: int = 4_096
+    warning: float = 0.70
+    error: float = 0.90
+    critical: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warning <= self.error <= self.critical <= 1:
+            raise InvalidInput("warning, error and critical must rise from 0 to 1")
+
+    @property
+    def effective_tokens(self) -> int:
+        """What a prompt may have."""
+        return self.tokens - self.reserved_tokens
+
+    def fill(self, used_tokens: int) -> Fill:
+        """Return how full a prompt of so many tokens is."""
+        share = used_tokens / self.effective_tokens if self.effective_tokens > 0 else 1.0
+        if share >= 1:
+            return "overflow"
+        if share >= self.critical:
+            return "critical"
+        if share >= self.error:
+            return "error"
+        return "warning" if share >= self.warning else "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLimits:
+    """How much of the results of tools a prompt shows, in characters; the numbers are DB-GPT's.
+
+    Attributes:
+        result: Of one result.
+        turn: Of all results of a turn.
+        preview: Of a result that is not shown whole.
+    """
+
+    result: int = 100_000
+    turn: int = 200_000
+    preview: int = 1_500
+
+    @classmethod
+    def of(cls, context_tokens: int | None) -> Self:
+        """Return limits for a model that reads so many tokens; None: the most there are.
+
+        15 % of them for a result, and 30 % for a turn, but 8,000 and 16,000 characters at least.
+        """
+        if context_tokens is None:
+            return cls()
+        chars = context_tokens * CHARS_PER_TOKEN
+        return cls(
+            result=min(max(chars * 15 // 100, 8_000), 100_000),
+            turn=min(max(chars * 30 // 100, 16_000), 200_000),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call of a tool gave.
+
+    Attributes:
+        tool: Its name.
+        text: All of it.
+        call_id: The id of the call: what is kept under it once is not kept again.
+    """
+
+    tool: str
+    text: str
+    call_id: str | None = None
+
+
+class ToolResults:
+    """Keeps long results of tools whole, and gives a prompt their beginning and a reference.
+
+    Each result that is too long is one commit, durable when the call returns, and an item of a
+    set: its beginning is searched.
+
+    Args:
+        owner: A key, or a batch, whose commit it then is.
+        name: The set.
+    """
+
+    def __init__(
+        self,
+        owner: KeySets,
+        *,
+        name: str = "tool_results",
+        limits: ResultLimits = ResultLimits(),  # noqa: B008 - frozen
+    ) -> None:
+        self._set, self._limits = owner.set(name), limits
+
+    def shown(self, result: ToolOutput) -> str:
+        """Return a result as a prompt shows it: whole, or from its limit on a reference to it."""
+        if len(result.text) <= self._limits.result:
+            return result.text
+        return self._referred(result)
+
+    def shown_in_turn(self, results: Sequence[ToolOutput]) -> list[str]:
+        """Return the results of a turn; the longest become references until all fit."""
+        texts = [self.shown(result) for result in results]
+        for place in sorted(range(len(texts)), key=lambda place: -len(texts[place])):
+            if sum(map(len, texts)) <= self._limits.turn:
+                break
+            if texts[place] == results[place].text:
+                texts[place] = self._referred(results[place])
+        return texts
+
+    def shown_in_part(
+        self, texts: Sequence[str], limit: int, *, tool: str, counter: Callable[[str], int] = len
+    ) -> list[str]:
+        """Return the blocks of a result up to a limit, and a reference to the whole.
+
+        Args:
+            limit: What the blocks may have together, as *counter* counts.
+        """
+        kept, rest = split_texts(texts, limit, counter=counter)
+        if not rest:
+            return kept
+        whole = ToolOutput(tool, "".join(texts))
+        return [*kept, self._reference(whole, self._kept(whole))]
+
+    def read(self, reference: str) -> str | None:
+        """Return the whole result that a reference names by its id; None: there is none.
+
+        A reference is the id of an item, never a path: it reaches nothing else.
+        """
+        item = self._set.get(reference) if reference else None
+        return None if item is None else item.value["text"]
+
+    def _referred(self, result: ToolOutput) -> str:
+        most = min(self._limits.preview, len(result.text) // 4)
+        beginning, _ = preview(result.text, most)
+        return f"{self._reference(result, self._kept(result))}\n{beginning}"
+
+    def _kept(self, result: ToolOutput) -> str:
+        item = Item(
+            value={"tool": result.tool, "text": result.text},
+            id=result.call_id or None,
+            text=preview(result.text, self._limits.preview)[0],
+            role="tool",
+        )
+        return self._set.add(item, on_existing="keep")
+
+    @staticmethod
+    def _reference(result: ToolOutput, item_id: str) -> str:
+        return f"[{result.tool} gave {len(result.text)} characters; all of them: {item_id}]"
+
+
+def preview(text: str, most: int) -> tuple[str, bool]:
+    """Return the beginning of a text, and whether that is less than all of it.
+
+    It ends with a line, if one ends behind the half of it.
+    """
+    if len(text) <= most:
+        return text, False
+    beginning = text[:most]
+    end = beginning.rfind("\n") + 1
+    return (beginning[:end] if end > most // 2 else beginning), True
+
+
+def split_texts(
+    texts: Sequence[str], limit: int, *, counter: Callable[[str], int] = len
+) -> tuple[list[str], list[str]]:
+    """Return texts up to a limit, the last of them cut, and what is left of them.
+
+    Args:
+        counter: How long a text is; of a longer beginning it must not be less.
+    """
+    kept: list[str] = []
+    for place, text in enumerate(texts):
+        size = counter(text)
+        if size > limit:
+            end = _longest(text, limit, counter)
+            begun = [text[:end]] if end else []
+            return [*kept, *begun], [text[end:], *texts[place + 1 :]]
+        kept.append(text)
+        limit -= size
+    return kept, []
+
+
+def _longest(text: str, limit: int, counter: Callable[[str], int]) -> int:
+    """Return how many characters of a text are within a limit."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if counter(text[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def with_newest_pictures(
+    messages: Sequence[Mapping[str, Any]], most: int = 5
+) -> list[dict[str, Any]]:
+    """Return messages in which only the newest pictures are left, and a hint for each other one."""
+    left, found = most, list[dict[str, Any]]()
+    for message in reversed(messages):
+        content = message.get("content")
+        if isinstance(content, list):
+            blocks = list[Any]()
+            for block in reversed(cast("list[Any]", content)):
+                if (
+                    isinstance(block, dict)
+                    and cast("dict[str, Any]", block).get("type") in PICTURES
+                ):
+                    left -= 1
+                    blocks.append(block if left >= 0 else dict(HINT))
+                else:
+                    blocks.append(block)
+            content = blocks[::-1]
+        found.append({**message, "content": content} if "content" in message else dict(message))
+    return found[::-1]
+
+
+HINT = {"type": "text", "text": "[an older picture, which is not shown]"}
+"""What stands for a picture that is left out."""

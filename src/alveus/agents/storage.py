@@ -1,0 +1,235 @@
+"""Where layers and windows keep what they hold: sets of a key, or RAM of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TypeVar, cast
+
+from alveus.embed import Embedder
+from alveus.errors import InvalidInput
+from alveus.memory.async_calls import to_its_end
+from alveus.memory.keys import KeySets
+from alveus.memory.memory import Memory
+from alveus.sets.batch import Draft
+from alveus.sets.set_editor import SetEditor
+from alveus.sets.writer import Engine, Writer
+from alveus.store.running_keys import draft_of
+from alveus.store.scope import Scope, SetRef
+from alveus.values.forks import FORKS, HandleLock
+from alveus.values.storable import moment
+
+R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
+
+SWEEP_EVERY = 256
+"""Changes after which RAM is swept of what its sets keep no longer."""
+
+RAM_PAST_US = 24 * 3600 * 1_000_000
+"""How long RAM keeps what left it, where that is of use: it was seen before, it may be recovered, a
+reflection draws on it."""
+
+RAM_KEY = "layers"
+"""The key of what is kept in RAM, where it has the store to itself."""
+
+Now = datetime | Callable[[], datetime] | None
+"""What tells the time: a clock; None: the system's. A datetime is when a clock begins."""
+
+
+class FairLock:
+    """A lock to be awaited, in the order of arrival, from any event loop or thread.
+
+    `asyncio.Lock` serves one loop; layers are written to from several, and from threads.
+    """
+
+    def __init__(self) -> None:
+        self._mutex, self._generation = HandleLock(), FORKS.generation
+        self._locked = False
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+
+    async def __aenter__(self) -> None:
+        with self._mutex:
+            if not self._locked:
+                self._locked = True
+                return
+            FORKS.check_handle(self._generation)  # whoever has it may not be here
+            mine: Future[None] = Future()
+            self._waiting.append((asyncio.get_running_loop(), mine))
+        try:
+            await asyncio.wrap_future(mine)
+        except asyncio.CancelledError:
+            if not mine.cancelled() and not mine.cancel():
+                self._next()  # it was this one's turn already
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._next()
+
+    def _next(self) -> None:
+        with self._mutex:
+            while self._waiting:
+                loop, first = self._waiting.popleft()
+                if not loop.is_closed() and first.set_running_or_notify_cancel():
+                    first.set_result(None)
+                    return
+            self._locked = False
+
+
+class LayerStorage:
+    """Where the layers that belong together keep what they hold.
+
+    Args:
+        memory: `Memory.key(…)`, a batch of it, or, in an action, ``ctx.long_term_memory``; None:
+            RAM, which ends with this object.
+        now: The clock of RAM; a memory has its own.
+    """
+
+    def __init__(
+        self, memory: KeySets | None, *, now: Now = None, embedder: str | Embedder | None = None
+    ) -> None:
+        if memory is not None and not isinstance(memory, KeySets):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            hint = "; use memory.key(…)" if isinstance(memory, Memory) else ""
+            raise InvalidInput(
+                f"layers and windows are kept in the memory of a key, not in {memory!r}{hint}"
+            )
+        self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
+        self._opened: Memory | None = None
+        self._ram: KeySets | None = None
+        self._mutex, self._changes = HandleLock(), 0
+        self._drafted: weakref.ref[Draft] | None = None
+        self._warned = False
+
+    def __repr__(self) -> str:
+        return "RAM, until this process ends" if self._memory is None else repr(self._memory)
+
+    @property
+    def is_ram(self) -> bool:
+        """Whether all is gone when the process ends, although no memory in RAM was asked for."""
+        return self._memory is None
+
+    def again(self, memory: KeySets | None = None) -> LayerStorage:
+        """Return *memory* as a place, or this one; of RAM: new RAM."""
+        if memory is None and self._memory is not None:
+            return self
+        return LayerStorage(memory, now=self._clock, embedder=self._embedder)
+
+    def sets(self) -> KeySets:
+        """Return the memory of the key, or the RAM, that it is."""
+        if self._memory is not None:
+            return self._memory
+        with self._mutex:
+            if self._opened is None or self._ram is None:
+                self._opened = Memory.open(embedder=self._embedder, clock=self._clock)
+                self._ram = self._opened.key(RAM_KEY)
+            return self._ram
+
+    def close(self) -> None:
+        """Free the RAM, if that is what it is; a memory that was given stays open."""
+        with self._mutex:
+            if self._opened is not None:
+                self._opened.close()
+
+    def changed(self) -> None:
+        """Sweep RAM of its own every so many changes; a memory that was given is its owner's."""
+        with self._mutex:
+            self._changes += 1
+            ram = None if self._changes % SWEEP_EVERY else self._opened
+        if ram is not None:
+            ram.sweep()
+
+    @property
+    def engine(self) -> Engine:
+        """What the memory works with."""
+        return self.sets().inside.engine
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it is."""
+        return self.sets().inside.scope
+
+    @property
+    def identity(self) -> tuple[int, Scope, int | None]:
+        """What two places have in common whose changes can be one commit."""
+        engine, own, scope = self.sets().inside
+        return id(engine.store), scope, id(own) if isinstance(own, Draft) else None
+
+    def writer(self) -> Writer:
+        """Return where changes go: the batch of the action at work on the key, if one is."""
+        engine, own, scope = self.sets().inside
+        if isinstance(own, Draft):
+            return own
+        draft = cast("Draft | None", draft_of(engine.store, scope))
+        if draft is not None:
+            self._drafted = weakref.ref(draft)
+        return draft or own
+
+    def warn_of_separate_commit(self, writer: Writer) -> None:
+        """Warn, once, if *writer* commits by itself beside an action that writes here as well.
+
+        That may be right; but a bare thread that the action started does not know of it.
+        """
+        draft = None if self._drafted is None else self._drafted()
+        if self._warned or draft is None or not draft.open or isinstance(writer, Draft):
+            return
+        self._warned = True
+        _LOG.warning(
+            "a thread outside of an action wrote to a layer which that action writes to: a commit "
+            "of its own; if the action started the thread, run it in contextvars.copy_context(), "
+            "or keep the layer in ctx.long_term_memory",
+            extra={"key": self.scope.key},
+        )
+
+    def ref(self, name: str) -> SetRef:
+        """Return a set of the key."""
+        return SetRef(self.scope, name)
+
+    def editor(self, name: str, item_type: str | None = None) -> SetEditor:
+        """Return a set of the key, to be read and changed by `writer`."""
+        return SetEditor(self.writer(), self.ref(name), item_type)
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return moment(self.engine.clock())
+
+    async def call(self, work: Callable[[Writer], R]) -> R:
+        """Return what *work* returns; in a thread, unless it only adds to a batch."""
+        writer = self.writer()
+        if isinstance(writer, Draft):
+            with writer.mutex:
+                return work(writer)
+        return await to_its_end(work, writer)
+
+
+def clock_of(now: Now) -> Callable[[], datetime] | None:
+    """Return a clock; a datetime is the time that it shows first. Naive ones are local time."""
+    if now is None or callable(now):
+        return now
+    if not isinstance(now, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"now must be a datetime, or a function that gives one, not {now!r}")
+    first, began = aware(now), datetime.now(UTC)
+    return lambda: max(first, first + (datetime.now(UTC) - began))
+
+
+def aware(time: datetime) -> datetime:
+    """Return a time with a zone; DB-GPT's programs pass local time without one."""
+    if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"a time must be a datetime, not {time!r}")
+    return time.astimezone(UTC)
+
+
+def later(first: datetime | None, second: datetime | None) -> datetime | None:
+    """Return the later of two times, either of which may be missing."""
+    known = [time for time in (first, second) if time is not None]
+    return max(known, default=None)

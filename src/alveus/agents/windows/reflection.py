@@ -1,0 +1,311 @@
+"""Reflection: when enough that matters has come, what follows from it is remembered too.
+
+What has come is added up in a note, which is a hidden set beside the window's, in the commits that
+bring it. The insight and the note that begins a new sum are one commit as well, which rests on the
+note: so what was added up is reflected on once, by whoever is first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
+from typing import Any, Protocol, TypeAlias, cast
+
+from alveus.agents.storage import LayerStorage
+from alveus.agents.windows.observation import Observation, Reply
+from alveus.agents.windows.observation_items import observation_of
+from alveus.agents.windows.scorers import text_of
+from alveus.errors import AlveusError, InvalidInput
+from alveus.llm import ChatModel
+from alveus.sets.set_editor import SetEditor
+from alveus.sets.writer import PlannedWrite, Writer
+from alveus.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    ItemRecord,
+    Replace,
+    Retire,
+    SetRef,
+    StoredItem,
+)
+from alveus.store.changes import Link
+from alveus.store.items import Item
+from alveus.store.records import item_of
+from alveus.store.scope import HIDDEN
+from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser
+from alveus.text.messages import Message
+from alveus.values.forks import HandleLock
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked_number, counted
+
+INSIGHT_TOKENS = 128
+"""Of an insight, unless a function makes it."""
+
+SOURCES = 256
+"""Observations, the latest, that one insight is drawn from."""
+
+QUESTION = "What matters in what was said so far?"
+
+PREFIX = f"{HIDDEN}reflection/"
+NOTE = "importance"
+
+FAILURES = (AlveusError, ValueError, OSError)
+"""What a function or a model raises when it cannot answer now; it is asked again later.
+
+Anything else is a fault in its code, and the commit raises it.
+"""
+
+Infer: TypeAlias = Callable[[Sequence[Observation]], str | None]
+"""Returns what follows from observations; None: nothing does."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class CommitInsight(Protocol):
+    """How a window keeps an insight; see `Window`."""
+
+    def __call__(
+        self, observation: Observation, /, *, besides: Besides, sources: Sequence[Link]
+    ) -> tuple[Observation, ...]:
+        """Commit it with what is to be changed besides; return what was let go."""
+        ...
+
+
+Besides: TypeAlias = Callable[[PlannedWrite, ItemRecord], PlannedWrite]
+"""Returns a change that keeps an observation, with what is changed besides."""
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """When a window reflects, and how.
+
+    Args:
+        threshold: Importance that has to add up; a reflection begins a new sum.
+        infer: Makes the insight: a function of the observations, oldest first; a language model,
+            which sums them up; or a `Summariser`. None: sentences of theirs, chosen without a
+            model.
+        on_reflection: Called with each insight, after it was committed.
+        question: What an insight is remembered as the answer to.
+        max_tokens: Of an insight that is a summary.
+    """
+
+    threshold: float
+    infer: Infer | ChatModel | Summariser | None = None
+    on_reflection: Callable[[Observation], object] | None = None
+    question: str = QUESTION
+    max_tokens: int = INSIGHT_TOKENS
+
+    def __post_init__(self) -> None:
+        checked_number(self.threshold, "the threshold of a reflection", least=1e-9, most=1e9)
+        counted(self.max_tokens, "max_tokens")
+        Message(self.question)
+        for name, given in (("infer", self.infer), ("on_reflection", self.on_reflection)):
+            known = callable(given) or (
+                name == "infer" and isinstance(given, (ChatModel, Summariser))
+            )
+            if given is not None and not known:
+                raise InvalidInput(f"{name} of a reflection cannot be called: {given!r}")
+
+    def insight(self, sources: Sequence[Observation]) -> Observation | None:
+        """Return what follows from observations, as one that links to them."""
+        infer = self.infer
+        by = getattr(infer, "__name__", type(infer).__name__)
+        if infer is None or isinstance(infer, (ChatModel, Summariser)):
+            summariser = infer or ExtractiveSummariser()
+            if not isinstance(summariser, Summariser):
+                summariser = ModelSummariser(summariser)
+            texts = [text_of(one) for one in sources]
+            summary = summariser.summarise(texts, max_tokens=self.max_tokens)
+            text, by = summary.text, summary.by
+        else:
+            text = infer(sources)
+        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the user's own
+            raise InvalidInput(f"a reflection returns a text or None, not {text!r:.80}")
+        if not text or not text.strip():
+            return None
+        importance = max(one.reply.importance for one in sources)
+        reply = Reply(Message(text, "assistant"), None, importance, f"reflection by {by}")
+        return Observation(self.question, reply, links=tuple(one.created for one in sources))
+
+
+@dataclass(slots=True)
+class ReflectionTally:
+    """What has added up in a window.
+
+    Attributes:
+        total: The importance.
+        since: The ids of what it is of, oldest first.
+        reflections: How often a new sum began.
+    """
+
+    total: float = 0.0
+    since: list[str] = field(default_factory=list[str])
+    reflections: int = 0
+    stored: StoredItem | None = None
+
+    @classmethod
+    def read(cls, writer: Writer, ref: SetRef) -> ReflectionTally:
+        """Return it as it is now."""
+        stored = writer.get(ref, [NOTE], at=None)[0]
+        if stored is None:
+            return cls()
+        value = cast("dict[str, Any]", item_of(stored).value)
+        return cls(value["total"], list(value["since"]), value["reflections"], stored)
+
+    def after(self, change: PlannedWrite, writer: Writer, ref: SetRef) -> PlannedWrite:
+        """Return a change that also writes it; refused if somebody else did meanwhile."""
+        value: dict[str, Value] = {
+            "total": self.total,
+            "since": [*self.since[-SOURCES:]],
+            "reflections": self.reflections,
+        }
+        record = writer.records([(NOTE, Item(value, text=""))])[0]
+        if self.stored is not None:
+            noted = Replace(ref, self.stored.version, record)
+            return replace(change, items=[*change.items, noted])
+        defined = [Define(ref, Definition(retention="purge"))]
+        return replace(
+            change, items=[*change.items, Add(ref, record)], define=[*change.define, *defined]
+        )
+
+
+class Reflecting:
+    """Reflects for one window, in this process.
+
+    Attributes:
+        failure: Why the last reflection that was due did not come about; it is tried again with
+            the next commit.
+    """
+
+    def __init__(self, settings: Reflection, storage: LayerStorage, name: str) -> None:
+        if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
+        self._settings, self._storage, self._name = settings, storage, name
+        self._turn = HandleLock()
+        self.failure: Exception | None = None
+
+    @property
+    def _window(self) -> SetRef:
+        return self._storage.ref(self._name)
+
+    @property
+    def _note(self) -> SetRef:
+        return self._storage.ref(PREFIX + self._name)
+
+    def counting(self, writer: Writer) -> Besides:
+        """Return what adds up an observation with the commit that brings it."""
+
+        def counted(change: PlannedWrite, record: ItemRecord) -> PlannedWrite:
+            if not change.items or not record.importance:
+                return change
+            tally = ReflectionTally.read(writer, self._note)
+            tally.total += record.importance
+            tally.since.append(record.id)
+            return tally.after(change, writer, self._note)
+
+        return counted
+
+    def cleared(self, writer: Writer) -> list[ItemChange]:
+        """Return what begins a new sum where the window forgets everything."""
+        tally = ReflectionTally.read(writer, self._note)
+        if tally.stored is None:
+            return []
+        return [Retire(self._note, NOTE, tally.stored.version)]
+
+    def after(self, writer: Writer, commit: CommitInsight) -> tuple[Observation, ...]:
+        """Reflect as often as it is due; return what was let go for the insights."""
+        gone: tuple[Observation, ...] = ()
+        with self._exclusive() as is_exclusive:
+            while is_exclusive:
+                tally = ReflectionTally.read(writer, self._note)
+                if tally.total < self._settings.threshold:
+                    break
+                try:
+                    done = self._reflected(writer, tally, commit)
+                except FAILURES as error:
+                    _LOG.warning("a reflection failed", extra={"error": type(error).__name__})
+                    self.failure = error
+                    break
+                gone += done.removed
+                self._notify(done)
+        return gone
+
+    def now(self, writer: Writer, commit: CommitInsight) -> Observation | None:
+        """Reflect on what has come, due or not; return the insight, if there is one."""
+        with self._exclusive() as is_exclusive:
+            tally = ReflectionTally.read(writer, self._note)
+            if not is_exclusive or not tally.since:
+                return None
+            done = self._reflected(writer, tally, commit)
+            self._notify(done)
+            return done.insight if done.is_first else None
+
+    @contextmanager
+    def _exclusive(self) -> Generator[bool]:
+        """Give whether nobody else of this process is at it, who sees to what is due."""
+        is_exclusive = self._turn.acquire(blocking=False)
+        try:
+            yield is_exclusive
+        finally:
+            if is_exclusive:
+                self._turn.release()
+
+    def _observation(self, writer: Writer, item_id: str) -> StoredItem | None:
+        """Return an observation, also if the window let it go; None: it was forgotten for good."""
+        stored = writer.get(self._window, [item_id], at=None)[0]
+        if stored is not None:
+            return stored
+        past = writer.versions(self._window, item_id)
+        return past[-1][0] if past else None
+
+    def _reflected(self, writer: Writer, tally: ReflectionTally, commit: CommitInsight) -> _Done:
+        """Make an insight, commit it and begin a new sum, unless somebody else did."""
+        sources = [stored for one in tally.since if (stored := self._observation(writer, one))]
+        insight = None
+        if sources:
+            insight = self._settings.insight([observation_of(stored) for stored in sources])
+        done = _Done(insight)
+
+        def besides(change: PlannedWrite, _record: ItemRecord | None = None) -> PlannedWrite:
+            now = ReflectionTally.read(writer, self._note)
+            done.is_first = now.stored is not None and now.reflections == tally.reflections
+            if not done.is_first:
+                return PlannedWrite([], [])
+            now.total = max(0.0, now.total - tally.total)
+            now.since = [one for one in now.since if one not in tally.since]
+            now.reflections += 1
+            return now.after(change, writer, self._note)
+
+        if insight is None:
+            nothing = PlannedWrite([], None, retry=True)
+            SetEditor(writer, self._window).commit("reflect", [], lambda _: besides(nothing))
+        else:
+            links = [Link(self._window, stored.record.id) for stored in sources]
+            done.removed = tuple(commit(insight, besides=besides, sources=links))
+        return done
+
+    def _notify(self, done: _Done) -> None:
+        self.failure = None
+        told = self._settings.on_reflection
+        if told is not None and done.insight is not None and done.is_first:
+            told(done.insight)
+
+
+@dataclass(slots=True)
+class _Done:
+    """A reflection that was made.
+
+    Attributes:
+        is_first: Whether nobody reflected on the same before.
+        removed: What was let go for the insight.
+    """
+
+    insight: Observation | None
+    is_first: bool = False
+    removed: tuple[Observation, ...] = ()

@@ -1,0 +1,288 @@
+"""The window of what has to do with the prompt, by meaning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Unpack, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.agents.windows.observation import Observation
+from alveus.agents.windows.observation_items import (
+    ObservationHeader,
+    item_of_observation,
+    messages_of,
+    vectors_in,
+    vectors_of,
+)
+from alveus.agents.windows.window import Settings, Window, WindowRequest, check_settings
+from alveus.agents.windows.window_contents import Column, WindowIndex
+from alveus.embed import LARGEST, Embedder, Vector, open_embedder, pack_vector
+from alveus.errors import EmbedderFailed, InvalidInput
+from alveus.search.index import Quantised, quantised
+from alveus.search.query import SearchOptions
+from alveus.search.similarity import Nearness
+from alveus.sets.batch import AFTER_ALL
+from alveus.sets.writer import Writer
+from alveus.store import StoredItem
+from alveus.store.items import Item
+from alveus.text.messages import Message
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+SIDES = 2
+"""Vectors of an observation: of what was asked, and of what was answered."""
+
+BLOCK = 512
+"""Slots compared at once: their float32 rows fit a processor's cache."""
+
+
+class Rows:
+    """Two int8 rows for each slot of a `WindowIndex`: a side without a vector has zeros.
+
+    Used under the lock of the window's mirror.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        self._rows: NDArray[np.int8] = np.zeros((0, SIDES, dimensions), np.int8)
+        self._norms: Column = np.zeros((0, SIDES))
+        self._first: Column = np.zeros(0, np.int64)
+
+    def missing(self, index: WindowIndex) -> list[ObservationHeader]:
+        """Return those whose vectors are not at hand; those of a batch are always made again."""
+        self._grow(len(index.live))
+        slots = index.slots
+        first = index.first[slots]
+        unknown = (self._first[slots] != first) | (first >= AFTER_ALL)
+        return [index.at(int(slot)) for slot in slots[unknown]]
+
+    def put(
+        self, index: WindowIndex, entry: ObservationHeader, sides: Sequence[Vector | None]
+    ) -> None:
+        """Have the vectors of an observation at hand, if it is still held."""
+        if entry.id not in index:
+            return
+        slot = index.slot(entry.id)
+        self._grow(len(index.live))
+        self._rows[slot], self._first[slot] = 0, entry.first
+        for side, vector in enumerate(sides):
+            if vector is not None and (largest := float(np.abs(vector).max(initial=0.0))):
+                self._rows[slot, side] = np.rint(vector * (LARGEST / largest))
+        self._norms[slot] = np.sqrt(np.square(self._rows[slot].astype(np.float64)).sum(axis=1))
+
+    def cosines(self, index: WindowIndex, query: Quantised) -> Column:
+        """Return, by slot, the cosine of the side that is nearer; -inf without vectors.
+
+        The same on every machine: see `alveus.search.index.vectors`.
+        """
+        size = len(index.live)
+        self._grow(size)
+        found = np.full(size, -np.inf)
+        for at in range(0, size, BLOCK):
+            rows = self._rows[at : min(at + BLOCK, size)]
+            products = rows.reshape(-1, rows.shape[2]).astype(np.float32) @ query.whole
+            norms = self._norms[at : at + len(rows)] * query.norm
+            each = np.full(norms.shape, -np.inf)
+            np.divide(products.reshape(norms.shape), norms, out=each, where=norms > 0)
+            found[at : at + len(rows)] = each.max(axis=1)
+        found[~index.live | (self._first[:size] != index.first)] = -np.inf
+        return found
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._first)
+        if more > 0:
+            self._rows = np.concatenate(
+                (self._rows, np.zeros((more, *self._rows.shape[1:]), np.int8))
+            )
+            self._norms = np.concatenate((self._norms, np.zeros((more, SIDES))))
+            self._first = np.concatenate((self._first, np.full(more, -1)))
+
+
+SEMANTIC_CAP = 10_000
+"""Units that a window by meaning holds, unless it is told otherwise."""
+
+MOST_FOUND = 200
+"""Units that it shows at most."""
+
+HITS = 4
+"""Observations that are searched for each unit that is wanted: a unit may have several."""
+
+SCORE_OF_BEST = 3.0
+"""What search gives to the best in words and meaning: 1 + 2."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NearestObservations:
+    """What is near a prompt.
+
+    Attributes:
+        scores: How near, 0..1 at best, by id, as search found it.
+        query: The prompt's vector, where vectors are compared.
+        fetched: Vectors that were not at hand, with whose they are.
+    """
+
+    scores: Mapping[str, float]
+    query: Quantised | None = None
+    fetched: Sequence[tuple[ObservationHeader, tuple[Vector | None, Vector | None]]] = ()
+
+
+class Semantic(Window):
+    """Shows the newest unit, and what of the rest has most to do with the prompt, in order of time.
+
+    Without an embedder of its own, the search of the set finds it: by words and by meaning, with
+    the embedder of the memory. With one, what was asked and what was answered have a vector each,
+    made as they are committed unless the observation brings it (`relevance`), and the one that is
+    nearer to the prompt counts. Where that embedder fails, the observation is kept, and embedded
+    when the window is asked for a context. Without a prompt it shows the newest units.
+
+    Args:
+        cap: How many units it holds; None: any number.
+        stratum: What each context begins with; "": nothing.
+        top_k: How many units it shows besides the newest.
+        embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
+            RAM the default one.
+        settings: What every window takes but for profile; see `Window`.
+    """
+
+    kind: ClassVar[str] = "semantic"
+
+    def __init__(
+        self,
+        cap: int | None = SEMANTIC_CAP,
+        stratum: str | Message | None = "",
+        *,
+        top_k: int = 5,
+        embedder: str | Embedder | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        check_settings(self, settings, "profile")
+        self._top_k = counted(top_k, "top_k", most=MOST_FOUND)
+        self._embedder = None if embedder is None else open_embedder(embedder)
+        if self._embedder is not None:
+            self._near, self._rows = Nearness(self._embedder), Rows(self._embedder.dimensions)
+        else:
+            self.ram_embedder = None
+        super().__init__(cap, stratum, **settings)
+
+    # --- what is kept -------------------------------------------------------------------------
+
+    def item(self, observation: Observation) -> Item:
+        """Return the item that keeps an observation, with its vectors; see `Window`."""
+        item, embedder = item_of_observation(observation), self._embedder
+        given, _ = vectors_in(item)
+        if embedder is None:
+            if any(vector is not None for vector in given):
+                raise InvalidInput(
+                    f"window {self._name!r} has no embedder to compare the relevance of an "
+                    "observation by; give it the embedder= that made it"
+                )
+            return item
+        for vector in given:
+            if vector is not None and len(vector) != embedder.dimensions:
+                raise InvalidInput(
+                    f"the relevance of an observation has {len(vector)} numbers, and embedder "
+                    f"{embedder.name!r} gives {embedder.dimensions}; assign what that one gives"
+                )
+        try:
+            query, reply = self._embedded(lambda: observation.messages, given)
+        except EmbedderFailed as error:
+            _LOG.warning("an observation is kept without vectors", extra={"error": str(error)})
+            query, reply = given
+        value = cast("dict[str, Any]", item.value) | {"embedder": embedder.name}
+        for name, vector in (("query_vector", query), ("reply_vector", reply)):
+            if vector is not None:
+                value[name] = pack_vector(vector)
+        return replace(item, value=value)
+
+    def _embedded(
+        self,
+        messages: Callable[[], tuple[Message, Message]],
+        given: tuple[Vector | None, Vector | None],
+    ) -> tuple[Vector, Vector]:
+        """Return both vectors; those that are given are not made."""
+        query, reply = given
+        if query is None or reply is None:
+            wanted = [m.content for m, v in zip(messages(), given, strict=True) if v is None]
+            made = iter(self._near.vectors(wanted))
+            query, reply = (next(made) if v is None else v for v in given)
+        return query.astype(np.float32), reply.astype(np.float32)
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def prepare(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
+        """Return what is near a prompt; None: nothing was asked."""
+        if prompt is None or not prompt.content.strip():
+            return None
+        if self._embedder is None:
+            options = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
+            hits = writer.search([self._storage.ref(self._name)], prompt.content, options)
+            return NearestObservations(
+                {str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits}
+            )
+        (query,) = self._near.vectors([prompt.content])
+
+        def read_missing(index: WindowIndex) -> tuple[list[ObservationHeader], list[StoredItem]]:
+            missing = self._rows.missing(index)
+            return missing, self._stored(writer, missing)
+
+        missing, stored = self._read(writer, read_missing)
+        found = self._fetched(stored)
+        fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
+        return NearestObservations({}, quantised(query.astype(np.float32)), fetched)
+
+    def _fetched(self, items: Sequence[StoredItem]) -> dict[str, tuple[Vector, Vector]]:
+        assert self._embedder is not None  # noqa: S101 - it has vectors
+        found: dict[str, tuple[Vector, Vector]] = {}
+        for stored in items:
+            given, by = vectors_of(stored)
+            if by is not None and by != self._embedder.name:
+                raise InvalidInput(
+                    f"window {self._name!r} holds vectors of embedder {by!r}, which cannot be "
+                    f"compared with those of {self._embedder.name!r}; open it with that one, or "
+                    "give another name="
+                )
+            found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
+        return found
+
+    def nearness(self, index: WindowIndex, request: WindowRequest) -> Column:
+        """Return, by slot, how near each observation is to the prompt, 1 at best; -1: no idea.
+
+        Without a prompt all are alike.
+        """
+        found = np.full(len(index.live), -1.0)
+        near = cast("NearestObservations | None", request.prepared)
+        if near is None:
+            return found
+        if near.query is not None:
+            for entry, sides in near.fetched:
+                self._rows.put(index, entry, sides)
+            return np.maximum(found, self._rows.cosines(index, near.query))
+        for item_id, score in near.scores.items():
+            if item_id in index:
+                found[index.slot(item_id)] = score
+        return found
+
+    def hits(self, index: WindowIndex, request: WindowRequest) -> dict[int, float]:
+        """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
+        near = index.of_units(self.nearness(index, request))
+        newest = {int(index.unit[index.slot(unit[0].id)]) for unit in index.last_units(1)}
+        units: dict[int, int] = {}
+        for slot in index.best_first(near):
+            if len(units) == self._top_k:
+                break
+            if int(index.unit[slot]) not in newest:
+                units.setdefault(int(index.unit[slot]), slot)
+        return {slot: float(near[slot]) for slot in units.values()}
+
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
+        """Return how near each of the nearest is, and -inf for the others."""
+        worth = np.full(len(index.live), -np.inf)
+        for slot, near in self.hits(index, request).items():
+            worth[slot] = near
+        return worth

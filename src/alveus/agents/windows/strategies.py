@@ -1,0 +1,321 @@
+"""Windows that choose by time and importance; those that search by meaning are in `semantic`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import chain, zip_longest
+from typing import ClassVar, Unpack, get_args
+
+import numpy as np
+
+from alveus.agents.windows.observation import Observation
+from alveus.agents.windows.observation_items import ObservationHeader, observation_of
+from alveus.agents.windows.scorers import Explicit, Fading, Length
+from alveus.agents.windows.window import (
+    CAP,
+    CAP_OF_WINDOW,
+    ContextMemory,
+    Evict,
+    Settings,
+    Window,
+    WindowRequest,
+    check_settings,
+    stratum_of,
+)
+from alveus.agents.windows.window_contents import Column, UnitSelection, WindowIndex, ticks_of
+from alveus.errors import InvalidInput
+from alveus.store import StoredItem
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_number, counted, microseconds
+
+HYBRID_CAP, RECENT, THRESHOLD = 70, 20, 0.5
+
+TICKS_PER_HOUR = ticks_of(3_600_000_000)
+
+
+@suggest_names_in
+class Void(ContextMemory):
+    """Remembers nothing: for agents whose every prompt stands alone.
+
+    Args:
+        stratum: What each context begins with; "": nothing.
+        budget_tokens: The most tokens of a context.
+    """
+
+    def __init__(
+        self, stratum: str | Message | None = "", *, budget_tokens: int | Budget | None = None
+    ) -> None:
+        self._begins, self._budget = stratum_of(stratum), Budget.of(budget_tokens)
+
+    def purge(self) -> None:
+        """Do nothing: there is nothing to forget."""
+
+    def commit(self, observation: Observation) -> tuple[Observation, ...]:
+        """Let an observation go at once; return it."""
+        return (observation,)
+
+    def context(
+        self, prompt: Message | str | None, *, budget_tokens: int | Budget | None = None
+    ) -> list[Message]:
+        """Return the stratum and the prompt; see `Window.context`."""
+        told = [*self._begins, *([] if prompt is None else [Message.of(prompt, "user")])]
+        budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
+        budget.remaining(told)
+        return told
+
+
+class Stream(Window):
+    """Shows the last observations: for conversations. See `Window`."""
+
+    kind: ClassVar[str] = "stream"
+
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
+        """Return None: the newest are shown."""
+        _ = index, request
+
+
+class Priority(Window):
+    """Keeps the observations that matter most, and the newest; shows them in the order of time.
+
+    What matters is what the decoder said (`Reply.importance`), or else how long the reply is. Of
+    equals the older is let go. Under a budget the most important are shown.
+
+    Args:
+        cap: How many units it holds; None: any number.
+        stratum: What each context begins with; "": nothing.
+        settings: What every window takes; see `Window`.
+    """
+
+    kind: ClassVar[str] = "priority"
+    evicts: ClassVar[Evict] = "least important"
+
+    def __init__(
+        self,
+        cap: int | None = CAP,
+        stratum: str | Message | None = "",
+        **settings: Unpack[Settings],
+    ) -> None:
+        check_settings(self, settings)
+        settings.setdefault("scorer", Explicit(Length()))
+        super().__init__(cap, stratum, **settings)
+
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
+        """Return how much each observation matters now."""
+        return self.importance(index, request)
+
+
+class Importance(Priority):
+    """Keeps what matters most by now: what mattered once fades as hours go by.
+
+    Importance counts in full when an observation is made, half after *hours*, a third after twice
+    as many. It is weighed again at each eviction and for each context, not only once. What matters
+    is what the decoder said, or else how long the reply is, on a logarithmic scale.
+
+    Args:
+        cap: How many units it holds; None: any number.
+        stratum: What each context begins with; "": nothing.
+        hours: After which importance counts half.
+        settings: What every window takes; see `Window`.
+    """
+
+    kind: ClassVar[str] = "importance"
+
+    def __init__(
+        self,
+        cap: int | None = CAP,
+        stratum: str | Message | None = "",
+        *,
+        hours: float = 1.0,
+        **settings: Unpack[Settings],
+    ) -> None:
+        settings.setdefault("scorer", Explicit(Fading()))
+        super().__init__(cap, stratum, **settings)
+        self._hours = checked_number(hours, "hours", least=1e-6, most=1e9)
+
+    def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
+        """Return how much each observation matters by now."""
+        age = ticks_of(microseconds(request.now)) - index.made
+        hours = np.maximum(age, 0) / TICKS_PER_HOUR
+        return index.importance / (1 + hours / self._hours)
+
+    def scored_at(self, observation: Observation) -> datetime:
+        """Return when it was made: what time takes from it is `importance`'s."""
+        return observation.created.time()
+
+
+class Hybrid(Window):
+    """Holds the newest units, and of the older ones those that matter most.
+
+    A unit that is not among the newest any more stays if its importance is above the threshold,
+    as long as there is room for it among the important ones; of these the least important goes
+    first, of equals the oldest. Where a budget has no room for all, units take turns: the newest,
+    the most important, the next newest, and so on.
+
+    Args:
+        cap: How many units it holds in all; None: any number that are important.
+        stratum: What each context begins with; "": nothing.
+        threshold: Importance above which an older one stays.
+        settings: What every window takes but for evict and profile; see `Window`. `keep_recent`
+            is 20 unless it is given, or the cap if that is smaller.
+    """
+
+    kind: ClassVar[str] = "hybrid"
+
+    def __init__(
+        self,
+        cap: int | None = HYBRID_CAP,
+        stratum: str | Message | None = "",
+        *,
+        threshold: float = THRESHOLD,
+        **settings: Unpack[Settings],
+    ) -> None:
+        check_settings(self, settings, "evict", "profile")
+        self._threshold = checked_number(threshold, "threshold", least=0, most=1)
+        settings["evict"] = "least important"
+        most = RECENT if cap is None else counted(cap, CAP_OF_WINDOW)
+        settings.setdefault("keep_recent", min(RECENT, most))
+        super().__init__(cap, stratum, **settings)
+
+    def lasting(self, index: WindowIndex, request: WindowRequest) -> Column:
+        """Return how much each matters, -inf where that is not above the threshold."""
+        importance = self.importance(index, request)
+        return np.where(importance > self._threshold, importance, -np.inf)
+
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
+        """Return how much each matters; `fill` takes turns with the newest."""
+        return self.importance(index, request)
+
+    def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
+        """Choose the newest, the most important, the next newest, and so on; see `Window`."""
+        newest = index.best_first(None)
+        important = index.best_first(index.of_units(self.lasting(index, request)))
+        turns = chain.from_iterable(zip_longest(newest, important))
+        choice.take_each(slot for slot in turns if slot is not None)
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of `Hierarchical`.
+
+    Args:
+        cap: How many units it holds.
+        budget_tokens: The most tokens of it in a context; None: as many as the window has left.
+        evict: What it hands on first. A layer that hands on the least important shows the most
+            important first, any other the newest.
+    """
+
+    cap: int
+    budget_tokens: int | None = None
+    evict: Evict = "oldest"
+
+    def __post_init__(self) -> None:
+        counted(self.cap, "the cap of a layer")
+        if self.budget_tokens is not None:
+            counted(self.budget_tokens, "the budget_tokens of a layer")
+        if self.evict not in get_args(Evict):
+            raise InvalidInput(f"evict of a layer is one of {get_args(Evict)}, not {self.evict!r}")
+
+
+class Hierarchical(Window):
+    """Holds layers: what is committed is in the first, what leaves one is in the next.
+
+    An observation is in one layer, and moves in the commit that makes it move. What leaves the
+    last is what `commit` returns. A context takes from each layer what its budget has room for,
+    the first layer first, and is in order of time.
+
+    Args:
+        layers: From the first to the last; a number is the cap of a `Layer`.
+        stratum: What each context begins with; "": nothing.
+        settings: What every window takes but for evict and profile; see `Window`.
+    """
+
+    kind: ClassVar[str] = "hierarchical"
+
+    def __init__(
+        self,
+        *layers: Layer | int,
+        stratum: str | Message | None = "",
+        **settings: Unpack[Settings],
+    ) -> None:
+        check_settings(self, settings, "evict", "profile")
+        if not layers:
+            raise InvalidInput("Hierarchical needs layers, such as Hierarchical(4, 100)")
+        self._layers = tuple(one if isinstance(one, Layer) else Layer(one) for one in layers)
+        super().__init__(sum(layer.cap for layer in self._layers), stratum, **settings)
+        counted(self._keep_recent, "keep_recent", least=0, most=self._layers[0].cap)
+
+    def layers(self) -> list[list[Observation]]:
+        """Return copies of what each layer holds, oldest first; nothing counts as accessed."""
+        writer = self._storage.writer()
+        found: list[list[Observation]] = [[] for _ in self._layers]
+
+        def placed(index: WindowIndex) -> list[tuple[int, StoredItem]]:
+            layers, stored = self._layers_of(index), self._stored(writer, index)
+            return [(int(layers[index.slot(one.record.id)]), one) for one in stored]
+
+        for layer, one in self._read(writer, placed):
+            found[layer].append(observation_of(one))
+        return found
+
+    def _layers_of(self, index: WindowIndex) -> Column:
+        """Return, by slot, the layer of each; there may have been more when it was kept."""
+        return np.minimum(index.layer, len(self._layers) - 1)
+
+    def settled(
+        self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
+    ) -> tuple[list[ObservationHeader], dict[str, int]]:
+        """Return what leaves the last layer, and which layer the others go to; see `Window`."""
+        index.add(new)
+        try:
+            before, layers = index.layer.copy(), self._layers_of(index)
+            for entry in index.unit_of(new):
+                layers[index.slot(entry.id)] = 0  # what the new one answers comes back to it
+            for number in range(len(self._layers)):
+                for entry in self._leaving(index, layers == number, number, request):
+                    layers[index.slot(entry.id)] += 1
+            left = index.live & (layers == len(self._layers))
+            moved = index.live & ~left & (layers != before)
+            gone = [index.at(int(slot)) for slot in np.flatnonzero(left)]
+            to = {index.at(int(slot)).id: int(layers[slot]) for slot in np.flatnonzero(moved)}
+            return index.in_order(gone), to
+        finally:
+            index.remove([new.id])
+
+    def _leaving(
+        self, index: WindowIndex, among: Column, number: int, request: WindowRequest
+    ) -> list[ObservationHeader]:
+        slots = np.flatnonzero(index.live & among)
+        over = len(slots) - self._layers[number].cap
+        if over > 0 and index.units < len(index):
+            over -= len(slots) - len(np.unique(index.unit[slots]))
+        if over <= 0:
+            return []
+        safe = index.last_units(self._keep_recent)
+        lasting = self.lasting_by(self._layers[number].evict, index, request)
+        by_age = (
+            index.age if lasting is None else lasting
+        )  # as a column, of which *among* is a part
+        return self._least(index, by_age, over, safe, among=among)
+
+    def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
+        """Choose from each layer within its budget, the newest unit before all; see `Window`."""
+        choice.take_newest()
+        layers, newest = self._layers_of(index), index.last_units(1)
+        for number, layer in enumerate(self._layers):
+            most = layer.budget_tokens
+            if most is not None and number == 0 and newest:
+                most = max(0, most - choice.tokens(newest[0]))
+            worth = self._shown_by(layer, index, request).astype(np.float64)
+            choice.fill(np.where(layers == number, worth, -np.inf), most=most)
+
+    def _shown_by(self, layer: Layer, index: WindowIndex, request: WindowRequest) -> Column:
+        return self.importance(index, request) if layer.evict == "least important" else index.age
+
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
+        """Return when each was made; layers choose by `fill`."""
+        _ = request
+        return index.age

@@ -1,0 +1,765 @@
+"""What every window of alveus is: what it holds, what it shows within a budget, what it lets go."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import ClassVar, Literal, TypeAlias, TypedDict, TypeVar, get_args, overload
+
+import numpy as np
+
+from alveus.agents.storage import RAM_PAST_US, LayerStorage, Now
+from alveus.agents.windows.observation import Observation
+from alveus.agents.windows.observation_cache import Mirror
+from alveus.agents.windows.observation_items import (
+    ObservationHeader,
+    as_committed,
+    entry_of,
+    item_of_observation,
+    messages_of,
+    observation_of,
+    with_metadata,
+    with_score,
+)
+from alveus.agents.windows.reflection import Besides, Reflecting, Reflection
+from alveus.agents.windows.scorers import Score, Scoring, ages, checked_scorer, scored
+from alveus.agents.windows.window_contents import (
+    Column,
+    UnitSelection,
+    WindowIndex,
+    answered,
+    by_arrival,
+    by_time,
+)
+from alveus.errors import BudgetTooSmall, DuplicateItem, InvalidInput, SetMoved, Unusable
+from alveus.memory.keys import KeySets
+from alveus.sets.batch import AFTER_ALL, Draft
+from alveus.sets.set_editor import NewId, SetEditor
+from alveus.sets.writer import PlannedWrite, Writer
+from alveus.store import (
+    Add,
+    AdmissionCheck,
+    Define,
+    Definition,
+    ItemChange,
+    ItemRecord,
+    Link,
+    Replace,
+    SetRef,
+    StoredItem,
+)
+from alveus.store.items import Item
+from alveus.store.scope import set_name
+from alveus.text.budget import Budget
+from alveus.text.messages import OBSERVATIONS, Message
+from alveus.values.forks import HandleLock
+from alveus.values.keywords import check_keywords, suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+R = TypeVar("R")
+
+CACHED, LONGEST = 1_024, 16_384
+"""Observations whose messages a window caches, and the most characters of one of them."""
+
+COMPARED = 256
+"""Observations, the newest, that a scorer may compare a new one with."""
+
+LAST = (1 << 63) - 1
+"""The row of an observation that is being committed: past all others."""
+
+ATTEMPTS = 100
+"""How often a window is read again from which rows went while it was read."""
+
+CAP = 100
+"""Units that a window holds, unless it is told otherwise."""
+
+CAP_OF_WINDOW = "the cap of a window (None: no limit)"
+
+Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
+"""What a full window lets go first."""
+
+Profile: TypeAlias = Literal["alveus", "thinker"]
+"""Whose rules a window keeps; see `Window`."""
+
+
+class Settings(TypedDict, total=False):
+    """What every window takes besides its cap and its stratum; see `Window`."""
+
+    memory: KeySets | None
+    name: str | None
+    budget_tokens: int | Budget | None
+    evict: Evict | None
+    keep_recent: int
+    scorer: Scoring | None
+    reflection: Reflection | None
+    now: Now
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRequest:
+    """What a window is asked for.
+
+    Attributes:
+        prompt: What comes last; None: nothing, or what is asked for is room.
+        now: The time.
+        writer: What reads the window.
+        prepared: What `Window.prepare` found out about the prompt.
+    """
+
+    prompt: Message | None
+    now: datetime
+    writer: Writer
+    prepared: object = None
+
+
+def check_settings(window: object, settings: Settings, *refused: str) -> None:
+    """Check the settings that a strategy hands on to `Window`.
+
+    Args:
+        refused: What this strategy sets itself.
+
+    Raises:
+        TypeError: No window has a setting of this name.
+        InvalidInput: One of them is refused.
+    """
+    check_keywords(window, "__init__", settings, Settings, excluded=refused)
+    for name in refused:
+        if name in settings and (name, settings[name]) != ("profile", "alveus"):
+            kind = type(window).__name__
+            raise InvalidInput(f"{kind} takes no {name}={settings[name]!r}; it has its own")
+
+
+def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
+    """Return what a context begins with: one message, or none."""
+    if given is None or given == "":
+        return ()
+    return (given if isinstance(given, Message) else Message.stratum(given),)
+
+
+def one_of(given: str, names: Sequence[str], what: str) -> str:
+    """Return *given* if it is one of *names*."""
+    if given not in names:
+        listed = ", ".join(repr(name) for name in names)
+        raise InvalidInput(f"{what} of a window must be one of {listed}; not {given!r}")
+    return given
+
+
+class ContextMemory(ABC):
+    """What an agent remembers between its calls of a model, and shows the model of it.
+
+    An agent commits what was asked and answered, and asks for a context before the next call.
+    Which observations that holds, and in which order, is the strategy.
+
+    Built in are `Void` (nothing), `Stream` (the last ones), `Priority` and `Importance` (those
+    that matter most), `Hybrid` (recent and important), `Semantic` (those of the same meaning),
+    `Hierarchical` (layers that hand on what they let go) and `Linked` (those that belong
+    together). Write your own for another rule:
+
+    - search by meaning: ``observation.query.relevance`` and ``observation.reply.relevance``;
+    - what matters most: ``observation.reply.importance``;
+    - layers: a memory of memories, each with a budget of its own;
+    - what belongs together: ``observation.links``.
+
+    A memory that keeps the longest answers::
+
+        >>> from alveus.agents.windows import ContextMemory, Observation
+        >>> class Longest(ContextMemory):
+        ...     def __init__(self, most):
+        ...         self.most, self.kept = most, []
+        ...     def purge(self):
+        ...         self.kept.clear()
+        ...     def commit(self, observation):
+        ...         reply = observation.reply
+        ...         reply.importance = min(1.0, len(str(reply.content)) / 1000)
+        ...         self.kept.append(observation)
+        ...         self.kept.sort(key=lambda o: o.reply.importance, reverse=True)
+        ...         del self.kept[self.most:]
+        ...     def context(self, prompt):
+        ...         told = sorted(self.kept, key=lambda o: o.created)
+        ...         return [m for o in told for m in o.messages] + ([prompt] if prompt else [])
+        >>> memory = Longest(1)
+        >>> memory.commit(Observation("what is it?", "a vaulted structure"))
+        >>> memory.commit(Observation("where?", "here"))
+        >>> [str(message) for message in memory.context(None)]
+        ['what is it?', 'a vaulted structure']
+
+    Agents share memories, so an implementation must be safe under threads: hold one lock in all
+    three methods, `context` included. Those of alveus are, and are safe across processes where
+    they are kept in a file. `alveus.testing.ContextContract` tests yours.
+
+    Attributes:
+        stored_in: The memory of the key that it is kept on; None: it is in RAM, or does not say.
+            The prompts of an agent are runs of that key, and what they commit is theirs.
+    """
+
+    stored_in: KeySets | None = None
+
+    @abstractmethod
+    def purge(self) -> None:
+        """Forget every observation; what was set up stays. `Automata.prompt_once` calls it."""
+
+    @abstractmethod
+    def commit(self, observation: Observation) -> object:
+        """Take in an observation; the next `context` may show it.
+
+        Here an implementation makes vectors, scores importance, forgets what there is no room
+        for, and keeps indexes. Those of alveus return what they forgot.
+        """
+
+    @abstractmethod
+    def context(self, prompt: Message | None) -> list[Message]:
+        """Return what the model is told: instructions, what is remembered, and *prompt* last.
+
+        Here an implementation chooses: the last ones, those that a search finds, those that
+        matter, as many as a budget of tokens has room for. None asks for what is remembered.
+        """
+
+    def reset(self) -> None:
+        """Do what `purge` does; the name that later versions of thinker have for it."""
+        self.purge()
+
+
+@suggest_names_in
+class Window(ContextMemory):
+    """A window kept in a set: the units it holds, and those of them that a prompt has room for.
+
+    A unit is an observation, or several of which one answers the tool calls of another. A window
+    holds up to *cap* units; a commit lets go of those above that, and returns them. A context is
+    the stratum, the chosen units in the order in which they were made, and the prompt; it never
+    has more tokens than the budget.
+
+    Each commit is one commit of the memory, durable when it returns; inside an action it belongs
+    to the action. Threads and processes may share a window: who was late plans again. A context
+    shows the window as it was at one moment. An observation that is committed again is there once.
+
+    Args:
+        cap: How many units it holds; None: any number.
+        stratum: What each context begins with; "": nothing.
+        memory: Where observations are kept: `Memory.key(…)`. None: in RAM, until the process ends.
+        name: Of the set that holds them; two windows of one name hold the same.
+        budget_tokens: The most tokens of a context, or a `Budget` with a counter of its own.
+        evict: What is let go first.
+        keep_recent: How many of the newest units are never let go.
+        scorer: Says how much an observation matters as it is committed; None: it says itself.
+        reflection: When it remembers what follows from what was committed; None: never.
+        now: The clock of RAM.
+        profile: "thinker": a cap of 0 or less is none, observations stand as they arrived, and
+            as often as they did, and the newest may be let go.
+    """
+
+    kind: ClassVar[str]
+    evicts: ClassVar[Evict] = "oldest"
+    ram_embedder: str | None = "words"
+
+    def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
+        self,
+        cap: int | None = CAP,
+        stratum: str | Message | None = "",
+        *,
+        memory: KeySets | None = None,
+        name: str | None = None,
+        budget_tokens: int | Budget | None = None,
+        evict: Evict | None = None,
+        keep_recent: int = 1,
+        scorer: Scoring | None = None,
+        reflection: Reflection | None = None,
+        now: Now = None,
+        profile: Profile = "alveus",
+    ) -> None:
+        self._as_thinker = one_of(profile, get_args(Profile), "profile") == "thinker"
+        self._cap = self._checked_cap(cap)
+        self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
+        self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
+        self._scorer = None if scorer is None else checked_scorer(scorer)
+        self._stratum, self._turn = stratum_of(stratum), HandleLock()
+        self._changing_thread: int | None = None
+        self._is_weighing = False
+        self._storage = LayerStorage(memory, now=now, embedder=self.ram_embedder)
+        self._name = set_name(self.kind if name is None else name)
+        self._budget = Budget.of(budget_tokens)
+        self._opening = HandleLock()
+        self._opened: Mirror | None = None
+        self._messages_by_row: dict[int, tuple[Message, Message]] = {}
+        self._reflecting = None
+        if reflection is not None:
+            self._reflecting = Reflecting(reflection, self._storage, self._name)
+        self.stored_in = memory
+
+    def sets(self) -> KeySets:
+        """Return the memory of the key that it is kept in, which may be RAM of its own."""
+        return self._storage.sets()
+
+    def __repr__(self) -> str:
+        most = "any number" if self._cap is None else self._cap
+        return f"<{type(self).__name__} {self._name!r} of {most} in {self._storage!r}>"
+
+    def _checked_cap(self, cap: object) -> int | None:
+        if cap is None or (self._as_thinker and type(cap) is int and cap <= 0):
+            return None
+        return counted(cap, CAP_OF_WINDOW)
+
+    def _checked_recent(self, units: int) -> int:
+        return counted(units, "keep_recent", least=0, most=self._cap)
+
+    # --- what it holds ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return how many observations it holds."""
+        with self._mirror.snapshot(self._storage.writer()) as index:
+            return len(index)
+
+    @property
+    def name(self) -> str:
+        """The name of the set that holds its observations."""
+        return self._name
+
+    def close(self) -> None:
+        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        self._storage.close()
+
+    def observations(self) -> list[Observation]:
+        """Return copies of all that it holds, in its order; nothing counts as accessed."""
+        writer = self._storage.writer()
+        stored = self._read(writer, lambda index: self._stored(writer, index))
+        return [observation_of(one) for one in stored]
+
+    @property
+    def _ref(self) -> SetRef:
+        return self._storage.ref(self._name)
+
+    @property
+    def _mirror(self) -> Mirror:
+        with self._opening:
+            if self._opened is None:
+                order = by_arrival if self._as_thinker else by_time
+                self._opened = Mirror(self._storage.engine.store, self._ref, order)
+            return self._opened
+
+    def _read(self, writer: Writer, work: Callable[[WindowIndex], R]) -> R:
+        """Return what *work* makes of what the window holds; it is locked meanwhile."""
+        for _ in range(ATTEMPTS):
+            with self._mirror.snapshot(writer) as index:
+                try:
+                    return work(index)
+                except SetMoved:
+                    continue
+        raise SetMoved(self._name)
+
+    def _newest(self, writer: Writer) -> list[Observation]:
+        def newest(index: WindowIndex) -> list[StoredItem]:
+            return self._stored(writer, list(islice(reversed(index), COMPARED))[::-1])
+
+        return [observation_of(stored) for stored in self._read(writer, newest)]
+
+    def _stored(self, writer: Writer, entries: Iterable[ObservationHeader]) -> list[StoredItem]:
+        """Return the items of observations, as the window holds them, in the order asked for.
+
+        Raises:
+            SetMoved: One of them is gone for good, or, in a batch, was let go by others.
+        """
+        wanted = [entry for entry in entries if entry.row != LAST]
+        if isinstance(writer, Draft):
+            ref = self._ref
+            found = Draft.get(writer, ref, [entry.id for entry in wanted], at=None)
+            there = [stored for stored in found if stored is not None]
+        else:
+            there = self._storage.engine.store.items_by_row([entry.row for entry in wanted])
+        if len(there) < len(wanted):
+            raise SetMoved(self._name)
+        return there
+
+    def _messages(
+        self, writer: Writer, entries: Sequence[ObservationHeader]
+    ) -> list[tuple[Message, Message]]:
+        """Return what was asked and answered in each; the window is locked."""
+        cache = self._messages_by_row
+        messages = {entry.row: cache[entry.row] for entry in entries if entry.row in cache}
+        missing = [entry for entry in entries if entry.row not in messages]
+        for entry, stored in zip(missing, self._stored(writer, missing), strict=True):
+            messages[entry.row] = pair = messages_of(stored)
+            # What a batch gathered has the row of another observation in the next batch.
+            if entry.row < AFTER_ALL and sum(len(one.content) for one in pair) <= LONGEST:
+                cache[entry.row] = pair
+        while len(cache) > CACHED:
+            del cache[next(iter(cache))]
+        return [messages[entry.row] for entry in entries]
+
+    def _size(self, writer: Writer, entry: ObservationHeader, budget: Budget) -> int:
+        """Return how many tokens an observation has; the window is locked."""
+        sizes = self._mirror.sizes if budget.counts_as(self._budget) else {}
+        size = sizes.get(entry.row)
+        if size is None:
+            size = budget.size(self._messages(writer, [entry])[0])
+            if entry.row < AFTER_ALL:
+                sizes[entry.row] = size
+        return size
+
+    def _note_shown(self, writer: Writer, shown: Sequence[ObservationHeader]) -> None:
+        """Note that observations were shown, and, in an action, that it read them."""
+        if isinstance(writer, Draft):
+            writer.get(self._ref, [entry.id for entry in shown], at=None)
+        self._storage.engine.recall.touch([e.first for e in shown if e.first < AFTER_ALL])
+
+    # --- what a strategy says -----------------------------------------------------------------
+
+    @abstractmethod
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
+        """Return, by slot, how much each observation is worth showing; more goes first.
+
+        Of equals the newer goes first, and None says that all are equal; what is worth -inf is not
+        shown. A unit is worth as much as the best of it. Called while the window is locked.
+        """
+
+    def prepare(self, prompt: Message | None, writer: Writer) -> object:
+        """Return what `worth` needs of a prompt, such as its vector; called without a lock."""
+        _ = prompt, writer
+
+    def scored_at(self, observation: Observation) -> datetime:
+        """Return the time as of which a new observation is scored: now."""
+        _ = observation
+        return self._storage.now()
+
+    def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
+        """Return, by slot, how much each observation matters now.
+
+        As it was scored when it was committed; a scorer whose scores fall is asked again.
+        """
+        if self._scorer is None or not ages(self._scorer):
+            return index.importance
+        if self._is_weighing:
+            raise Unusable(
+                f"window {self._name!r} is asked by its own scorer while that says how much "
+                "matters by now; let it look at `index` instead"
+            )
+        column, self._is_weighing = index.importance.copy(), True
+        try:
+            for stored in self._stored(request.writer, index):
+                score = self._score(self._scorer, as_committed(stored), request.writer)
+                column[index.slot(stored.record.id)] = score.value
+        finally:
+            self._is_weighing = False
+        return column
+
+    def lasting(self, index: WindowIndex, request: WindowRequest) -> Column | None:
+        """Return, by slot, how much each observation is worth keeping; the least goes first.
+
+        Of equals the older goes first, and None says that all are equal. What is worth -inf goes
+        at once, unless it is among the newest.
+        """
+        return self.lasting_by(self._evict, index, request)
+
+    def lasting_by(self, evict: str, index: WindowIndex, request: WindowRequest) -> Column | None:
+        """Return what `lasting` is where *evict* is let go first."""
+        if evict == "oldest":
+            return None
+        if evict == "least important":
+            return self.importance(index, request)
+        return self._mirror.accessed(index)
+
+    def item(self, observation: Observation) -> Item:
+        """Return the item that keeps an observation; may take its time."""
+        return item_of_observation(observation)
+
+    @contextmanager
+    def _one_by_one(self) -> Generator[None]:
+        """Have changes wait for each other: of two that are planned at once one is refused.
+
+        Raises:
+            Unusable: What a change asks, such as a scorer, would wait for the change itself.
+        """
+        if self._changing_thread == threading.get_ident():
+            raise Unusable(
+                f"window {self._name!r} is being changed by what called this, its scorer or its "
+                "token counter say; change it after that"
+            )
+        with self._turn:
+            self._changing_thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._changing_thread = None
+
+    # --- what is committed --------------------------------------------------------------------
+
+    def purge(self) -> None:
+        """Forget every observation, in one commit; what it was stays in the history of the set."""
+        editor = SetEditor(self._storage.writer(), self._ref)
+        with self._one_by_one():
+            editor.commit("purge", [], partial(self._purged, editor))
+
+    def _purged(self, editor: SetEditor, _new_id: NewId) -> PlannedWrite:
+        writer = editor.writer
+        changes = editor.retired(self._read(writer, lambda index: self._stored(writer, index)))
+        if self._reflecting is not None:
+            changes += self._reflecting.cleared(writer)
+        return PlannedWrite(changes, None, retry=True)
+
+    def commit(self, observation: Observation) -> tuple[Observation, ...]:
+        """Keep an observation as it is now; return what was let go for it, oldest first.
+
+        Durable when it returns. One that is held already changes nothing; one that is older than
+        all that a full window holds may be what is let go.
+
+        Raises:
+            InvalidInput: A part of it cannot be kept.
+            DuplicateItem: Another one has the same `created`.
+        """
+        writer, reflecting = self._storage.writer(), self._reflecting
+        if reflecting is None:
+            return self._committed(writer, observation, self._scored(observation, writer))
+        item, counted = self._scored(observation, writer), reflecting.counting(writer)
+        gone = self._committed(writer, observation, item, besides=counted)
+        return gone + reflecting.after(writer, partial(self._committed, writer))
+
+    def _scored(self, observation: Observation, writer: Writer) -> Item:
+        item = self.item(observation)
+        if self._scorer is None:
+            return item
+        return with_score(item, self._score(self._scorer, observation, writer))
+
+    def _score(self, scorer: Scoring, observation: Observation, writer: Writer) -> Score:
+        newest = Newest(lambda: self._newest(writer))
+        return scored(scorer, observation, now=self.scored_at(observation), newest=newest)
+
+    def _committed(
+        self,
+        writer: Writer,
+        observation: Observation,
+        item: Item | None = None,
+        *,
+        besides: Besides | None = None,
+        sources: Sequence[Link] = (),
+    ) -> tuple[Observation, ...]:
+        item = item or self.item(observation)
+        record = writer.records([(str(item.id), item)])[0]
+        plan = partial(self._planned, _New(observation, record, writer, tuple(sources), besides))
+        with self._one_by_one():
+            gone = SetEditor(writer, self._ref).commit("commit", [str(item.id)], plan)
+        self._storage.changed()
+        return gone
+
+    def _planned(self, new: _New, new_id: NewId) -> PlannedWrite:
+        planned = self._read(new.writer, lambda index: self._planned_on(index, new, new_id))
+        return planned if new.besides is None else new.besides(planned, new.record)
+
+    def reflect(self) -> Observation | None:
+        """Reflect on what has come since the last time, enough or not; return the insight.
+
+        None: nothing has come that matters, or nothing follows, or somebody else was first.
+
+        Raises:
+            InvalidInput: The window has no `reflection`.
+        """
+        if self._reflecting is None:
+            raise InvalidInput(f"window {self._name!r} does not reflect; give it reflection=")
+        writer = self._storage.writer()
+        return self._reflecting.now(writer, partial(self._committed, writer))
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last reflection failed, which is tried again with the next commit."""
+        return None if self._reflecting is None else self._reflecting.failure
+
+    def _planned_on(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
+        """Return what keeps an observation; its result is what goes for it. The window is locked.
+
+        It is refused if somebody added to the window since it was read: without that, two that
+        saw room for one more would both take it.
+        """
+        record, writer = new.record, new.writer
+        if record.id in index:
+            if not self._as_thinker:
+                self._check_same(index[record.id], new)
+                return _nothing(())
+            record = replace(record, id=f"{record.id} {new_id()}")
+        entry = entry_of(record, LAST, LAST, where=self._name)
+        request = WindowRequest(None, self._storage.now(), writer)
+        victims, layers = self.settled(index, entry, request)
+        moved = [index[item_id] for item_id in layers if item_id != record.id]
+        stored = {one.record.id: one for one in self._stored(writer, [*victims, *moved])}
+        gone = tuple(
+            new.observation if victim.id == record.id else observation_of(stored[victim.id])
+            for victim in victims
+        )
+        if entry in victims:
+            return _nothing(gone)
+        editor = SetEditor(writer, self._ref)
+        changes = editor.retired(stored[victim.id] for victim in victims)
+        for one in (stored[entry.id] for entry in moved):
+            replaced = with_metadata(one.record, "layer", layers[one.record.id])
+            changes.append(Replace(one.set, one.version, replaced))
+        if record.id in layers:
+            record = with_metadata(record, "layer", layers[record.id])
+        changes.append(Add(self._ref, record, links=new.sources))
+        return self._guarded(changes, gone)
+
+    def _guarded(
+        self, changes: Sequence[ItemChange], gone: tuple[Observation, ...]
+    ) -> PlannedWrite:
+        known = self._mirror.definition
+        defined = Definition(item_type=OBSERVATIONS, retention=self._retention)
+        past = None if self._cap is None else self._mirror.past
+        return replace(
+            _nothing(gone),
+            items=changes,
+            define=[] if known else [Define(self._ref, defined)],
+            retry=True,
+            admission_checks=[AdmissionCheck(self._ref, known and known.admission, past)],
+            whole=past is not None,
+        )
+
+    @property
+    def _retention(self) -> str | int:
+        """How long what was let go is kept: in RAM no longer than a reflection may ask for it."""
+        if not self._storage.is_ram:
+            return "keep"
+        return "purge" if self._reflecting is None else RAM_PAST_US
+
+    def settled(
+        self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
+    ) -> tuple[list[ObservationHeader], dict[str, int]]:
+        """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
+
+        The layers that they change to, by id. Called while the window is locked.
+        """
+        if self._cap is None:
+            return [], {}
+        index.add(new)
+        try:
+            safe = index.last_units(self._keep_recent)
+            gone = self._least(index, self.lasting(index, request), index.units - self._cap, safe)
+            return index.in_order(gone), {}
+        finally:
+            index.remove([new.id])
+
+    def _least(
+        self,
+        index: WindowIndex,
+        lasting: Column | None,
+        over: int,
+        safe: Iterable[Sequence[ObservationHeader]],
+        *,
+        among: Column | None = None,
+    ) -> list[ObservationHeader]:
+        """Return so many units that are worth least, or -inf, but for those that are safe."""
+        kept_slots = {index.slot(entry.id) for unit in safe for entry in unit}
+        worth, gone = index.of_units(lasting), list[ObservationHeader]()
+        at_once = worth is not None and bool(np.isneginf(worth[index.slots]).any())
+        while over > 0 or at_once:
+            slot = index.worst(worth, kept_slots, among=among)
+            if slot is None or (over <= 0 and worth is not None and worth[slot] > -np.inf):
+                break
+            unit = index.unit_of(index.at(slot))
+            gone += unit
+            kept_slots.update(index.slot(entry.id) for entry in unit)
+            over -= 1
+        return gone
+
+    def _check_same(self, there: ObservationHeader, new: _New) -> None:
+        stored = self._stored(new.writer, [there])[0]
+        if messages_of(stored) != new.observation.messages:
+            raise DuplicateItem(there.id, set_name=self._name)
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def context(
+        self, prompt: Message | str | None, *, budget_tokens: int | Budget | None = None
+    ) -> list[Message]:
+        """Return the stratum, what is remembered, and *prompt* last, within the budget.
+
+        What is remembered is of one moment; what is shown counts as accessed.
+
+        Args:
+            budget_tokens: In place of the window's own.
+
+        Raises:
+            BudgetTooSmall: The stratum and the prompt alone have more tokens, with the
+                observations whose tool calls the prompt answers.
+        """
+        last = [] if prompt is None else [Message.of(prompt, "user")]
+        budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
+        left, writer = budget.remaining([*self._stratum, *last]), self._storage.writer()
+        request = WindowRequest(next(iter(last), None), self._storage.now(), writer)
+        request = replace(request, prepared=self.prepare(request.prompt, writer))
+
+        def choose(
+            index: WindowIndex,
+        ) -> tuple[list[ObservationHeader], list[tuple[Message, Message]]]:
+            chosen = self._chosen(index, request, budget, left)
+            return chosen, self._messages(writer, chosen)
+
+        shown, messages = self._read(writer, choose)
+        self._note_shown(writer, shown)
+        return [*self._stratum, *(message for pair in messages for message in pair), *last]
+
+    def _chosen(
+        self, index: WindowIndex, request: WindowRequest, budget: Budget, left: int | None
+    ) -> list[ObservationHeader]:
+        def size(entry: ObservationHeader) -> int:
+            return self._size(request.writer, entry, budget)
+
+        choice = UnitSelection(index, room=left, size=size)
+        needed = answered(index, request.prompt.answers if request.prompt else ())
+        if not choice.take(needed):
+            assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
+            fixed = budget.tokens - left + sum(map(size, needed))
+            raise BudgetTooSmall(budget.tokens, fixed, with_calls=True)
+        self.fill(choice, index, request)
+        return choice.in_order()
+
+    def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
+        """Choose what is shown besides what has to be. Called while the window is locked."""
+        choice.take_newest()
+        choice.fill(self.worth(index, request))
+
+
+def _nothing(gone: tuple[Observation, ...]) -> PlannedWrite:
+    """Return a commit that changes nothing, and lets go of what was only to be committed."""
+    return PlannedWrite([], gone)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """An observation that is being committed.
+
+    Attributes:
+        sources: What it was derived from.
+        besides: Adds what else the commit changes; None: nothing.
+    """
+
+    observation: Observation
+    record: ItemRecord
+    writer: Writer
+    sources: tuple[Link, ...]
+    besides: Besides | None
+
+
+class Newest(Sequence[Observation]):
+    """The newest observations of a window, oldest first; read if a scorer looks at them."""
+
+    def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
+        self._read = read
+        self._observations: Sequence[Observation] | None = None
+
+    def _all(self) -> Sequence[Observation]:
+        if self._observations is None:
+            self._observations = self._read()
+        return self._observations
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> Observation: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Observation]: ...
+    def __getitem__(self, at: int | slice) -> Observation | Sequence[Observation]:
+        return self._all()[at]

@@ -1,0 +1,407 @@
+"""What a window holds, at hand: in order of time, as units, and as columns to be ranked.
+
+A unit is an observation, or several of which one answers the tool calls of another: they are
+shown, counted and let go together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.agents.windows.observation_items import RELATED, ObservationHeader
+
+Column: TypeAlias = NDArray[Any]
+"""A number for each slot of a `WindowIndex`; what stands in free slots means nothing."""
+
+SortKey: TypeAlias = tuple[str, int]
+
+FIRST_BLOCK = 128
+"""How many of the best are sorted at first; each further block is four times as large."""
+
+
+def by_time(entry: ObservationHeader) -> SortKey:
+    """Return where an observation stands in the order in which they were made."""
+    return (entry.created, entry.first)
+
+
+def by_arrival(entry: ObservationHeader) -> SortKey:
+    """Return where an observation stands in the order in which they were committed."""
+    return ("", entry.first)
+
+
+class WindowIndex:
+    """Observations of a window, without what they say.
+
+    Attributes:
+        live: Which slots are taken.
+        importance: Of each observation.
+        made: When each was made, in ticks; see `ticks`.
+        first: The rows of their items, which tell those of one time apart.
+        unit: The unit of each, by the slot of one of its members.
+        layer: Where each is in a window of several layers.
+    """
+
+    def __init__(self, order: Callable[[ObservationHeader], SortKey] = by_time) -> None:
+        self._sort_key, self._by_time = order, order is by_time
+        self._slots: dict[str, int] = {}
+        self._entries: list[ObservationHeader | None] = []
+        self._free: list[int] = []
+        self._order: list[tuple[SortKey, str]] = []
+        self._members: dict[int, set[int]] = {}
+        self._joined = 0
+        self._callers: dict[str, list[tuple[SortKey, int]]] = {}
+        self._linking: dict[str, set[str]] = {}
+        self.live: Column = np.zeros(0, np.bool_)
+        self.importance: Column = np.zeros(0, np.float64)
+        self.made: Column = np.zeros(0, np.int64)
+        self.first: Column = np.zeros(0, np.int64)
+        self.unit: Column = np.zeros(0, np.int64)
+        self.layer: Column = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, item_id: object) -> bool:
+        return item_id in self._slots
+
+    def __iter__(self) -> Iterator[ObservationHeader]:
+        """Yield what is held, oldest first."""
+        return (self[item_id] for _, item_id in self._order)
+
+    def __reversed__(self) -> Iterator[ObservationHeader]:
+        return (self[item_id] for _, item_id in reversed(self._order))
+
+    def __getitem__(self, item_id: str) -> ObservationHeader:
+        return self.at(self._slots[item_id])
+
+    def at(self, slot: int) -> ObservationHeader:
+        """Return the observation in a slot."""
+        entry = self._entries[slot]
+        assert entry is not None  # noqa: S101 - it is asked for by what is live
+        return entry
+
+    def slot(self, item_id: str) -> int:
+        """Return the slot of an observation."""
+        return self._slots[item_id]
+
+    @property
+    def age(self) -> Column:
+        """When each was made, or, in the order of arrival, came; larger is newer."""
+        return self.made if self._by_time else self.first
+
+    @property
+    def slots(self) -> Column:
+        """The slots that are taken."""
+        return np.flatnonzero(self.live)
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return len(self) - self._joined
+
+    def in_order(self, entries: Iterable[ObservationHeader]) -> list[ObservationHeader]:
+        """Return observations in the order of the window."""
+        return sorted(entries, key=self._sort_key)
+
+    def unit_of(self, entry: ObservationHeader) -> list[ObservationHeader]:
+        """Return the unit of an observation, in order."""
+        slot = self._slots[entry.id]
+        members = self._members.get(int(self.unit[slot]), {slot})
+        return self.in_order(self.at(member) for member in members)
+
+    def last_units(self, most: int) -> list[list[ObservationHeader]]:
+        """Return up to so many units, those with the newest observations, newest first."""
+        if not self._members:
+            return [[entry] for entry in islice(reversed(self), most)]
+        found: dict[int, list[ObservationHeader]] = {}
+        for entry in reversed(self):
+            if len(found) == most:
+                break
+            unit = int(self.unit[self._slots[entry.id]])
+            if unit not in found:
+                found[unit] = self.unit_of(entry)
+        return list(found.values())
+
+    def caller(self, call: str) -> ObservationHeader | None:
+        """Return the observation that asked for a tool call last."""
+        callers = self._callers.get(call)
+        return self.at(callers[-1][1]) if callers else None
+
+    def linked(self, item_id: str) -> dict[str, str]:
+        """Return the ids that an observation links to, or that link to it, and how; those held."""
+        if item_id not in self:
+            return {}
+        entry, found = self[item_id], dict[str, str]()
+        for other in self._linking.get(item_id, ()):
+            found[other] = self[other].kinds.get(item_id, RELATED)
+        for link in entry.links:
+            if link in self:
+                found[link] = entry.kinds.get(link, RELATED)
+        found.pop(item_id, None)
+        return found
+
+    # --- ranked -------------------------------------------------------------------------------
+
+    @overload
+    def of_units(self, column: Column) -> Column: ...
+    @overload
+    def of_units(self, column: None) -> None: ...
+    @overload
+    def of_units(self, column: Column | None) -> Column | None: ...
+    def of_units(self, column: Column | None) -> Column | None:
+        """Return a column in which every observation has the largest number of its unit."""
+        if column is None or not self._members:
+            return column
+        least = -np.inf if column.dtype.kind == "f" else np.iinfo(column.dtype).min
+        largest = np.full(len(column), least, column.dtype)
+        slots = self.slots
+        np.maximum.at(largest, self.unit[slots], column[slots])
+        return largest[self.unit]
+
+    def best_first(self, worth: Column | None) -> Iterator[int]:
+        """Yield slots by what they are worth, best first; of equals the newest first.
+
+        Sorts no more than is asked for. What is worth -inf is left out. None: all are equal.
+        """
+        if worth is None:
+            yield from (self._slots[item_id] for _, item_id in reversed(self._order))
+            return
+        slots = self.slots
+        if worth.dtype.kind == "f":
+            slots = slots[worth[slots] > -np.inf]
+        most = FIRST_BLOCK
+        while len(slots) > most:
+            values = worth[slots]
+            border = np.partition(values, len(values) - most)[len(values) - most]
+            yield from self._sorted(slots[values > border], worth)
+            yield from self._sorted(slots[values == border], worth)
+            slots, most = slots[values < border], most * 4
+        yield from self._sorted(slots, worth)
+
+    def _sorted(self, slots: Column, worth: Column) -> Iterator[int]:
+        order = np.lexsort((*self._ages(slots), worth[slots]))
+        return (int(slot) for slot in slots[order[::-1]])
+
+    def _ages(self, slots: Column) -> tuple[Column, Column]:
+        """Return what sorts slots from old to new, by the second first."""
+        return self.first[slots], self.age[slots]
+
+    def worst(
+        self, worth: Column | None, safe: Collection[int], *, among: Column | None = None
+    ) -> int | None:
+        """Return the slot that is worth least but for those *safe*; of equals the oldest.
+
+        A unit is as old as the newest of it.
+
+        Args:
+            worth: None: all are equal.
+            among: Slots that may go, as a mask; None: any that is taken.
+        """
+        if worth is None:
+            slots = (self._slots[item_id] for _, item_id in self._order)
+            there = (slot for slot in slots if among is None or among[slot])
+            return next((s for s in there if s not in safe and self._is_last(s)), None)
+        left = self.live.copy() if among is None else self.live & among
+        left[list(safe)] = False
+        slots = np.flatnonzero(left)
+        if not len(slots):
+            return None
+        values = worth[slots]
+        least = slots[values == values.min()]
+        if self._members:
+            in_order = (int(slot) for slot in least[np.lexsort(self._ages(least))])
+            return next(slot for slot in in_order if self._is_last(slot))
+        oldest = least[self.age[least] == self.age[least].min()]
+        return int(oldest[np.argmin(self.first[oldest])])
+
+    def _is_last(self, slot: int) -> bool:
+        """Whether an observation is the newest of its unit."""
+        members = self._members.get(int(self.unit[slot]))
+        return members is None or self.unit_of(self.at(slot))[-1] is self.at(slot)
+
+    # --- changed ------------------------------------------------------------------------------
+
+    def add(self, entry: ObservationHeader) -> None:
+        """Take an observation in; one that is held already stays as it is."""
+        if entry.id in self._slots:
+            return
+        slot = self._free.pop() if self._free else self._grown()
+        self._slots[entry.id], self._entries[slot] = slot, entry
+        place = self._sort_key(entry)
+        is_last = not self._order or self._order[-1][0] < place
+        if is_last:
+            self._order.append((place, entry.id))
+        else:
+            insort(self._order, (place, entry.id))
+        self.live[slot], self.importance[slot] = True, entry.importance
+        self.first[slot], self.unit[slot] = entry.first, slot
+        self.made[slot], self.layer[slot] = ticks(entry.created), entry.layer
+        for link in entry.links:
+            self._linking.setdefault(link, set()).add(entry.id)
+        if entry.is_linked:
+            self._join(entry, slot) if is_last else self._join_all()
+
+    def remove(self, item_ids: Iterable[str]) -> list[ObservationHeader]:
+        """Let observations go, those that are held; return them."""
+        slots = {self._slots[item_id] for item_id in item_ids if item_id in self._slots}
+        gone = [self.at(slot) for slot in slots]
+        units = [self._members.get(int(self.unit[slot]), slots) for slot in slots]
+        broken = any(not unit <= slots for unit in units)
+        for entry, slot in zip(gone, slots, strict=True):
+            del self._slots[entry.id], self._order[self._at(entry)]
+            self._entries[slot], self.live[slot] = None, False
+            self._joined -= len(self._members.pop(int(self.unit[slot]), (slot,))) - 1
+            for link in entry.links:
+                self._linking[link].discard(entry.id)
+                if not self._linking[link]:
+                    del self._linking[link]
+            for call in entry.calls:
+                self._callers[call].remove((self._sort_key(entry), slot))
+                if not self._callers[call]:
+                    del self._callers[call]
+            self._free.append(slot)
+        if broken:
+            self._join_all()
+        return gone
+
+    def _at(self, entry: ObservationHeader) -> int:
+        return bisect_left(self._order, (self._sort_key(entry), entry.id))
+
+    def _grown(self) -> int:
+        slot = len(self._entries)
+        self._entries.append(None)
+        if slot == len(self.live):
+            more = max(64, slot)
+            for name in ("live", "importance", "made", "first", "unit", "layer"):
+                column: Column = getattr(self, name)
+                setattr(self, name, np.concatenate((column, np.zeros(more, column.dtype))))
+        return slot
+
+    def _join(self, entry: ObservationHeader, slot: int) -> None:
+        """Make an observation one unit with those whose tool calls it answers; it is the last."""
+        place = self._sort_key(entry)
+        for call in entry.answers:
+            asked = [one for one in self._callers.get(call, ()) if one[0] < place]
+            if asked:
+                self._merge(asked[-1][1], slot)
+        for call in entry.calls:
+            insort(self._callers.setdefault(call, []), (place, slot))
+
+    def _merge(self, one: int, other: int) -> None:
+        name, lost = int(self.unit[one]), int(self.unit[other])
+        if name == lost:
+            return
+        members = self._members.setdefault(name, {name})
+        joined = self._members.pop(lost, {lost})
+        members |= joined
+        self._joined += 1
+        self.unit[list(joined)] = name
+
+    def _join_all(self) -> None:
+        """Find all units again: one came between others, or went without the rest of its unit."""
+        self._members.clear()
+        self._callers.clear()
+        self._joined = 0
+        self.unit[:] = np.arange(len(self.unit))
+        for entry in self:
+            if entry.is_linked:
+                self._join(entry, self._slots[entry.id])
+
+
+def ticks(created: str) -> int:
+    """Return the time of a stamp as a number: 4096 ticks are a millisecond."""
+    return int(created[:8] + created[9:13] + created[15:18], 16)
+
+
+def ticks_of(us: int) -> int:
+    """Return a time in microseconds as ticks."""
+    ms, rest = divmod(us, 1000)
+    return ms << 12 | (rest << 12) // 1000
+
+
+MISSES = 8
+"""Units in a row for which there is no room, after which no more are looked at."""
+
+
+class UnitSelection:
+    """Units that are shown, in the making.
+
+    Args:
+        room: How many tokens they may have; None: any number.
+        size: Returns how many an observation has.
+    """
+
+    def __init__(
+        self, index: WindowIndex, *, room: int | None, size: Callable[[ObservationHeader], int]
+    ) -> None:
+        self._index, self._room, self._size = index, room, size
+        self._chosen: dict[str, ObservationHeader] = {}
+        self._passed: set[str] = set()
+
+    def take_newest(self) -> None:
+        """Take the newest unit, if there is room for it."""
+        for unit in self._index.last_units(1):
+            self.take(unit)
+
+    def fill(self, worth: Column | None, *, most: int | None = None) -> None:
+        """Take the best units, as long as there is room.
+
+        Args:
+            most: Tokens that they may have; None: as many as are left.
+        """
+        if most is None:
+            self._fill(worth)
+            return
+        left = self._room
+        self._room = granted = most if left is None else min(left, most)
+        self._fill(worth)
+        self._room = None if left is None else left - (granted - self._room)
+
+    def tokens(self, unit: Sequence[ObservationHeader]) -> int:
+        """Return how many tokens a unit has."""
+        return sum(self._size(entry) for entry in unit)
+
+    def _fill(self, worth: Column | None) -> None:
+        self.take_each(self._index.best_first(self._index.of_units(worth)))
+
+    def take_each(self, slots: Iterable[int]) -> None:
+        """Take the units of slots in their order, as long as there is room."""
+        misses = 0
+        for slot in slots:
+            entry = self._index.at(slot)
+            if entry.id in self._chosen or entry.id in self._passed:
+                continue
+            misses = 0 if self.take(self._index.unit_of(entry)) else misses + 1
+            if misses == MISSES:
+                return
+
+    def take(self, unit: Sequence[ObservationHeader]) -> bool:
+        """Take a unit if there is room for all of it; return whether there is."""
+        if self._room is not None:
+            size = self.tokens(unit)
+            if size > self._room:
+                self._passed.update(entry.id for entry in unit)
+                return False
+            self._room -= size
+        self._chosen.update((entry.id, entry) for entry in unit)
+        return True
+
+    def in_order(self) -> list[ObservationHeader]:
+        """Return what was taken, in the order of the window."""
+        return self._index.in_order(self._chosen.values())
+
+
+def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
+    """Return the units whose tool calls a prompt answers: it is not shown without them."""
+    units: dict[str, ObservationHeader] = {}
+    for call in answers:
+        caller = index.caller(call)
+        if caller is not None:
+            units.update((entry.id, entry) for entry in index.unit_of(caller))
+    return index.in_order(units.values())

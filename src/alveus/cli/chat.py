@@ -1,0 +1,469 @@
+"""A chat in the terminal that remembers: chat."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import field
+from datetime import datetime
+from importlib import import_module
+from typing import TextIO, cast
+from unicodedata import category
+
+import click
+
+from alveus.cli import options, output
+from alveus.cli.forgetting import show_receipt
+from alveus.cli.prompts import budget_option, context_fields, exact_option
+from alveus.cli.session import Session
+from alveus.conversation import ConversationMemory
+from alveus.errors import AlveusError, InvalidInput, ModelFailed
+from alveus.facts import Learning
+from alveus.llm import ChatModel, OpenAIChat
+from alveus.memory.keys import KeyMemory
+from alveus.memory.prompt import Context, Piece
+from alveus.text.messages import MESSAGES
+from alveus.values.ids import derived_ids
+from alveus.values.lazy_dataclass import dataclass
+
+NAME = "chat"
+"""The conversation, unless another is named."""
+
+BUDGET = 4000
+"""Tokens of a prompt, by default."""
+
+SYSTEM = (
+    "You talk with a person whom you remember. Use what is remembered where it matters to what "
+    "they say; where neither that nor the conversation tells, say that you do not know."
+)
+
+ALONE = "retrieved"
+"""The mark of answers that only repeat what memory holds; they are not recalled themselves."""
+
+FOUND = "No model is asked; this is what memory holds on it:"
+NOTHING = "No model is asked, and memory holds nothing on it."
+
+MOST = 5
+"""Pieces that an answer without a model tells."""
+
+LAST = 50
+"""Messages in which the last exchange is looked for."""
+
+HELP = """\
+/why     what was recalled for the last answer, with scores
+/again   answer the request that has no answer yet; so does Enter
+/forget  erase the last request and its answer for good
+/undo    take back what was learnt last (with --learn)
+/quit    end; so does Ctrl-D
+/help    this
+Ctrl-C stops an answer, and drops a line that is not sent.
+A line that begins with a space is said, whatever it begins with then."""
+
+
+@options.command("chat")
+@options.required_key_option
+@options.model_options
+@budget_option(BUDGET)
+@exact_option
+@options.option("--name NAME", "The conversation.", default=NAME)
+@options.option("--learn", "Learn facts after each answer, and show them.")
+@options.option("--learn-model NAME", "Have this model find the facts.  [default: as --model]")
+def chat_command(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    key: str,
+    model: str | None,
+    base_url: str | None,
+    budget: int,
+    exact: tuple[str, ...],
+    name: str,
+    learn: bool,
+    learn_model: str | None,
+) -> None:
+    """Talk with a model that remembers.
+
+    Each line is stored in the conversation before the model is asked; the prompt contains what the
+    key's memory holds about it, and the answer is stored once it is complete. Ctrl-C stops an
+    answer, Ctrl-D ends. A request whose answer was stopped, failed or was killed is kept; the next
+    start shows it, and Enter or /again answers it. /help lists the commands.
+
+    With --learn, facts are learnt from what was said, after each answer; the facts that are new or
+    changed are shown, and /undo takes back the last ones. Without a model, rules find them.
+
+    Without --model, answers are what a search of the memory finds.
+    Lines may be piped in, a turn each. With --json a line per turn: {"id": …, "request": …,
+    "answer": …, "model": …, "tokens": …, "stopped": …}, or "error" if it failed; tokens are those
+    of the prompt; with --learn another one, {"learnt": {…}}, as learn prints it. Exit code 1 if a
+    request failed and has no answer at the end.
+
+    Example: alveus chat --key ada --model gpt-4o
+    """
+    with ExitStack() as stack:
+        asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
+        memory = stack.enter_context(
+            session.open(make=lambda memory: memory.key(key).conversation(name))
+        )
+        own = memory.key(key)
+        finds = asked
+        if learn_model is not None:
+            finds = stack.enter_context(OpenAIChat(learn_model, base_url=base_url))
+        talking = Chat(session, own, _conversation(own, name), asked, budget, exact)
+        if learn or learn_model is not None:
+            talking.learning = ChatLearning(session, own, talking.talk, finds)
+        talking.greet()
+        for line in _lines(session):
+            try:
+                if not talking.take(line):
+                    break
+            except KeyboardInterrupt:
+                if not _asks():
+                    raise
+                session.note("\ninterrupted; Ctrl-D ends")
+    if talking.failed:
+        click.get_current_context().exit(1)
+
+
+def _conversation(own: KeyMemory, name: str) -> ConversationMemory:
+    if name in own.sets() and own.set(name).definition.item_type != MESSAGES:
+        problem = (
+            f"set {name!r} is not a conversation; name another one with --name, which may be new"
+        )
+        raise InvalidInput(problem)
+    return own.conversation(name)
+
+
+def _asks() -> bool:
+    """Return whether the user is asked for lines at a terminal."""
+    return cast("TextIO", sys.stdin).isatty()
+
+
+def _lines(session: Session) -> Iterator[str]:
+    """Yield what the user says, a line each."""
+    stdin = cast("TextIO", sys.stdin)
+    if isinstance(stdin, io.TextIOWrapper):
+        stdin.reconfigure(errors="surrogateescape")
+    if not _asks():
+        for number, line in enumerate(cast("TextIO", stdin), 1):
+            if any(category(char) == "Cs" for char in line):  # half a character: bytes kept as such
+                problem = "this is not UTF-8; convert it, for example with iconv"
+                raise InvalidInput(f"stdin:{number}: {problem}")
+            yield line.rstrip("\r\n")
+        return
+    with suppress(ImportError):  # it is not everywhere; with it lines can be edited
+        import_module("readline")
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            click.echo()
+            return
+        except KeyboardInterrupt:
+            session.note("\nCtrl-D ends")
+            continue
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that has no answer yet."""
+
+    id: str
+    text: str
+
+    @property
+    def answer_id(self) -> str:
+        """The id of its answer: whoever gives one, there is one."""
+        return derived_ids(f"answer to {self.id}".encode())()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatLearning:
+    """Learns facts from a chat, and takes them back.
+
+    Attributes:
+        model: Who finds them; None: rules.
+    """
+
+    session: Session
+    key: KeyMemory
+    talk: ConversationMemory
+    model: ChatModel | None
+
+    def learn(self) -> None:
+        """Learn from what was said; what fails is told, and made up for after the next answer."""
+        try:
+            report = self.key.learn(self.talk, model=self.model)
+        except ModelFailed as error:
+            self.session.note(f"nothing was learnt: {error}")
+            return
+        if self.session.json:
+            output.document({"learnt": output.wired(report.to_json())})
+            return
+        gone = dict.fromkeys((*report.superseded, *report.taken_back))
+        lines = [f"+ {fact.text}" for fact in report.added]
+        lines += [f"- {self.key.facts.history(item_id)[-1].text}" for item_id in gone]
+        if lines:
+            self.session.note("\n".join([*lines, "learnt; /undo takes it back"]))
+
+    def undo(self) -> str | None:
+        """Take back what was learnt last; return what is wrong if that is impossible."""
+        facts = self.key.facts
+        last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
+        if last is None:
+            return "nothing was learnt that could be taken back"
+        count = facts.undo(last.id)
+        fields: dict[str, output.Json] = {"learnings": [last.id], "facts": count}
+        if self.session.json:
+            output.document(fields)
+        else:
+            self.session.note(f"took back {output.plural(count, 'fact')}")
+        return None
+
+
+def _can_undo(learning: Learning, talk: ConversationMemory) -> bool:
+    has_effect = bool(learning.added or learning.changed or learning.taken_back)
+    return has_effect and not learning.undone and learning.conversation == talk.name
+
+
+@dataclass(slots=True)
+class Chat:
+    """A chat under way.
+
+    Attributes:
+        exact: Paths of the exact values that a model is shown.
+        recalled: The prompt of the last request.
+        failed: Ids of requests that failed, until they are answered or forgotten.
+        learning: Learns from what is said; None: nothing does.
+    """
+
+    session: Session
+    key: KeyMemory
+    talk: ConversationMemory
+    model: ChatModel | None
+    budget: int
+    exact: tuple[str, ...] = ()
+    recalled: Context | None = None
+    failed: set[str] = field(default_factory=set[str])
+    learning: ChatLearning | None = None
+
+    def greet(self) -> None:
+        """Say what there is, and which request waits for an answer."""
+        count = self.talk.size()
+        self.session.note(
+            f"conversation {self.talk.name!r}, {output.plural(count, 'message')}; /help says more"
+        )
+        if self.model is None:
+            self.session.note("no model is asked: memory alone answers (--model names one)")
+        if open_ := self._open():
+            self.session.note(f"no answer yet: {open_.text}\nEnter or /again answers it")
+
+    def take(self, line: str) -> bool:
+        """Do what a line says; return whether the chat goes on."""
+        said = line.strip()
+        if line.startswith("/"):
+            if said == "/quit":
+                return False
+            self._do(said)
+        elif said:
+            self._reported(None, said)
+        elif open_ := self._open():
+            self._reported(open_, open_.text)
+        return True
+
+    def _do(self, name: str) -> None:
+        if name == "/help":
+            self.session.note(HELP)
+        elif name == "/why":
+            self._why()
+        elif name == "/forget":
+            self._forget()
+        elif name == "/undo":
+            self._undo()
+        elif name != "/again":
+            self._wrong(f"{name.split(maxsplit=1)[0]!r} is not a command; /help lists the commands")
+        elif open_ := self._open():
+            self._reported(open_, open_.text)
+        else:
+            self._wrong("every request has an answer; write a new one")
+
+    def _wrong(self, problem: str) -> None:
+        if self.session.json:
+            output.error("InvalidInput", problem, {})
+        else:
+            click.echo(f"alveus: {output.plain(problem)}", err=True)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _reported(self, open_: Request | None, said: str) -> None:
+        """Answer; what fails is told, and the chat goes on."""
+        self.recalled = None
+        try:
+            open_ = open_ or Request(self.talk.add({"role": "user", "content": said})[0], said)
+            self._answer(open_)
+        except AlveusError as error:
+            self.failed.add("" if open_ is None else open_.id)
+            if self.session.json:
+                problem: output.Json = {"type": type(error).__name__, "message": str(error)}
+                self._document(open_, said, {"answer": None, "stopped": False, "error": problem})
+                return
+            self._wrong(str(error))
+            if open_ is not None:
+                self.session.note("the request is kept; Enter or /again asks again")
+
+    def _answer(self, request: Request) -> None:
+        """Make the prompt, ask, and keep the answer."""
+        pieces: list[str] = []
+        try:
+            self.recalled = made = self._context(request, self.budget, alone=self.model is None)
+            for piece in self._pieces(made):
+                pieces.append(piece)
+                if not self.session.json:
+                    click.echo(output.plain(piece), nl=False)
+            answer = "".join(pieces)
+            kept = self._kept(request, answer)
+        except KeyboardInterrupt:
+            self._ended(request, pieces, {"answer": None, "stopped": True})
+            self.session.note("stopped; the request is kept, Enter or /again asks again")
+            return
+        except AlveusError:
+            self._newline(pieces)
+            raise
+        self.failed.discard(request.id)
+        self._ended(request, pieces, {"answer": kept, "stopped": False})
+        if kept != answer and not self.session.json:
+            self.session.note("another chat answered first; this is the answer that is kept:")
+            click.echo(output.plain(kept))
+        if self.learning is not None:
+            self.learning.learn()
+
+    def _kept(self, request: Request, answer: str) -> str:
+        """Keep an answer; return it, or the one that is there already."""
+        name = None if self.model is None else self.model.name
+        made = {"role": "assistant", "content": answer, "id": request.answer_id}
+        made |= {"model": name, "budget_tokens": self.budget}
+        self.talk.add(made, ALONE if name is None else None)
+        kept = self.key.set(self.talk.name).get(request.answer_id)
+        return answer if kept is None else kept.text or ""
+
+    def _context(
+        self, request: Request, budget: int, as_of: datetime | None = None, *, alone: bool
+    ) -> Context:
+        """Return the prompt; without a model, of all that a search finds."""
+        return self.key.context(
+            request.text,
+            budget_tokens=budget,
+            system=None if alone else SYSTEM,
+            messages=None if alone else self.talk.name,
+            where={"all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}]},
+            exact=self.exact,
+            as_of=as_of,
+        )
+
+    def _pieces(self, made: Context) -> Iterator[str]:
+        if self.model is None:
+            yield from_memory(made)
+            return
+        yield from self.model.stream(made.messages)
+
+    def _ended(self, request: Request, pieces: list[str], fields: dict[str, output.Json]) -> None:
+        if self.session.json:
+            self._document(request, request.text, fields)
+        else:
+            self._newline(pieces)
+
+    def _newline(self, pieces: list[str]) -> None:
+        if pieces and not self.session.json:
+            click.echo()
+
+    def _document(self, request: Request | None, said: str, fields: dict[str, output.Json]) -> None:
+        head: dict[str, output.Json] = {"id": None if request is None else request.id}
+        name = None if self.model is None else self.model.name
+        tokens = None if self.recalled is None else self.recalled.tokens
+        output.document(head | {"request": said, "model": name, "tokens": tokens} | fields)
+
+    def _open(self) -> Request | None:
+        """Return the last message, if it is a request."""
+        for last in self.talk.get_memory(recent_n=1, prepend_summary=False):
+            if last["role"] == "user" and isinstance(last["content"], str):
+                return Request(last["id"], last["content"])
+        return None
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _why(self) -> None:
+        try:
+            shown = self.recalled or self._recalled_before()
+        except AlveusError as error:
+            self._wrong(str(error))
+            return
+        if shown is None:
+            self._wrong(f"none of the last {LAST} messages is an answer of this chat")
+        elif self.session.json:
+            output.document(context_fields(shown))
+        else:
+            click.echo(output.plain(shown.explain()))
+
+    def _recalled_before(self) -> Context | None:
+        """Return the prompt of the last answer of an earlier start, made again."""
+        said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
+        by_id = {message["id"]: message for message in said}
+        for message in reversed(said):
+            request = Request(message["id"], message["content"])
+            answer = by_id.get(request.answer_id)
+            asked = self.key.set(self.talk.name).get(request.id)
+            if answer is None or asked is None or asked.created is None:
+                continue
+            budget, alone = answer["budget_tokens"], answer["model"] is None
+            made = self._context(request, budget, asked.created, alone=alone)
+            told = f"made again, of memory as it was when you said: {output.one_line(request.text)}"
+            self.session.note(told)
+            return made
+        return None
+
+    def _undo(self) -> None:
+        learning = self.learning or ChatLearning(self.session, self.key, self.talk, None)
+        try:
+            problem = learning.undo()
+        except AlveusError as error:
+            problem = str(error)
+        if problem is not None:
+            self._wrong(problem)
+
+    def _forget(self) -> None:
+        """Erase the last request, and what was said to it."""
+        said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
+        ids: list[str] = []
+        for message in reversed(said):
+            ids.append(message["id"])
+            if message["role"] == "user":
+                break
+        if not ids:
+            self._wrong("nothing was said that could be forgotten")
+            return
+        try:
+            receipt = self.talk.forget(ids)
+        except AlveusError as error:
+            self._wrong(str(error))
+            return
+        show_receipt(self.session, receipt)
+        self.failed.difference_update(ids)
+        self.recalled = None
+
+
+def from_memory(made: Context) -> str:
+    """Return what a search found, the best first, as an answer that says what it is."""
+    found = [piece for piece in made.why if piece.shown and piece.score]
+    found.sort(key=_rank)
+    told = dict.fromkeys(_told(piece) for piece in found)
+    return "\n".join([FOUND, *(f"- {text}" for text in [*told][:MOST])]) if told else NOTHING
+
+
+def _rank(piece: Piece) -> tuple[bool, float]:
+    return piece.part != "exact", -(piece.score or 0.0)
+
+
+def _told(piece: Piece) -> str:
+    text = output.one_line(piece.text)
+    return f"{piece.source}: {text}" if piece.part == "exact" else text

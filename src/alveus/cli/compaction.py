@@ -1,0 +1,223 @@
+"""Compaction on the command line: compact, compactions, undo, lineage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import timedelta
+
+import click
+
+from alveus.cli import options, output
+from alveus.cli.session import Owner, Session
+from alveus.compaction.lineage import CompactionInfo, Lineage
+from alveus.errors import InvalidInput, NotFound
+from alveus.llm import OpenAIChat
+from alveus.memory.compactor import Compactor, Look, are_hours
+from alveus.memory.memory import Memory
+from alveus.server.json_forms import compaction_fields
+from alveus.sets import MemorySet
+from alveus.store import SetInfo
+from alveus.values.times import format_time, read_span
+
+
+def _read_share(text: str) -> float:
+    """Return the share of a whole that *text*, such as 80%, is."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)%", text.strip())
+    if found is None or not 0 < float(found[1]) <= 100:  # noqa: PLR2004 - percent
+        raise InvalidInput(f"{text!r} is not a share; write one such as 80%")
+    return float(found[1]) / 100
+
+
+def _read_hours(text: str) -> tuple[int, int]:
+    """Return the hours of the day that *text*, such as 1-5 or 22-4, is."""
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
+    hours = (0, 0) if found is None else (int(found[1]), int(found[2]))
+    if not are_hours(hours):
+        raise InvalidInput(f"{text!r} is not a span of hours; write one such as 1-5 or 22-4")
+    return hours
+
+
+@options.command("compact")
+@options.option("--watch", "Go on until it is stopped, and follow new items.")
+@options.option("--every SPAN", "With --watch: look this often.", read=read_span, default="30s")
+@options.option(
+    "--at PERCENT",
+    "Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
+    read=_read_share,
+)
+@options.option("--hours FROM-TO", "Work in these hours of local time only: 1-5.", read=_read_hours)
+@options.key_option("Only sets of this key.")
+@options.only_set_option
+@options.option("--all everything", "Also sets that are not 'external'.")
+@options.model_options
+@options.option("--progress", "Print a line per step.")
+@options.option("--dry-run", "Only list the sets that are due.")
+def compact_command(  # noqa: PLR0913 - a command's options
+    session: Session,
+    *,
+    watch: bool,
+    every: timedelta,
+    at: float | None,
+    hours: tuple[int, int] | None,
+    key: str | None,
+    set_name: str | None,
+    everything: bool,
+    model: str | None,
+    base_url: str | None,
+    progress: bool,
+    dry_run: bool,
+) -> None:
+    """Compact the sets that have reached their mark.
+
+    Compacts sets whose execution is "external"; with --all, all sets. Without --model, summaries
+    are made of chosen sentences. The command may be killed at any time and run several times side
+    by side: each step of each set is one commit. With --watch it ends after the step under way:
+    by SIGTERM with exit code 0, by Ctrl-C with 130, by a second one at once.
+    With --json: {"compactions": …}; with --dry-run a line for each set that is due.
+
+    Example: alveus compact --watch --every 5m
+    """
+    chat = None if model is None else OpenAIChat(model, base_url=base_url)
+    with session.open(model=chat) as memory:
+        compactor = Compactor(
+            memory, at=at, hours=hours, key=key, set_name=set_name, everything=everything
+        )
+        if dry_run:
+            _show_due(session, compactor)
+            return
+        tell = _Teller(session) if progress else None
+        with session.stopped_by_signals(compactor.stop) if watch else nullcontext():
+            done = compactor.run(watch=watch, every=every, progress=tell)
+            session.done(f"{output.plural(done, 'compaction')} done", {"compactions": done})
+
+
+class _Teller:
+    """Says on stderr, or as lines of JSON, what a compactor does."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, look: Look) -> None:
+        if look.set is None:
+            return
+        key = look.set.scope.key or ""
+        failed = None if look.failed is None else type(look.failed).__name__
+        if self._session.json:
+            fields = {"key": key, "set": look.set.name, "items": look.items, "failed": failed}
+            output.document({**fields, "compactions": look.done})
+            return
+        says = f"key {key!r}, set {look.set.name!r}: {output.plural(look.items, 'item')}"
+        self._session.note(says if look.failed is None else f"{says}; {look.failed}")
+
+
+def _show_due(session: Session, compactor: Compactor) -> None:
+    found = list(compactor.due())
+    if not found:
+        session.nothing("no set is due")
+    session.listing(("key", "set", "items", "capacity"), found, row=_due_row, fields=_due_fields)
+
+
+def _due_row(info: SetInfo) -> tuple[str, ...]:
+    capacity = info.definition.capacity
+    most = "" if capacity is None else f"{capacity:,}"
+    return info.ref.scope.key or "", info.ref.name, f"{info.items:,}", most
+
+
+def _due_fields(info: SetInfo) -> output.Json:
+    fields: dict[str, output.Json] = {"key": info.ref.scope.key or "", "set": info.ref.name}
+    capacity = info.definition.capacity
+    return fields | output.attributes(info, "items tokens bytes") | {"capacity": capacity}
+
+
+def _set_of(session: Session, memory: Memory, key: str, name: str) -> MemorySet:
+    Owner(key).require(session, memory, (name,))
+    return memory.key(key).set(name)
+
+
+@options.command("compactions")
+@options.required_key_option
+@options.set_option
+@options.limit_option(20, 1000)
+def compactions_command(session: Session, *, key: str, set_name: str, limit: int) -> None:
+    """List the compactions of a set, the latest first.
+
+    With --json: a line for each: {"id": …, "time": …, "strategy": …, "by": …, "retired": …,
+    "added": […], "erased": …, "undone": …}.
+
+    Example: alveus compactions --key ada --set notes
+    """
+    with session.open(mode="ro") as memory:
+        found = _set_of(session, memory, key, set_name).compactions(limit=limit)
+    if not found:
+        session.nothing(f"set {set_name!r} was never compacted")
+    columns = ("id", "time", "strategy", "by", "retired", "added", "undone")
+    session.listing(columns, found, row=_row, fields=compaction_fields)
+
+
+def _row(done: CompactionInfo) -> tuple[str, ...]:
+    return (
+        str(done.id),
+        format_time(done.time),
+        str(done.strategy.get("name")),
+        done.by,
+        f"{done.retired:,}",
+        f"{len(done.added):,}",
+        "" if done.undone is None else f"by commit {done.undone}",
+    )
+
+
+@options.command("undo")
+@click.argument("compaction", metavar="ID", type=options.Whole(0))
+@options.required_key_option
+@options.set_option
+def undo_command(session: Session, *, compaction: int, key: str, set_name: str) -> None:
+    """Undo a compaction.
+
+    Brings back the items that it retired, and removes those that it added. alveus compactions
+    lists the ids. With --json: {"restored": […], "removed": […], "missing": […], "erased": …}.
+
+    Example: alveus undo 3 --key ada --set notes
+    """
+    with session.open() as memory:
+        try:
+            done = _set_of(session, memory, key, set_name).undo(compaction)
+        except NotFound as error:
+            session.nothing(str(error))
+    lost = f"; {done.erased:,} were erased since, and stay so" if done.erased else ""
+    session.done(
+        f"{len(done.restored):,} items are back, {len(done.removed):,} that stood for them are "
+        f"gone{lost}",
+        output.attributes(done, "restored removed missing erased"),
+    )
+
+
+@options.command("lineage")
+@options.item_argument
+@options.owner_options
+@options.one_set_option
+def lineage_command(session: Session, *, item_id: str, owner: Owner, set_name: str | None) -> None:
+    """Draw what an item was derived from, as a tree.
+
+    With --json: {"nodes": [{"id": …, "version": …, "text": …, "depth": …, "compacted": …,
+    "retired": …, "erased": …}], "edges": [[…, …]], "cut": …}; edges are places in nodes: what was
+    derived, what from.
+
+    Example: alveus lineage 0193a5c2 --key ada
+    """
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
+        chosen, item_id = owner.find(session, memory, item_id, set_name)
+        found = chosen.lineage(item_id)
+    if session.json:
+        output.document(_graph(found))
+    else:
+        click.echo(output.plain(found.text()))
+
+
+def _graph(found: Lineage) -> dict[str, output.Json]:
+    names = "id version text depth compacted retired erased"
+    nodes: Sequence[output.Json] = [
+        output.attributes(node, names) | {"set": node.set_name} for node in found.nodes
+    ]
+    return {"nodes": nodes, "edges": [list(edge) for edge in found.edges], "cut": found.cut}

@@ -1,0 +1,556 @@
+"""Facts: learn them from a conversation, list, explain, check and undo them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from pathlib import Path
+from typing import Literal, TypedDict, Unpack
+
+import click
+
+from alveus.cli import options, output
+from alveus.cli.import_export import checked_messages
+from alveus.cli.session import Session
+from alveus.errors import ModelFailed, NotFound
+from alveus.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
+from alveus.llm import ChatModel, OpenAIChat
+from alveus.memory.keys import KeyMemory
+from alveus.memory.memory import Memory
+from alveus.store.as_of import ValidAt
+from alveus.transfer import LAST
+from alveus.values.threads import Flag
+from alveus.values.times import read_span
+
+STEPS = options.Whole(1, 16)
+
+NAME = "chat"
+"""The conversation, unless another is named."""
+
+LONGEST_NAME = 250
+"""Characters of a text that may be the name of a file; of longer ones the system makes an error."""
+
+POLL_S = 0.5
+"""How often a watch asks whether anything was committed."""
+
+RETRY_AFTER_S = 60.0
+"""How long a watch waits after a failure, or for calls of the next hour."""
+
+MOST_FOLLOWED = 10_000
+"""Commits at once that a watch looks at; after more, as of an import, it reads all keys."""
+
+
+def learn_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of learning, and its function the `LearnOptions` they make."""
+
+    def call(
+        *args: object,
+        retry: bool,
+        batch: int,
+        at_least: int,
+        idle: timedelta | None,
+        calls_per_hour: int | None,
+        **kwargs: object,
+    ) -> None:
+        how = LearnOptions(
+            batch_messages=batch,
+            skipped="retry" if retry else "leave",
+            at_least=at_least,
+            idle=idle or timedelta(0),
+            calls_per_hour=calls_per_hour,
+        )
+        function(*args, how=how, **kwargs)
+
+    count = options.Whole(min=1)
+    made: Callable[..., None] = update_wrapper(call, function)
+    for one in (
+        options.option(
+            "--calls-per-hour COUNT", "Ask models at most so often an hour.", type=count
+        ),
+        options.option("--idle SPAN", "Wait until nobody wrote for so long.", read=read_span),
+        options.option("--at-least COUNT", "Wait for so many messages.", type=count, default=1),
+        options.option(
+            "--batch COUNT",
+            "Messages that a model is asked about at once.",
+            type=options.Whole(1, 1_000),
+            default=LearnOptions().batch_messages,
+        ),
+        options.option("--retry", "Also read messages that were set aside."),
+    ):
+        made = one(made)
+    return made
+
+
+@options.command("learn")
+@click.argument("texts", metavar="[TEXT]...", nargs=-1)
+@options.key_option("The user, session or device; with --watch all, unless one is named.")
+@options.option("--name NAME", "The conversation.", default=NAME)
+@options.option(
+    "-i --input FILE",
+    'Add the messages of FILE to the conversation first; "-": of stdin.',
+    type=options.FileName(allow_dash=True),
+)
+@options.model_options
+@learn_options
+@options.option("--dry-run", "Only say what it would cost.")
+@options.option("--watch", "Keep running, and learn from what is added.")
+def learn_command(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    texts: tuple[str, ...],
+    key: str | None,
+    name: str,
+    input: str | None,  # noqa: A002 - the name of the option
+    model: str | None,
+    base_url: str | None,
+    how: LearnOptions,
+    dry_run: bool,
+    watch: bool,
+) -> None:
+    """Learn facts from a conversation of a key.
+
+    It is read from where the last call stopped, each message once. With TEXT, those texts are
+    learnt instead. Without --model, rules for English find the facts.
+
+    Each line of --input is a message: {"role": "user", "content": "I live in Lisbon.", "name":
+    "Ada", "time": "2026-03-01T10:00:00Z", "id": "1"}, of which role and content are needed. If the
+    command is interrupted, repeat it: no message is added twice.
+
+    With --watch the command follows the conversations of all keys until SIGTERM (exit code 0) or
+    Ctrl-C (130). It ends after the step under way; at a second Ctrl-C at once. It may be killed at
+    any time, and run several times side by side. All share the calls of --calls-per-hour.
+
+    With --json: one object, with the facts that are new, the ids of those that were confirmed,
+    superseded, contradicted and taken back, what was refused, how many messages were set aside or
+    wait for the next hour, and the ids of the learnings, which facts undo takes; with --watch a
+    line for each time that something was read, with the key. With --dry-run: {"messages": …,
+    "calls": …, "tokens": …}, the most calls.
+
+    Example: alveus learn --key ada --input chat.jsonl
+    """
+    _check_source(texts, key, input, asks_only=dry_run, watch=watch)
+    with ExitStack() as stack:
+        load = None
+        if input is not None:
+            load = stack.enter_context(checked_messages(session, input, key or "", name))
+        asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
+        makes = bool(texts) or load is not None
+        opened = session.open(make=(lambda memory: memory.key(key or "")) if makes else None)
+        memory = stack.enter_context(opened)
+        if load is not None:
+            load(memory)
+        if watch:
+            _Watch(session, memory, key, name).run(asked, how)
+            return
+        own = memory.key(key or "")
+        talk = own.conversation(name)
+        if not texts and name not in own.sets():
+            session.nothing(f"key {key!r} has no conversation {name!r}; --name names another one")
+        if dry_run:
+            _show_cost(session, own.facts.cost(talk, model=asked, options=how))
+            return
+        total = len(texts) if texts else own.facts.cost(talk, model=asked, options=how).messages
+        with session.progress("learning", total=total) as advance:
+            report = own.learn(list(texts) or talk, model=asked, options=how, progress=advance)
+        _show_report(session, own, report)
+
+
+def _check_source(
+    texts: tuple[str, ...], key: str | None, file: str | None, *, asks_only: bool, watch: bool
+) -> None:
+    """Refuse what cannot be learnt from together, and the name of a file in place of a text.
+
+    Raises:
+        UsageError: One of the two was given.
+    """
+    if texts and (asks_only or watch or file is not None):
+        raise click.UsageError(
+            "--dry-run, --watch and --input are for conversations; leave out the texts"
+        )
+    if file is not None and (asks_only or watch):
+        raise click.UsageError("--input adds messages; leave out --dry-run and --watch")
+    if key is None and not watch:
+        raise click.UsageError("--key names whose conversation; only --watch does without")
+    for text in texts:
+        if len(text) < LONGEST_NAME and text.isprintable() and Path(text).is_file():
+            raise click.UsageError(
+                f"{text!r} is a file, not a text; --input {text} reads its messages"
+            )
+
+
+class _Watch:
+    """Follows the conversations of one key, or of all, until a signal ends it.
+
+    All are read once; after that the commits say whose conversation was added to.
+    """
+
+    def __init__(self, session: Session, memory: Memory, key: str | None, name: str) -> None:
+        self._session, self._memory, self._key, self._name = session, memory, key, name
+        self._stop = Flag()
+        self._due: dict[str, float] = {}
+
+    def run(self, model: ChatModel | None, how: LearnOptions) -> None:
+        """Learn from each key whose conversation was added to, or waits to be read again."""
+        with self._session.stopped_by_signals(self._stop.set):
+            self._session.note("alveus: watching; Ctrl-C ends")
+            self._follow(model, how)
+
+    def _follow(self, model: ChatModel | None, how: LearnOptions) -> None:
+        quiet_s = how.idle.total_seconds() + POLL_S * bool(how.idle)
+        seen = self._memory.store.commit_at(LAST)
+        for key in self._keys():
+            if not self._stop.is_set():
+                self._learn(self._memory.key(key), model, how)
+        if how.idle:  # who wrote just before was not read
+            self._put_off(self._keys(), quiet_s)
+        while not self._stop.is_set():
+            last = self._memory.store.commit_at(LAST)
+            self._put_off(self._changed(seen, last), quiet_s)
+            seen, now = last, time.monotonic()
+            for key in [key for key, due in self._due.items() if due <= now]:
+                if self._stop.is_set():
+                    return
+                del self._due[key]
+                self._learn(self._memory.key(key), model, how)
+            self._stop.wait(POLL_S)
+
+    def _keys(self) -> Iterable[str]:
+        return [self._key] if self._key else self._memory.keys()
+
+    def _put_off(self, keys: Iterable[str], after_s: float) -> None:
+        """Have keys read after so many seconds, whatever was said of them before."""
+        due = time.monotonic() + after_s
+        self._due.update(dict.fromkeys(keys, due))
+
+    def _changed(self, seen: int, last: int) -> Iterable[str]:
+        """Return the keys whose conversation commits after one of them, up to another, added to."""
+        if last - seen > MOST_FOLLOWED:
+            return self._keys()
+        keys: dict[str, None] = {}
+        for number in range(seen + 1, last + 1):
+            effects = self._memory.store.effects(number)
+            for stored in () if effects is None else effects.begun_items:
+                scope = stored.set.scope
+                if stored.set.name == self._name and scope.space == self._memory.space:
+                    keys[scope.key or ""] = None
+        return [key for key in keys if key and self._key in (None, key)]
+
+    def _learn(self, own: KeyMemory, model: ChatModel | None, how: LearnOptions) -> None:
+        if self._name not in own.sets():
+            return
+        try:
+            talk = own.conversation(self._name)
+            report = own.learn(talk, model=model, options=how, progress=self._check)
+        except _Stopped:
+            return
+        except ModelFailed as error:
+            self._session.note(f"alveus: key {own.key!r}: {error}")
+            self._put_off([own.key], RETRY_AFTER_S)
+            return
+        if report.waiting:
+            self._put_off([own.key], RETRY_AFTER_S)
+        if report.messages or report.set_aside:
+            _show_report(self._session, own, report, key=own.key)
+
+    def _check(self, _messages: int) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+
+
+class _Stopped(Exception):
+    """A signal ends the command between two commits."""
+
+
+def _show_cost(session: Session, cost: LearningCost) -> None:
+    fields = output.attributes(cost, "messages calls tokens")
+    said = f"{cost.messages:,} messages, at most {cost.calls:,} calls, about {cost.tokens:,} tokens"
+    session.answer(said, fields)
+
+
+def _show_report(
+    session: Session, own: KeyMemory, report: LearnReport, key: str | None = None
+) -> None:
+    if session.json:
+        whose = {} if key is None else {"key": key}
+        output.document(output.wired({**whose, **report.to_json()}))
+        return
+    for fact in report.added:
+        session.say(f"+ {fact.text}")
+    for sign, ids in (
+        ("=", report.confirmed),
+        ("-", report.superseded),
+        ("?", report.contradicted),
+        ("-", report.taken_back),
+    ):
+        for item_id in ids:
+            session.say(f"{sign} {own.facts.history(item_id)[-1].text}")
+    for reason, count in report.refused.items():
+        session.note(f"alveus: refused {count:,}: {reason}")
+    if report.set_aside:
+        session.note(
+            f"alveus: set aside {report.set_aside:,} messages without a usable answer; "
+            "--retry reads them"
+        )
+    if report.waiting:
+        session.note(f"alveus: {report.waiting:,} messages wait; all calls of this hour were made")
+    read = output.plural(report.messages, "message")
+    calls = output.plural(report.model_calls, "call")
+    session.note(f"alveus: {read} read, {calls} of a model")
+
+
+class _When(TypedDict):
+    """Which facts are read."""
+
+    as_of: int | datetime | None
+    valid_at: ValidAt | None
+
+
+@options.command("about")
+@click.argument("name")
+@options.required_key_option
+@options.option("--steps COUNT", "Also list what facts lead to, so many steps away.", type=STEPS)
+@options.as_of_option
+@options.valid_at_option
+def about_command(
+    session: Session,
+    *,
+    name: str,
+    key: str,
+    steps: int | None,
+    **when: Unpack[_When],
+) -> None:
+    """Show what is known of a person, a place or a thing.
+
+    With --json: {"names": […], "facts": […], "relations": […], "mentions": […], "timeline": […],
+    "history": […]}, and with --steps "neighbours": {"NAME": steps, …}; facts as facts show.
+
+    Example: alveus about Grace --key ada
+    """
+    with _opened(session, key) as facts:
+        page = facts.about(name, **when)
+        near = {} if steps is None else facts.neighbours(name, steps=steps, **when)
+    if session.json:
+        fields = page.to_json()
+        if steps is not None:
+            fields["neighbours"] = {other: step for other, (step, _) in near.items()}
+        output.document(output.wired(fields))
+        return
+    others = f" (also {', '.join(page.names[1:])})" if page.names[1:] else ""
+    session.answer(f"{page.name}{others}")
+    for title in ("facts", "relations", "mentions", "timeline", "history"):
+        found: tuple[Fact, ...] = getattr(page, title)
+        for number, fact in enumerate(found):
+            session.answer(f"{'' if number else title:<10} {fact.text}")
+    for other, (step, fact) in near.items():
+        session.answer(f"{step} step{'s' if step > 1 else ''} to {other}: {fact.text}")
+
+
+@options.command("profile")
+@click.argument("name", required=False)
+@options.required_key_option
+@options.option(
+    "--budget TOKENS", "What it may take.", type=options.Whole(1, 1_000_000), default=300
+)
+@options.as_of_option
+@options.valid_at_option
+def profile_command(
+    session: Session,
+    *,
+    name: str | None,
+    key: str,
+    budget: int,
+    **when: Unpack[_When],
+) -> None:
+    """Print what is always told of somebody, within a budget of tokens.
+
+    Without NAME: of whom most facts are about.
+    With --json: {"name": …, "text": …, "facts": […], "tokens": …, "left_out": …}.
+
+    Example: alveus profile --key ada --budget 200
+    """
+    with _opened(session, key) as facts:
+        found = facts.profile(name, budget=budget, **when)
+    if session.json:
+        output.document(output.wired(found.to_json()))
+        return
+    session.answer(found.text)
+    left = f", {output.plural(found.left_out, 'fact')} left out" if found.left_out else ""
+    session.note(f"alveus: {found.name}, {found.tokens:,} tokens{left}")
+
+
+@click.group("facts", no_args_is_help=False, params=options.shared(hidden=True))
+def facts_command() -> None:
+    """List the facts of a key, explain, check and undo them."""
+
+
+@contextmanager
+def _opened(session: Session, key: str, mode: Literal["rw", "ro"] = "ro") -> Generator[Facts]:
+    with session.open(mode=mode) as memory:
+        try:
+            yield memory.key(key).facts
+        except NotFound as error:
+            session.nothing(str(error))
+
+
+@options.command("list")
+@options.required_key_option
+@options.option("--subject NAME", "Only facts about NAME.")
+@options.option("--all", "Also facts that ended to hold.", is_flag=True)
+@options.as_of_option
+@options.valid_at_option
+@options.limit_option()
+def list_facts(
+    session: Session,
+    *,
+    key: str,
+    subject: str | None,
+    all: bool,  # noqa: A002 - the option's name
+    limit: int | None,
+    **when: Unpack[_When],
+) -> None:
+    """List the facts of a key that hold, by time.
+
+    With --json: a line per fact, as show prints it.
+
+    Example: alveus facts list --key ada --subject Ada
+    """
+    with _opened(session, key) as facts:
+        where = None if all or when["valid_at"] else {"state": "current"}
+        found = facts.list(subject=subject, where=where, limit=limit, **when)
+    session.listing(("id", "kind", "subject", "fact"), found, row=_row, fields=_fields)
+
+
+def _row(fact: Fact) -> tuple[str, ...]:
+    return fact.id, fact.kind, fact.subject, fact.text
+
+
+def _fields(fact: Fact) -> output.Json:
+    return output.wired(fact.to_json())
+
+
+@options.command("show")
+@options.item_argument
+@options.required_key_option
+def show_fact(session: Session, *, item_id: str, key: str) -> None:
+    """Show a fact with the words that it rests on.
+
+    With --json: one object with every field of the fact.
+
+    Example: alveus facts show 0193a5c2 --key ada
+    """
+    with _opened(session, key) as facts:
+        versions = facts.history(item_id)
+    if not versions:
+        session.nothing(f"key {key!r} has no fact {item_id!r}")
+    if session.json:
+        output.document(_fields(versions[-1]))
+        return
+    output.facts(_described(versions[-1]))
+
+
+def _described(fact: Fact) -> list[tuple[str, str]]:
+    holds = [
+        f"{word} {time:%Y-%m-%d %H:%M}"
+        for word, time in (("from", fact.valid_from), ("until", fact.valid_to))
+        if time is not None
+    ]
+    when = " to ".join(dict.fromkeys(date for date in fact.when if date))
+    rows = [
+        ("id", fact.id),
+        ("fact", fact.text),
+        ("kind", fact.kind),
+        ("subject", fact.subject),
+        ("holds", " ".join(holds)),
+        ("takes place", when),
+        ("confidence", f"{fact.confidence:.2f}, confirmed {fact.confirmed:,} times"),
+        ("learnt by", f"{fact.model}, {fact.prompt}"),
+        ("learning", fact.learning),
+        *(("quotation", f"{one.source}: {one.text}") for one in fact.quotations),
+        ("replaced by", " ".join(fact.replaced_by)),
+        ("contradicts", " ".join(fact.contradicts)),
+        ("gone since", "" if fact.retired is None else f"{fact.retired:%Y-%m-%d %H:%M}"),
+    ]
+    return [(name, said) for name, said in rows if said]
+
+
+@options.command("why")
+@options.item_argument
+@options.required_key_option
+def why_fact(session: Session, *, item_id: str, key: str) -> None:
+    """Show the messages that a fact rests on, and what it replaced.
+
+    With --json: {"fact": {…}, "messages": […], "learning": …, "replaced": […],
+    "contradicts": […]}.
+
+    Example: alveus facts why 0193a5c2 --key ada
+    """
+    with _opened(session, key) as facts:
+        origin = facts.why(item_id)
+    if session.json:
+        output.document(output.wired(origin.to_json()))
+        return
+    rows = [("fact", origin.fact.text), ("learnt by", origin.fact.model)]
+    for message in origin.messages:
+        who = message.get("name") or message.get("role")
+        rows.append(("message", f"{message['id']}, {who}: {message.get('content')}"))
+    rows += [("replaced", fact.text) for fact in origin.replaced]
+    rows += [("contradicts", fact.text) for fact in origin.contradicts]
+    output.facts(rows)
+
+
+@options.command("check")
+@options.required_key_option
+def check_facts(session: Session, *, key: str) -> None:
+    """Look for the words of every fact in its messages again.
+
+    Exit code 1 if a message is gone, or says otherwise. With --json: {"fact": …, "source": …,
+    "problem": …} for each.
+
+    Example: alveus facts check --key ada
+    """
+    with _opened(session, key) as facts:
+        found, count = facts.check(), len(facts)
+    session.listing(
+        ("fact", "source", "problem"),
+        found,
+        row=_problem_row,
+        fields=lambda problem: output.attributes(problem, "fact source problem"),
+    )
+    session.note(
+        f"alveus: {output.plural(count, 'fact')} checked, {output.plural(len(found), 'problem')}"
+    )
+    if found:
+        click.get_current_context().exit(1)
+
+
+def _problem_row(problem: FactProblem) -> tuple[str, ...]:
+    return problem.fact, problem.source, problem.problem
+
+
+@options.command("undo")
+@click.argument("learnings", metavar="[LEARNING]...", nargs=-1)
+@options.required_key_option
+def undo_learning(session: Session, *, learnings: tuple[str, ...], key: str) -> None:
+    """Take back learnings, the last one unless others are named.
+
+    What they superseded holds again. With --json: {"learnings": […], "facts": …}.
+
+    Example: alveus facts undo --key ada
+    """
+    with _opened(session, key, "rw") as facts:
+        names = list(learnings)
+        if not names:
+            last = next((one.id for one in facts.learnings(1_000) if not one.undone), None)
+            if last is None:
+                session.nothing(f"key {key!r} has no learning that could be undone")
+            names = [last]
+        count = facts.undo(*names)
+    fields: dict[str, output.Json] = {"learnings": [*names], "facts": count}
+    session.done(f"took back {output.plural(count, 'fact')}", fields)
+
+
+for _command in (list_facts, show_fact, why_fact, check_facts, undo_learning):
+    facts_command.add_command(_command)

@@ -1,0 +1,329 @@
+"""Memory in and out of files: import and export."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import tzinfo
+from typing import TypeAlias, TypedDict, Unpack, cast
+
+import click
+
+from alveus.cli import options, output
+from alveus.cli.output import sink
+from alveus.cli.session import Owner, Session
+from alveus.memory.memory import Memory
+from alveus.sets import OnExisting
+from alveus.store import Definition
+from alveus.store.items import Item, text_of
+from alveus.text.messages import MESSAGES
+from alveus.transfer import (
+    KEY_OF_RECORD,
+    LAYOUTS,
+    PLAIN,
+    ItemLine,
+    Layout,
+    Load,
+    Loaded,
+    Selection,
+    SetLine,
+    Source,
+    Survey,
+    Target,
+    export_lines,
+    exported_items,
+    history_lines,
+    layout_of,
+    opened,
+    survey,
+)
+
+BLOCK = 1 << 20
+
+SHOWN = 20
+"""Keys and sets that a dry run names."""
+
+
+LoadMessages: TypeAlias = Callable[[Memory], None]
+"""Adds the messages of a file that was checked."""
+
+
+class TargetFields(TypedDict):
+    """The key of what is imported, and the fields of records that say more."""
+
+    key: str | None
+    key_from: str | None
+    set_from: str | None
+    time_from: str | None
+    text_from: str | None
+    zone: tzinfo | None
+
+
+@options.command("import")
+@click.argument("file", type=options.FileName(allow_dash=True))
+@options.key_option()
+@options.knowledge_option()
+@options.set_option
+@options.option(
+    "--format layout FORMAT",
+    f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
+    type=click.Choice(["auto", *LAYOUTS]),
+    default="auto",
+)
+@options.option("--key-from FIELD", "The field that names the key, such as user_id.")
+@options.option("--set-from FIELD", "The field that names the set.")
+@options.option("--time-from FIELD", "The field with the time of an item.")
+@options.option("--text-from FIELD", "The field with the text that search reads.")
+@options.option(
+    "--zone ZONE", "For times without a zone: UTC, +01:00, Europe/Lisbon.", read=options.read_zone
+)
+@options.on_existing_option("keep", "What to do with an item or a value that exists.")
+@options.option("--dry-run", "Only say what would be imported.")
+@options.no_wait_option
+def import_command(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    file: str,
+    knowledge: str | None,
+    set_name: str,
+    layout: str,
+    on_existing: OnExisting,
+    dry_run: bool,
+    no_wait: bool,
+    **fields: Unpack[TargetFields],
+) -> None:
+    """Import an export, chats, or another system's memories.
+
+    FILE "-" is stdin. The whole file is checked before anything is written, and a memory that does
+    not exist is made. If the command is interrupted, repeat it: it continues where it was and adds
+    nothing twice.
+
+    The formats, each a record per line or in a list of one document:
+
+    \b
+      alveus        what alveus export wrote
+      items         {"text": "Prefers window seats.", "key": "ada", "id": "n-1"}
+      chat          {"role": "user", "content": "…"}, conversations.json of ChatGPT
+      conversation  {"id": "…", "sessions": [{"session_id": "…", "turns": […]}]}
+      locomo        {"sample_id": "…", "conversation": {"session_1": […]}}
+      mem0          {"id": "…", "memory": "…", "user_id": "ada"}, as of get_all()
+      langgraph     {"namespace": […], "key": "…", "value": {…}}, a store's SQLite file
+      mcp-memory    {"type": "entity", "name": "…", "observations": […]}
+
+    All but the first need --key, --key-from or --knowledge, unless each item has a "key". A FIELD
+    is a dotted path: user_id, metadata.customer, namespace.1.
+    With --json: the counts of what was added, kept, updated, skipped.
+
+    Example: alveus import chat.jsonl --key ada --set chat
+    """  # noqa: D301 - click reads the \\b: do not wrap
+    target = Target(set=set_name, **fields)
+    with _source(file) as source:
+        chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
+        if layout == "auto" and chosen != "alveus":
+            session.note(f"{source.name} is read as {chosen}")
+        target = _checked_target(chosen, target, knowledge)
+        with session.progress("checking") as advance:
+            found = survey(source, chosen, target, progress=advance)
+        if dry_run:
+            _show(session, found)
+            return
+        with session.open(knowledge=knowledge, make=Memory.stats) as memory:
+            load = Load(memory, on_existing=on_existing)
+            with session.progress("importing", total=found.entries) as advance:
+                done = load.run(source, chosen, target, progress=advance)
+            if not no_wait:
+                session.settle(memory)
+    if done.unlinked:
+        session.note(
+            f"{done.unlinked:,} items were made of something that is not there: they keep its id "
+            "among their sources, but their lineage ends, and forgetting it does not reach them"
+        )
+    counts = {name: getattr(done, name) for name in Loaded.__slots__}
+    session.done(_summary(done, found), counts | _audit(found))
+
+
+@contextmanager
+def checked_messages(session: Session, file: str, key: str, name: str) -> Generator[LoadMessages]:
+    """Check a file of chat messages; yield what adds them to a conversation, once each.
+
+    Args:
+        name: The conversation.
+
+    Raises:
+        InvalidInput: A line of the file is no message; nothing was opened.
+    """
+    target = Target(key, name)
+    with _source(file) as source:
+        with session.progress("checking") as advance:
+            found = survey(source, "chat", target, progress=advance)
+
+        def load(memory: Memory) -> None:
+            loading = Load(memory, on_existing="keep")
+            if name not in memory.key(key).sets():
+                loading.define(SetLine(key, name, Definition(item_type=MESSAGES)))
+            with session.progress("importing", total=found.entries) as advance:
+                loading.run(source, "chat", target, progress=advance)
+
+        yield load
+
+
+def _checked_target(layout: Layout, target: Target, knowledge: str | None) -> Target:
+    if layout == PLAIN and target.key is target.key_from is knowledge is None:
+        return replace(target, key_from=KEY_OF_RECORD.key_from)
+    if layout != "alveus":
+        if target.key_from is None:
+            Owner(target.key, knowledge)
+        elif knowledge is not None:
+            raise click.UsageError("--key-from names keys; leave --knowledge out")
+        return target
+    if target != Target(None, target.set):
+        raise click.UsageError(
+            "an export names its own keys, times and texts; leave --key, --zone and --…-from out"
+        )
+    return target
+
+
+def _audit(found: Survey) -> dict[str, output.Json]:
+    return {
+        "format": found.layout,
+        "items": sum(found.items.values()),
+        "keys": found.keys,
+        "skipped": dict(found.skipped),
+    }
+
+
+def _show(session: Session, found: Survey) -> None:
+    """Say what would be imported."""
+    if session.json:
+        places: list[output.Json] = [
+            {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
+        ]
+        sample = [output.wired(line.fields()) for line in found.sample]
+        output.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
+        return
+    session.answer(f"nothing is written; it would be {_amount(found)}")
+    for (key, name), count in sorted(
+        found.items.items(), key=lambda place: (-place[1], str(place[0]))
+    )[:SHOWN]:
+        owner = "knowledge" if key is None else f"key {key!r}"
+        session.answer(f"  {count:>9,}  {owner}, set {name!r}")
+    if len(found.items) > SHOWN:
+        session.answer(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
+    if not session.quiet:
+        rows = (output.item_row(_sample(line)) for line in found.sample)
+        output.table(output.ITEM_COLUMNS, rows, header=True)
+
+
+def _sample(line: ItemLine) -> Item:
+    """Return an item as it would be in its set."""
+    text = text_of(line.item.value) if line.item.text is None else line.item.text
+    return replace(line.item, set_name=line.set, text=text)
+
+
+def _amount(found: Survey) -> str:
+    """Say how much there is of what, and what is left out."""
+    keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
+    told = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
+    left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
+    return "; ".join([told, *left])
+
+
+def _summary(done: Loaded, found: Survey) -> str:
+    counts = (
+        (done.added, "item", " added"),
+        (done.kept, "", "were there"),
+        (done.updated, "", "updated"),
+        (done.sets, "set", " made"),
+        (done.values, "value", " set"),
+        (done.values_kept, "value", " there already"),
+        (done.expired, "", "had expired"),
+        (done.commits, "commit", " done"),
+        (done.commits_kept, "commit", " there already"),
+        (done.linked, "item", " linked to what it was made of"),
+    )
+    told = ", ".join(
+        f"{output.plural(count, noun) if noun else f'{count:,} '}{what}"
+        for count, noun, what in counts
+        if count
+    )
+    return f"{told or 'nothing new'} (in the file: {_amount(found)})"
+
+
+@contextmanager
+def _source(file: str) -> Generator[Source]:
+    """Open what is to be read twice; stdin is kept in a file meanwhile."""
+    if file != "-":
+        with opened(file) as source:
+            source.name = click.format_filename(file)
+            yield source
+        return
+    with tempfile.TemporaryFile() as kept:
+        while block := sys.stdin.buffer.read(BLOCK):
+            kept.write(block)
+        yield Source("stdin", kept)
+
+
+@options.command("export")
+@click.argument("file", type=options.FileName(allow_dash=True), default="-")
+@options.keys_option
+@options.knowledge_option("Only the sets of this knowledge.")
+@options.sets_option
+@options.option("--history", "Export every commit, not only the present state.")
+@options.force_option
+def export_command(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    file: str,
+    keys: tuple[str, ...],
+    knowledge: str | None,
+    set_names: tuple[str, ...],
+    history: bool,
+    force: bool,
+) -> None:
+    """Write the memory as JSON lines, which import reads.
+
+    Writes to stdout unless FILE is named. Without options: all keys with their sets and exact
+    trees, and the knowledge of the space, all at one moment. With --history: all commits, so with
+    earlier versions, retired items, compactions and lineage; import repeats them in a new store.
+    Runs and outputs are kept by alveus backup alone.
+
+    Example: alveus export ada.jsonl --key ada
+    """
+    selection = Selection(
+        keys=keys or (() if knowledge is not None else None),
+        sets=set_names or None,
+        knowledge=knowledge is not None or not keys,
+        trees=not set_names,
+    )
+    with session.open(knowledge=knowledge, mode="ro") as memory, sink(file, force=force) as write:
+        for key in keys:
+            Owner(key=key).require_key(session, memory)
+        total = None if history else exported_items(memory, selection)
+        found = (history_lines if history else export_lines)(memory, selection)
+        lines = 0
+        with session.progress("exporting", total=total) as advance:
+            for line in found:
+                write(line.encode() + b"\n")
+                lines += 1
+                if line.startswith('{"type":"item"'):
+                    advance(1)
+        if set_names and lines == 1:
+            named = " or ".join(map(repr, set_names))
+            session.nothing(f"nothing to export: there is no set {named}; alveus sets lists them")
+        if history and (left := _left_out(memory)):
+            session.note(f"not in it: {left}; alveus backup keeps them")
+    if file != "-":
+        session.done(
+            f"{output.plural(lines, 'line')} written to {file}", {"file": file, "lines": lines}
+        )
+
+
+def _left_out(memory: Memory) -> str:
+    """Say what is in the store, but in no export of history; empty: nothing."""
+    store = memory.stats().store
+    runs = store.runs_waiting + store.runs_parked + store.runs_ended
+    left = [f"the {runs:,} runs of the store, with their inputs and outputs"] if runs else []
+    return " and ".join([*left, *(["the receipts of forgetting"] if memory.receipts() else [])])

@@ -1,0 +1,526 @@
+"""Care of a memory: doctor, backup, restore, migrate, reindex."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import click
+
+from alveus.cli import options, output
+from alveus.cli.listing import versions
+from alveus.cli.session import Session
+from alveus.compaction import compactor_notes
+from alveus.compaction.executor import due
+from alveus.compaction.set_snapshot import living
+from alveus.errors import (
+    AlveusError,
+    InvalidInput,
+    NotAStore,
+    NotFound,
+    StoreDamaged,
+    StoreTooOld,
+)
+from alveus.memory.maintenance import SPARE
+from alveus.memory.memory import Memory
+from alveus.memory.opening import schema_version
+from alveus.store import Store, StoreStats
+from alveus.store.scope import Scope, is_hidden
+from alveus.transfer import LAST, migrate
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import DEFAULT_SPACE, microseconds, moment
+from alveus.values.times import format_time
+from alveus.values.urls import without_password
+
+TESTED = ("Linux",)
+"""Platforms that the tests run on."""
+
+LONG_LOG = 64_000_000
+"""Bytes of the write-ahead log above which a reader seems to have held it up."""
+
+LITTLE = 1_000_000
+"""Free bytes that are not worth a word."""
+
+SKEW_US = 60_000_000
+"""How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
+
+MOST_NAMED = 20
+"""Sets that doctor names one by one."""
+
+ASIDE = "move it away together with its -wal and -shm files"
+"""What is done with a file that cannot be opened, before a backup takes its place."""
+
+State: TypeAlias = Literal["ok", "note", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that doctor looked at."""
+
+    name: str
+    says: str
+    state: State = "ok"
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that can tell what is wrong with its file."""
+
+    def problems(self, *, deep: bool = False) -> list[str]:
+        """Return what is wrong; empty: nothing."""
+        ...
+
+    def is_repairable(self) -> bool:
+        """Return whether a repair may be tried: not if the file itself is damaged."""
+        ...
+
+    def has_checksums(self) -> bool:
+        """Return whether the pages of the file have checksums."""
+        ...
+
+
+@runtime_checkable
+class HasHealth(Protocol):
+    """A store on a server that somebody operates."""
+
+    def health(self) -> Sequence[tuple[str, str, State]]:
+        """Return what was looked at: its name, what there is to say, how it is."""
+        ...
+
+
+@options.command("doctor")
+@options.option("--repair", "First rebuild what can be derived from the rest.")
+@options.option("--deep", "Also read every page and every text of the file.")
+def doctor_command(session: Session, *, repair: bool, deep: bool) -> None:
+    """Check the memory; say what is wrong and what to do.
+
+    Only reads, unless --repair is given: then search features, vectors, counts of sets and the
+    files beside the memory are rebuilt where they are missing or wrong, and a file without
+    checksums gets them; no other program may have the memory open. Items, exact memory, runs and
+    history are never changed, and a damaged file is not changed at all. With --deep every page is
+    compared with its checksum, and every text is read. Exit code 1 if something is wrong.
+    With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
+
+    Example: alveus doctor --deep
+    """
+    repaired = list(_repaired(session)) if repair else []
+    findings = [*repaired, *_surroundings(), *_examined(session, deep=deep)]
+    ok = not any(finding.state == "wrong" for finding in findings)
+    if session.json:
+        listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
+        output.document({"ok": ok, "findings": listed})
+    else:
+        for finding in findings:
+            mark = {"ok": "✓", "note": "•", "wrong": "✗"}[finding.state]
+            click.echo(f"{mark} {finding.name.ljust(12)} {output.plain(finding.says)}")
+    if not ok:
+        click.get_current_context().exit(1)
+
+
+def _repaired(session: Session) -> Iterator[Finding]:
+    """Make again what can be; tell what was done."""
+    file = session.existing_file()
+    with session.progress("repairing") as advance:
+        session.name_file("using")
+        done = Memory.repair(file, progress=advance)
+    for what in done or ["nothing had to be"]:
+        yield Finding("repair", what)
+    with session.open() as memory:
+        session.settle(memory)
+
+
+def _surroundings() -> Iterator[Finding]:
+    known = versions()
+    stack = ", ".join(f"{name} {known[name]}" for name in ("Python", "SQLite", "apsw", "numpy"))
+    yield Finding("versions", f"alveus {known['alveus']}, schema {known['schema']}, {stack}")
+    tested = platform.system() in TESTED
+    says = known["platform"] + ("" if tested else f"; tested on {', '.join(TESTED)} only")
+    yield Finding("platform", says, "ok" if tested else "note")
+
+
+def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
+    if session.server is not None:
+        yield from _examined_server(session, deep=deep)
+        return
+    file = session.file
+    try:
+        with session.open(mode="ro") as memory:
+            yield Finding("file", str(file.absolute()))
+            yield from _until_damage(_contents(memory))
+            yield from _until_damage(_clock(memory))
+            yield from _until_damage(_integrity(memory, deep=deep))
+    except NotAStore as error:
+        back = f"if this was a memory, {ASIDE}, then bring it back from a backup"
+        remedy = f"name another file with --db; {back}: alveus restore BACKUP"
+        yield Finding("memory", f"{error}; {remedy}", "wrong")
+    except StoreDamaged as error:
+        yield Finding("memory", f"{error}; to restore one, first {ASIDE}", "wrong")
+        yield from _access(file)
+    except (NotFound, InvalidInput) as error:
+        yield Finding("file", str(error), "wrong")
+    except AlveusError as error:
+        yield Finding("memory", str(error), "wrong")
+        yield from _access(file)
+    else:
+        yield from _access(file)
+
+
+def _examined_server(session: Session, *, deep: bool) -> Iterator[Finding]:
+    try:
+        with session.open(mode="ro") as memory:
+            store = memory.store
+            yield Finding("server", store.location)
+            if isinstance(store, HasHealth):
+                yield from (Finding(*check) for check in store.health())
+            yield from _contents(memory)
+            yield from _clock(memory)
+            yield from _integrity(memory, deep=deep)
+    except AlveusError as error:
+        yield Finding("memory", str(error), "wrong")
+
+
+def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield findings; damage that ends them is the last one."""
+    try:
+        yield from findings
+    except StoreDamaged as error:
+        yield Finding("memory", str(error), "wrong")
+
+
+def _amounts(store: StoreStats) -> str:
+    held = f"{store.nodes:,} values and objects of exact memory"
+    return f"{output.plural(store.items, 'item')}, {held}, {output.plural(store.keys, 'key')}"
+
+
+def _size(store: StoreStats) -> Finding:
+    sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
+    if store.wal_bytes <= LONG_LOG:
+        return Finding("size", sizes)
+    held = (
+        "a call that reads an older state may hold it up; end it, and the next commits shorten it"
+    )
+    return Finding("size", f"{sizes}; {held}", "note")
+
+
+def _contents(memory: Memory) -> Iterator[Finding]:
+    found = memory.stats()
+    store = found.store
+    yield Finding("contents", _amounts(store))
+    yield _size(store)
+    yield _room(store)
+    yield Finding("embedder", found.embedder)
+    if found.pending:
+        waits = (
+            f"waiting for vectors: {output.plural(found.pending, 'item')}; words find what waits"
+        )
+        yield Finding("embedding", waits, "note")
+    else:
+        yield Finding("embedding", "nothing waits")
+    runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} are parked"
+    if store.runs_parked:
+        look = "; look at them: alveus runs list --status parked"
+        yield Finding("runs", f"{runs}{look}", "note")
+    else:
+        yield Finding("runs", runs)
+    waits = sum(receipt.state == "pending" for receipt in memory.receipts())
+    if waits:
+        left = f"{waits:,} receipts are pending: it may be in the files still; run alveus scrub"
+        yield Finding("forgotten", left, "note")
+    yield from _compaction(memory)
+    owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
+    yield Finding("leases", owners or "no key is being run")
+    yield _schema(store, known=schema_version() if isinstance(memory.store, Examined) else 0)
+    yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _schema(store: StoreStats, *, known: int) -> Finding:
+    """Tell the schema, and of an earlier one of a file what becomes of it."""
+    found = store.details.get("schema", "unknown")
+    if not isinstance(found, int) or found >= known:
+        return Finding("schema", str(found))
+    upgrade = (
+        f"{found}, of an earlier alveus. Opening the memory to write brings it to schema {known}, "
+        f"and an alveus that knows only schema {found} cannot open it then. Take a backup before "
+        "(alveus backup); alveus upgrade does it at once"
+    )
+    return Finding("schema", upgrade, "note")
+
+
+def _room(store: StoreStats) -> Finding:
+    """Tell what could be given back to the disk."""
+    overdue = store.details.get("versions_to_sweep", 0)
+    says = f"{output.size(store.free_bytes)} of {output.size(store.file_bytes)} are free"
+    if overdue:
+        says += f", and {overdue:,} versions of items are kept no longer"
+    much = store.free_bytes > max(LITTLE, SPARE * store.file_bytes)
+    if not much and not overdue:
+        return Finding("room", says)
+    return Finding("room", f"{says}; alveus shrink gives it back to the disk", "note")
+
+
+def _keys(store: Store, space: str) -> Iterator[str]:
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from page
+        after = page[-1]
+
+
+def _compaction(memory: Memory) -> Iterator[Finding]:
+    """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    failed = compactor_notes.failures(store)
+    overflowing = list[str]()
+    seen, told = compactor_notes.is_seen(store, now), False
+    for space in store.spaces():
+        for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
+            if is_hidden(info.ref):
+                continue
+            name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
+            kind, tries = failed.pop(info.number, ("", 0))
+            left = living(store, info, now)
+            if tries and due(left):
+                told = True
+                says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
+                yield Finding("compaction", says, "wrong")
+            external = info.definition.execution == "external"
+            if external and not seen and due(left, compactor_notes.OVERFLOW):
+                overflowing.append(name)
+    told = told or bool(overflowing)
+    for name in overflowing[:MOST_NAMED]:
+        says = "holds more than half too much, and no compactor was seen lately"
+        yield Finding("compaction", f"{name} {says}; start one: alveus compact --watch", "note")
+    if not told:
+        yield Finding("compaction", "no set waits for one")
+
+
+def _clock(memory: Memory) -> Iterator[Finding]:
+    """Tell of a clock that is ahead, or that commits say was."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
+    if last > known:
+        latest = format_time(moment(store.time_of_commit(last)))
+        yield Finding(
+            "clock",
+            f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "
+            "then, or this one is behind. Set the clock right; if it is, the next commits have "
+            "the right time again, and nothing else needs to be done",
+            "note",
+        )
+    else:
+        yield Finding("clock", "no commit lies in the future")
+    sure = memory.engine.clock.corroborated(now)
+    if now > sure:
+        yield Finding(
+            "clock",
+            f"the clock is ahead of {format_time(moment(sure))}, up to which the time of this "
+            "store is corroborated: the host was off, or the clock is wrong. Until the store "
+            "has been in use for a day, nothing is let go that only this clock takes for old",
+            "note",
+        )
+
+
+def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:
+    store = memory.store
+    if not isinstance(store, Examined):
+        return
+    if store.has_checksums():
+        yield Finding("checksums", "every page has one")
+    else:
+        says = "none: the file was made before pages had them; alveus doctor --repair adds them"
+        yield Finding("checksums", says, "note")
+    problems = store.problems(deep=deep)
+    mend = "restore a backup: alveus restore BACKUP"
+    if problems and store.is_repairable():
+        mend = f"alveus doctor --repair may mend it; else {mend}"
+    for problem in problems:
+        yield Finding("integrity", f"{problem}; {mend}", "wrong")
+    if not problems:
+        yield Finding("integrity", "every page and count is as it should be")
+
+
+def _access(file: Path) -> Iterator[Finding]:
+    mode = stat.S_IMODE(file.stat().st_mode)
+    others = mode & 0o077
+    remedy = f"; others may look at it: chmod 600 {file}" if others else ""
+    yield Finding("permissions", f"{mode:04o}{remedy}", "note" if others else "ok")
+    if not os.access(file, os.W_OK) or not os.access(file.absolute().parent, os.W_OK):
+        yield Finding("writing", "the file or its folder cannot be written by you", "note")
+    folder = Path(f"{file}.alveus")
+    if folder.is_dir():
+        held = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
+        yield Finding("cache", f"{folder}: {output.size(held)}")
+    else:
+        yield Finding("cache", "none yet")
+    for part in sorted(file.absolute().parent.glob("*.part")):
+        says = "is of a backup or an export that is under way, or that broke off,"
+        left = "and may hold what was forgotten since; if no program writes it now, remove it"
+        yield Finding("left over", f"{part.name} {says} {left}", "note")
+
+
+@options.command("shrink")
+def shrink_command(session: Session) -> None:
+    """Give free space in the file back to the disk.
+
+    First removes versions that are no longer kept. Works in short steps: others go on reading and
+    writing, and it may be interrupted at any time. A file that an earlier alveus made is rewritten
+    once, and writers wait meanwhile. With --json: {"freed": bytes, "file_bytes": …}.
+
+    Example: alveus shrink
+    """
+    with session.open() as memory:
+        free = memory.stats().store.free_bytes
+        with session.progress("giving back", total=free or None) as advance:
+            freed = memory.shrink(progress=advance)
+        left = memory.stats().store.file_bytes
+    says = f"{output.size(freed)} given back; the file has {output.size(left)}"
+    session.done(says, {"freed": freed, "file_bytes": left})
+
+
+@options.command("upgrade")
+def upgrade_command(session: Session) -> None:
+    """Bring the memory to the schema that this alveus needs.
+
+    Opening a memory to write does the same. On PostgreSQL only the user that owns the tables may:
+    others are refused until it has run this. Older programs go on working where the change lets
+    them. With --json: {"schema": …}.
+
+    Example: alveus upgrade
+    """
+    with session.open() as memory:
+        schema = memory.stats().store.details.get("schema")
+    session.done(f"the memory has schema {schema}", {"schema": schema})
+
+
+@options.command("backup")
+@click.argument("target", type=options.FileName())
+def backup_command(session: Session, *, target: str) -> None:
+    """Write a copy of the memory to a file.
+
+    TARGET must not exist. It appears when it is complete, and is a memory of its own, with all
+    history. Others may go on writing meanwhile. With --json: {"file": …, "bytes": …}.
+
+    Example: alveus backup monday.db
+    """
+    with session.open(mode="ro") as memory, session.progress("copying"):
+        if not Path(target).absolute().parent.is_dir():
+            raise InvalidInput(f"{Path(target).parent} is not a folder; make it first")
+        memory.backup(target)
+    size = Path(target).stat().st_size
+    session.done(f"{output.size(size)} written to {target}", {"file": target, "bytes": size})
+
+
+@options.command("restore")
+@click.argument("backup_file", metavar="BACKUP", type=options.FileName())
+@options.yes_option
+def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
+    """Replace the memory by a backup.
+
+    Everything that was added since the backup is lost. No other program may have the memory open.
+    A memory that does not exist is made. With --json: {"file": …, "items": …}.
+
+    Example: alveus restore monday.db
+    """
+    file = session.file
+    if not Path(backup_file).is_file():
+        raise NotFound(f"{backup_file}: there is no backup here")
+    if file.exists() and os.path.realpath(file) == os.path.realpath(backup_file):
+        raise InvalidInput(f"{file} is the memory itself; name a backup of it")
+    kept = _items_of(backup_file)
+    existed = file.exists()
+    if existed:
+        holding = "" if kept is None else f", which has {kept:,} items"
+        session.confirm(f"Replace {file} by {backup_file}{holding}?", yes=yes)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with session.progress("restoring"):
+        try:
+            Memory.restore(file, backup_file)
+        except (NotAStore, StoreDamaged) as error:
+            if os.path.realpath(error.path or file) == os.path.realpath(file):
+                error.add_note(f"{ASIDE}, then restore again")
+            raise
+    session.name_file("using" if existed else "made")
+    what = "what is in" if kept is None else f"the {kept:,} items of"
+    says = f"{file} now holds {what} {backup_file}"
+    session.done(says, {"file": str(file), "items": kept})
+
+
+def _items_of(backup_file: str) -> int | None:
+    """Return how many items a backup has; None: an older alveus made it, and did not count so."""
+    with Memory.open(backup_file, mode="ro") as memory:
+        try:
+            return memory.stats().store.items
+        except StoreTooOld:
+            return None
+
+
+@options.command("migrate")
+@click.argument("source", metavar="SRC", type=options.FileName())
+@click.argument("target", metavar="DST", type=options.FileName())
+def migrate_command(session: Session, *, source: str, target: str) -> None:
+    """Copy a memory, with its history, into an empty one.
+
+    SRC and DST are files or URLs of PostgreSQL. All spaces and knowledge are copied; numbers of
+    commits, versions, times, runs and receipts stay what they are. SRC is not changed; stop its
+    programs before, since what they write meanwhile is not copied. At the end both are compared,
+    row by row. If the command is interrupted, repeat it: it continues where it was, and copies
+    nothing twice. With --json: {"source": …, "target": …, "commits": …, "rows": …,
+    "checksums": …}.
+
+    Example: alveus migrate alveus.db postgresql://db.example.com/memories
+    """
+    if session.space != DEFAULT_SPACE:
+        raise click.UsageError(
+            "a memory is migrated with all its spaces, since they share the numbers of its "
+            "commits; leave --space out, or use alveus export and import for one space"
+        )
+    with session.progress("copying and comparing") as advance:
+        result = migrate(source, target, progress=advance)
+    rows: dict[str, output.Json] = dict(result.rows)
+    checksums: dict[str, output.Json] = dict(result.checksums)
+    names = without_password(source), without_password(target)
+    session.done(
+        f"{names[1]} holds what {names[0]} does: {result.commits:,} commits, "
+        f"{sum(result.rows.values()):,} rows, the same on both sides",
+        {
+            "source": names[0],
+            "target": names[1],
+            "commits": result.commits,
+            "rows": rows,
+            "checksums": checksums,
+        },
+    )
+
+
+@options.command("reindex")
+@options.knowledge_option("The knowledge of the space.  [default: the space's own]")
+def reindex_command(session: Session, *, knowledge: str | None) -> None:
+    """Change the embedder of the space.
+
+    Embeds every text with the new embedder; searches use the old vectors until that is complete.
+    If the command is interrupted, repeat it: it continues where it was.
+    With --json: {"embedder": …, "embedded": …}.
+
+    Example: alveus reindex --embedder static
+    """
+    if session.embedder is None:
+        raise click.UsageError("name the new embedder: --embedder minilm, static or words")
+    file = session.existing_file()
+    session.name_file("using")
+    last = 0
+    with session.progress("embedding") as advance:
+
+        def tell(done: int, _total: int) -> None:
+            nonlocal last
+            advance(done - last)
+            last = done
+
+        count = Memory.reindex(
+            file, embedder=session.embedder, space=session.space, knowledge=knowledge, progress=tell
+        )
+    says = f"{output.plural(count, 'text')} embedded by {session.embedder}"
+    session.done(says, {"embedder": session.embedder, "embedded": count})

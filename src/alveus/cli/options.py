@@ -1,0 +1,470 @@
+"""The options and arguments of commands, each spelled once, and how their text is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import update_wrapper
+from itertools import islice
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+from click.shell_completion import CompletionItem
+
+import alveus
+from alveus.cli.session import Owner, Session, remember_option, session_of
+from alveus.errors import AlveusError, InvalidInput
+from alveus.values import wire
+from alveus.values.storable import MAX_DEPTH, Value, checked_name
+from alveus.values.times import parse_time
+from alveus.values.urls import IMMUTABLE_SUFFIX
+
+if TYPE_CHECKING:
+    from alveus import Memory
+    from alveus.llm import HttpReranker
+    from alveus.store.as_of import ValidAt
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Decorator = Callable[[T], T]
+
+CUT = 40
+"""Characters of an argument that a message repeats."""
+
+MOST_NAMES = 200
+"""Names that shell completion offers at once."""
+
+NEGATIVE = re.compile(r"-(\d|\.\d|Infinity)")
+
+
+class FileName(click.Path):
+    """The name of a file; "" is none, and mostly a shell variable that is not set."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return *value*, unless it is empty."""
+        if value == "":
+            self.fail("it is empty; name a file (a shell variable may not be set)", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; nan is in none, though it is no less and no more than they are."""
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See `click.FloatRange`."""
+        found: float = super().convert(cast("float", value), param, ctx)
+        if not isfinite(found):
+            self.fail(f"{value} is no number of that range.", param, ctx)
+        return found
+
+
+class Whole(click.IntRange):
+    """A whole number in a range; what is none is refused in words."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return *value* as a number."""
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = None
+        least, most = self.min or 0, self.max
+        if number is None or number < least or (most is not None and number > most):
+            span = f"at least {least}" if most is None else f"from {least} to {most:,}"
+            self.fail(f"{str(value)[:CUT]!r} is not a whole number, {span}", param, ctx)
+        return number
+
+
+def shared(*, hidden: bool) -> list[click.Parameter]:
+    """Return the options that every command takes: before its name, or (hidden) after it."""
+    db = click.Option(
+        ["--db"],
+        type=FileName(),
+        metavar="PLACE",
+        envvar=None if hidden else "ALVEUS_DB",
+        show_envvar=True,
+        help="A file, or postgresql://… of a server. Default: ./alveus.db if it is there, else "
+        "$XDG_DATA_HOME/alveus/alveus.db (~/.local/share/…).",
+    )
+    space = click.Option(
+        ["--space"], metavar="NAME", help="The application's name.  [default: default]"
+    )
+    embedder = click.Option(
+        ["--embedder"],
+        metavar="NAME",
+        help="minilm, static or words. Default: the one that the space remembers.",
+    )
+    switches = {
+        "--json": "Print JSON: one document, or a line per result.",
+        "--quiet": "Print only results and errors, and no header of a list.",
+        "--verbose": "Say which file is used, also with --json.",
+    }
+    options = [db, space, embedder]
+    for name, says in switches.items():
+        options.append(click.Option([name], is_flag=True, flag_value=True, default=None, help=says))
+    for option in options:
+        option.hidden, option.expose_value, option.callback = hidden, False, remember_option
+    return [*options]
+
+
+class Command(click.Command):
+    """A command that takes the shared options too, and negative numbers as words."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return its own options and the shared ones."""
+        return [*super().get_params(ctx), *shared(hidden=True)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; a word such as -3 is a number, and no option."""
+        takes_value = {
+            name
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not param.is_flag
+            for name in param.opts
+        }
+        numbers = [
+            place
+            for place, (before, word) in enumerate(zip(["", *args], args, strict=False))
+            if "--" not in args and NEGATIVE.match(word) and before not in takes_value
+        ]
+        if numbers:
+            rest = [word for place, word in enumerate(args) if place not in numbers]
+            args = [*rest, "--", *(args[place] for place in numbers)]
+        return super().parse_args(ctx, args)
+
+
+def command(name: str) -> Callable[[Callable[Concatenate[Session, P], None]], click.Command]:
+    """Make a function a command; it is given the session first."""
+
+    def make(function: Callable[Concatenate[Session, P], None]) -> click.Command:
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            function(session_of(click.get_current_context()), *args, **kwargs)
+
+        return click.command(name, cls=Command)(update_wrapper(call, function))
+
+    return make
+
+
+# --- shell completion -------------------------------------------------------------------------
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Complete:
+    """Make what reads names from the memory a completion: quick, and never in the way."""
+
+    def complete(
+        ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        session = session_of(ctx)
+        try:
+            knowledge = ctx.params.get("knowledge")
+            url = session.server
+            if url is None:
+                if not session.file.is_file():
+                    return []
+                # Immutable, so that no file is made beside it.
+                url = f"sqlite:///{session.file.resolve()}{IMMUTABLE_SUFFIX}"
+            opened = alveus.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro")
+            with opened as memory:
+                found = [
+                    name
+                    for name in names(memory, ctx, incomplete)
+                    if name.startswith(incomplete) and name.isprintable()  # else it is several
+                ]
+        except (AlveusError, click.UsageError, OSError):  # a shell cannot show errors
+            return []
+        return [CompletionItem(name) for name in found[:MOST_NAMES]]
+
+    return complete
+
+
+def _keys(memory: Memory, _ctx: click.Context, _begun: str) -> list[str]:
+    return list(islice(memory.keys(), 100 * MOST_NAMES))
+
+
+def _sets(memory: Memory, ctx: click.Context, _begun: str) -> list[str]:
+    key = ctx.params.get("key")
+    return memory.key(key).sets() if key else memory.knowledge.sets()
+
+
+def _paths(memory: Memory, ctx: click.Context, begun: str) -> list[str]:
+    """Return the fields of the exact tree that a path can go on with."""
+    start, dot, _ = begun.rpartition(".")
+    found = memory.key(ctx.params.get("key") or "").short_term.get_object(start)
+    return [f"{start}{dot}{name}" for name in found.get_field_names() if "." not in name]
+
+
+# --- how text is read -------------------------------------------------------------------------
+
+
+def parsed(
+    read: Callable[[str], T],
+) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Make *read*, which raises `InvalidInput`, what reads an option or an argument."""
+
+    def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> T | None:
+        try:
+            return None if text is None else read(text)
+        except InvalidInput as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return callback
+
+
+def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return what checks a name, or names, before a file is opened."""
+
+    def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:  # noqa: ANN401 - one name, several, or none
+        names: list[object] = [*given] if isinstance(given, tuple) else [given]
+        for name in names:
+            if name is not None:
+                checked_name(name, what)
+        return cast("Any", given)
+
+    return callback
+
+
+def _required_key(_ctx: click.Context, _param: click.Parameter, key: str | None) -> str:
+    if key is None:
+        raise click.UsageError("name a key: --key KEY (alveus keys lists them)")
+    return checked_name(key, "a key")
+
+
+def read_object(text: str) -> dict[str, Value]:
+    """Return the JSON object that *text* is."""
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise InvalidInput(f'{_cut(text)} is JSON, but not an object like {{"topic": "travel"}}')
+    return found
+
+
+def _json(text: str) -> Value:
+    try:
+        return wire.decode_user_json(text)
+    except json.JSONDecodeError:
+        problem = 'is not JSON; quote it for the shell, like \'{"topic": "travel"}\''
+    except RecursionError:
+        problem = f"is nested deeper than {MAX_DEPTH} levels; say it with fewer"
+    except ValueError as error:
+        problem = f"cannot be used: {error}"
+    raise InvalidInput(f"{_cut(text)} {problem}")
+
+
+def _cut(text: str) -> str:
+    return f"{text[:CUT]!r}{' …' * (len(text) > CUT)}"
+
+
+def read_moment(text: str) -> int | datetime:
+    """Return the commit number or the time that *text* is."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else parse_time(text)
+
+
+def read_zone(text: str) -> tzinfo:
+    """Return the zone that *text* is: an offset like ``+01:00``, or a name."""
+    found = re.fullmatch(r"([+-])([0-9]{2}):([0-5][0-9])", text)
+    if found:
+        away = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        if away < timedelta(days=1):
+            return timezone(away if found[1] == "+" else -away)
+    elif text in ("UTC", "Z"):
+        return UTC
+    else:
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise InvalidInput(
+        f"{_cut(text)} is not a zone that this system knows; write UTC, +01:00, or a name like "
+        "Europe/Lisbon"
+    )
+
+
+def read_path(text: str) -> str | tuple[str, ...]:
+    """Return the path that *text* is: dotted, or a JSON list where a name holds a dot."""
+    if not text.startswith("["):
+        return text
+    found = _json(text)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise InvalidInput(f'{text!r} is not a list of names like ["a.b", "c"]')
+    return tuple(cast("list[str]", found))
+
+
+def read_value(text: str) -> Value:
+    """Return what *text* says as JSON; if it is not JSON, the text itself.
+
+    Raises:
+        click.UsageError: It is JSON, but no value that alveus stores.
+    """
+    try:
+        wire.check_depth(text)
+        json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError:
+        return text
+    except (ValueError, RecursionError) as error:
+        raise _unusable(error) from None
+    try:
+        return wire.decode_user_json(text)
+    except (ValueError, RecursionError) as error:
+        raise _unusable(error) from None
+
+
+def _refuse(name: str) -> None:
+    """``NaN`` and ``Infinity`` are no JSON; a number like that is {"$float": "nan"}."""
+    raise json.JSONDecodeError("not JSON", name, 0)
+
+
+def _unusable(error: Exception) -> click.UsageError:
+    deep = f"it is nested deeper than {MAX_DEPTH} levels"
+    problem = deep if isinstance(error, RecursionError) else error
+    return click.UsageError(f"VALUE cannot be stored: {problem}; --text stores it as it is written")
+
+
+def _read_valid(text: str) -> ValidAt:
+    """Return the time, or the word "any", that *text* is."""
+    return "any" if text == "any" else parse_time(text)
+
+
+# --- options and arguments --------------------------------------------------------------------
+
+
+def option(
+    spelled: str,
+    says: str,
+    *,
+    read: Callable[[str], object] | None = None,
+    **more: Any,  # noqa: ANN401 - click's own
+) -> Decorator[Any]:
+    """Return an option, spelled as in a synopsis: ``--limit -n COUNT``; a flag has no value.
+
+    Args:
+        says: Its line of help.
+        read: Makes its value of the text; raises `InvalidInput` where that is impossible.
+    """
+    names = spelled.split()
+    metavar = names.pop() if names[-1].isupper() else None
+    if read is not None:
+        more["callback"] = parsed(read)
+    if metavar is None and "type" not in more:
+        more["is_flag"] = True
+    shown = bool(more.get("default"))
+    return click.option(*names, metavar=metavar, help=says, show_default=shown, **more)
+
+
+def key_option(says: str = "The user, session or device.") -> Decorator[Any]:
+    """Return the option that names a key, if it is given."""
+    named = _named("a key")
+    return option("--key -k KEY", says, callback=named, shell_complete=_complete(_keys))
+
+
+def knowledge_option(
+    says: str = "Work on the sets of this knowledge instead of a key's.",
+) -> Decorator[Any]:
+    """Return the option that names knowledge."""
+    return option("--knowledge NAME", says, callback=_named("knowledge"))
+
+
+def owner_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --key and --knowledge, and its function the `Owner` that they name."""
+
+    def call(*args: object, key: str | None, knowledge: str | None, **kwargs: object) -> None:
+        function(*args, owner=Owner(key, knowledge), **kwargs)
+
+    return key_option()(knowledge_option()(update_wrapper(call, function)))
+
+
+def _sets_option(name: str, says: str, **more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
+    named, complete = _named("a set"), _complete(_sets)
+    return option(f"--set -s {name} NAME", says, callback=named, shell_complete=complete, **more)
+
+
+required_key_option = option(
+    "--key -k KEY",
+    "The user, session or device.  [required]",
+    callback=_required_key,
+    shell_complete=_complete(_keys),
+)
+keys_option = option(
+    "--key -k keys KEY",
+    "Only this key; may be repeated.",
+    multiple=True,
+    callback=_named("a key"),
+    shell_complete=_complete(_keys),
+)
+set_option = _sets_option("set_name", "The set.", default="default")
+one_set_option = _sets_option("set_name", "The set.  [default: the one that has the item]")
+only_set_option = _sets_option("set_name", "Only this set.")
+sets_option = _sets_option("set_names", "Only this set; may be repeated.", multiple=True)
+where_option = option(
+    "--where JSON", 'Only items that match: \'{"topic": "travel"}\'.', read=read_object
+)
+as_of_option = option(
+    "--as-of MOMENT", "Read the past: a commit number or a time.", read=read_moment
+)
+valid_at_option = option(
+    "--valid-at TIME", 'Only facts that hold at TIME; "any": all.  [default: now]', read=_read_valid
+)
+no_wait_option = option("--no-wait", "Do not wait for vectors; until then words find it.")
+yes_option = option("--yes -y", "Do not ask.")
+force_option = option("--force", "Replace FILE if it exists.")
+item_argument = click.argument("item_id", metavar="ID")
+
+
+def path_argument(**more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
+    """Return the argument that is a path in an exact tree."""
+    complete = _complete(_paths)
+    return click.argument("path", callback=parsed(read_path), shell_complete=complete, **more)
+
+
+def min_score_option(says: str, default: float) -> Decorator[Any]:
+    """Return the option for the least relevance of what a search finds."""
+    return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=float(default))
+
+
+def limit_option(default: int | None = None, most: int | None = None) -> Decorator[Any]:
+    """Return the option that bounds a list."""
+    return option("--limit -n COUNT", "List at most COUNT.", type=Whole(1, most), default=default)
+
+
+def on_existing_option(default: str, says: str) -> Decorator[Any]:
+    """Return the option that says what becomes of what is there already."""
+    choice = click.Choice(["error", "keep", "update"])
+    return option("--on-existing", says, type=choice, default=default)
+
+
+def model_options(function: T) -> T:
+    """Give a command --model and --base-url."""
+    says = "A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]"
+    url = option("--base-url URL", says)(function)
+    return option("--model NAME", "Ask this language model.")(url)
+
+
+def reranker_options(function: T) -> T:
+    """Give a command --reranker and --reranker-model; see `http_reranker`."""
+    named = option("--reranker-model NAME", "Ask the server for this re-ranking model.")(function)
+    says = "Have this server order what is found again; its key is $RERANKER_API_KEY."
+    return option("--reranker URL", says)(named)
+
+
+def http_reranker(url: str | None, model: str | None) -> HttpReranker | None:
+    """Return the re-ranker that a command's options name, if any."""
+    if url is None:
+        if model is not None:
+            raise click.UsageError("--reranker-model needs the address of a server: --reranker URL")
+        return None
+    from alveus.llm import HttpReranker
+
+    return HttpReranker(url, model=model)

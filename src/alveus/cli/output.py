@@ -1,0 +1,192 @@
+"""How results look: JSON for programs, lines for people; tables are in `alveus.cli.tables`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from alveus.errors import InvalidInput
+from alveus.server import json_forms
+from alveus.server.json_forms import Json, wired
+from alveus.store.fsync import sync_folder
+from alveus.store.part_files import part_of
+from alveus.values.storable import Value
+
+if TYPE_CHECKING:
+    from alveus.store.items import Item
+
+PAGE = 500
+"""Rows that are read together."""
+
+WIDEST = 200
+"""Characters of a value or a text that one line shows."""
+
+BAR = 12
+"""Columns of the bar of the best hit."""
+
+_CONTROL = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
+_ESCAPED = {number: f"\\u{number:04x}" for number in range(127, 160)}
+_KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
+
+
+def plain(text: str) -> str:
+    """Return *text* such that printing it cannot steer a terminal."""
+    return text.translate(_CONTROL | _KEPT)
+
+
+def one_line(text: str) -> str:
+    """Return *text* on one line."""
+    return plain(" ".join(text.split()))
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+
+attributes, item_fields, hits_fields = (
+    json_forms.attributes,
+    json_forms.item_fields,
+    json_forms.hits_fields,
+)
+"""Commands take them from here."""
+
+
+def document(value: Json, *, err: bool = False) -> None:
+    """Print *value* as a line of JSON, in UTF-8 whatever the terminal says."""
+    click.echo(inline(value).encode("utf-8", "backslashreplace"), err=err)
+
+
+def error(kind: str, message: str, facts: Mapping[str, object]) -> None:
+    """Print an error on stderr as JSON: its class, its message, and its attributes."""
+    known = {name: _fact(fact) for name, fact in facts.items() if not name.startswith("_")}
+    document({"error": {"type": kind, "message": message, "facts": known}}, err=True)
+
+
+def _fact(fact: object) -> Json:
+    """Return an attribute of an error as JSON; what JSON has no form for is its text."""
+    try:
+        return wired(cast("Value", fact))
+    except (TypeError, ValueError, InvalidInput):
+        return str(fact)
+
+
+def inline(value: Json) -> str:
+    """Return *value* as JSON on one line, such that printing it cannot steer a terminal."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPED)
+
+
+# --- for people -------------------------------------------------------------------------------
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool) -> None:
+    """Print rows, a line each, below the names of their columns.
+
+    Rows are printed as they come: the first `PAGE` of them set the widths.
+    """
+    left = iter(rows)
+    first = [[one_line(cell) for cell in row] for row in islice(left, PAGE)]
+    widths = [max(map(len, cells)) for cells in zip(columns, *first, strict=True)]
+    if header:
+        click.echo(click.style(_aligned(columns, widths), bold=True))
+    for row in chain(first, left):
+        click.echo(_aligned([one_line(cell) for cell in row], widths))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
+    return "  ".join([*padded, cells[-1]]).rstrip()
+
+
+ITEM_COLUMNS = ("id", "time", "text")
+
+
+def item_row(item: Item) -> tuple[str, str, str]:
+    """Return the cells of an item: its id, when, who and what."""
+    time = "" if item.time is None else f"{item.time.astimezone(UTC):%Y-%m-%d %H:%M}"
+    who = item.speaker or item.role
+    text = item.text or inline(wired(item.value))
+    return item.id or "", time, text if who is None else f"{who}: {text}"
+
+
+def short(text: str) -> str:
+    """Return the first `WIDEST` characters of a text, on one line."""
+    text = one_line(text)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]} …"
+
+
+def bar(amount: float, most: float, *, columns: int = BAR) -> str:
+    """Return a bar as long as *amount* is of *most*."""
+    eighths = round(8 * columns * max(0.0, amount) / most) if most > 0 else 0
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def plural(count: int, noun: str) -> str:
+    """Return how many there are of something, as "1 item" or "3,000 items"."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people write it."""
+    amount, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000 or unit == "TB":  # noqa: PLR2004 - of the metric system
+            break
+        amount /= 1000
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def span(seconds: float) -> str:
+    """Return a span of time in its largest unit, as people say it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and what they are, in two columns."""
+    listed = list(rows)
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, fact in listed:
+        click.echo(f"{click.style(name.ljust(width), dim=True)}  {plain(fact)}".rstrip())
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
+    """Give what writes to a file that appears whole, or not at all; or to stdout.
+
+    Raises:
+        InvalidInput: The file exists and is not to be replaced, or is none, as /dev/null is.
+        StoreBusy: Another process is writing it.
+    """
+    if file == "-":
+        yield lambda line: click.echo(line, nl=False)
+        return
+    path = Path(file)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{plain(file)} is not a file; name one, or - for stdout")
+    if path.exists() and not force:
+        raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
+    path = Path(os.path.realpath(path))  # what a link leads to is written, and the link stays
+    try:
+        with part_of(path) as part:
+            with part.open("wb") as out:
+                yield out.write
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(path)
+    except OSError as error:
+        if error.filename is None:  # of a write: its message is to name the file
+            error.filename = file
+        raise
+    sync_folder(path.parent)

@@ -1,0 +1,125 @@
+"""Tables and bars for people, drawn by rich: it is loaded when one is drawn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container, Sequence
+
+from rich.console import Console, ConsoleRenderable
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from alveus.cli.output import BAR, bar, one_line
+from alveus.store.items import Hit, Hits
+
+WIDTH = 120
+"""Columns of a table where there is no terminal to ask."""
+
+TEXT_WIDTH = 20
+"""Columns that a text has at least beside the parts of its score."""
+
+RELEVANCE, NO = "relevance", "·"
+"""The first column beside a score, and what stands for 0.00 in the others."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader that stopped to the edge, as all output does; Rich would exit with 1."""
+        raise BrokenPipeError
+
+
+def console(*, err: bool = False) -> Console:
+    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`."""
+    stream = sys.stderr if err else sys.stdout
+    return _Console(
+        file=stream,
+        width=None if stream.isatty() else WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+class Rate(ProgressColumn):
+    """How many are done in a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate of a task, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+def progress_bar() -> Progress:
+    """Return a bar on stderr, which goes when it is done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        console=console(err=True),
+        transient=True,
+    )
+
+
+def explained(hits: Hits, *, width: int, marked: Container[str | None] = ()) -> ConsoleRenderable:
+    """Return a table of hits with what each score is made of; items with *marked* ids stand out.
+
+    Where *width* columns leave the text too little room, there are a few lines for each hit.
+    """
+    shown = [name for name in (hits[0].parts if hits else ()) if _counts(hits, name)]
+    if hits and hits[0].relevance is not None:
+        shown.insert(0, RELEVANCE)
+    best = max((hit.score for hit in hits), default=1.0)
+    rows = [
+        (
+            f"{hit.score:.2f}",
+            Text(bar(hit.score, best), style="cyan"),
+            [_shown(hit, name) for name in shown],
+            _said(hit, is_marked=hit.item.id in marked),
+        )
+        for hit in hits
+    ]
+    if width < 5 + 2 + BAR + sum(2 + max(4, len(name)) for name in shown) + 2 + TEXT_WIDTH:
+        return Text("\n\n").join(_block(shown, *row) for row in rows)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("score", justify="right")
+    table.add_column("")
+    for name in shown:
+        table.add_column(name, justify="right")
+    table.add_column("text", ratio=1, overflow="fold")
+    for score, bars, parts, text in rows:
+        table.add_row(score, bars, *parts, text)
+    return table
+
+
+def _block(names: Sequence[str], score: str, bars: Text, parts: Sequence[str], text: Text) -> Text:
+    """Return a hit on lines of its own."""
+    named = zip(names, parts, strict=True)
+    told = Text(", ".join(f"{name} {part}" for name, part in named if part != NO), style="dim")
+    return Text("\n").join([Text.assemble(score, "  ", bars), told, text])
+
+
+def _shown(hit: Hit, name: str) -> str:
+    if name == RELEVANCE:
+        return f"{hit.relevance:.2f}"
+    return f"{hit.parts.get(name, 0.0):.2f}".replace("0.00", NO)
+
+
+def _said(hit: Hit, *, is_marked: bool) -> Text:
+    who = f"{one_line(hit.item.speaker)}: " if hit.item.speaker else ""
+    mark = "✓ " if is_marked else ""
+    return Text.assemble((mark, "bold green"), (who, "bold"), one_line(hit.item.text or ""))
+
+
+def _counts(found: Hits, name: str) -> bool:
+    return any(abs(hit.parts.get(name, 0.0)) >= 0.005 for hit in found)  # noqa: PLR2004 - shown as 0.00

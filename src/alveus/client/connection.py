@@ -1,0 +1,493 @@
+"""Requests to a server of alveus: kept connections, repetitions, errors as they were raised."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
+from importlib import import_module
+from selectors import EVENT_READ, DefaultSelector
+from socket import SocketIO, socket
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
+
+from alveus import errors
+from alveus.client.json_readers import Json
+from alveus.client.local_only import unsupported
+from alveus.errors import (
+    AccessDenied,
+    AlveusError,
+    InvalidInput,
+    NotAStore,
+    ServerUnreachable,
+    StoreClosed,
+    StoreReadOnly,
+    Unavailable,
+    Unsupported,
+)
+from alveus.errors.short_repr import short_repr
+from alveus.values import wire
+from alveus.values.forks import FORKS, ProcessBound
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_name
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+TOKEN_VARIABLE = "ALVEUS_TOKEN"  # noqa: S105 - the name of a variable
+"""The environment variable that holds a token, where none is passed."""
+
+TIMEOUT_S = 30.0
+"""How long a call of a server may take, unless `Memory.open` was told."""
+
+_BLANK = re.compile("[\x00-\x20\x7f]")
+
+VERSION_HEADER = "Alveus-Version"
+"""The header of answers that says which version of alveus the server is."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
+
+BUSY = 503
+TOO_MANY = 429
+OF_PROXIES = frozenset({502, 503, 504})
+OF_ERRORS = 400
+UNAUTHENTICATED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server is, and who asks.
+
+    Attributes:
+        url: As a message shows it; without a slash at its end.
+        timeout_s: How long a call may take, with all its repetitions.
+    """
+
+    url: str
+    token: str | None
+    timeout_s: float
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no request could be made with."""
+        self.parts()
+        if (
+            type(self.timeout_s) not in (int, float)
+            or not 0 < self.timeout_s < threading.TIMEOUT_MAX
+        ):
+            raise InvalidInput(
+                f"timeout_s must be a number of seconds above 0, not {short_repr(self.timeout_s)}"
+            )
+        token = self.token
+        is_text = isinstance(token, str) and token.isascii() and token.isprintable()
+        if token is not None and not (is_text and token.strip()):
+            raise InvalidInput(
+                f"token must be what `alveus token new` printed; look at {TOKEN_VARIABLE}"
+            )
+
+    def parts(self) -> tuple[bool, str, int | None, str]:
+        """Return whether it is https, its host, its port, and the path before all addresses.
+
+        Raises:
+            InvalidInput: It is no address of a server; the message shows no password.
+        """
+        try:
+            split = urlsplit(self.url)
+            host, port = split.hostname, split.port
+            (host or "").encode("idna")
+        except ValueError:
+            host, port, split = None, None, urlsplit("")
+        more = split.query or split.fragment or "@" in split.netloc
+        if not host or more or not split.path.isascii() or _BLANK.search(self.url):
+            raise InvalidInput(
+                "the url of a server is http://host:port, or https://…, with nothing after it; a "
+                f"token is given as token=, or in {TOKEN_VARIABLE}"
+            )
+        return split.scheme == "https", host, port, split.path.rstrip("/")
+
+
+class _Answer(NamedTuple):
+    status: int
+    retry_after: str | None
+    version: str | None
+    content: bytes
+
+
+class _TimelyReader(io.RawIOBase):
+    """Reads from a socket until a moment: its own timeout begins anew with each byte."""
+
+    def __init__(self, sock: socket, raw: SocketIO, deadline: float) -> None:
+        super().__init__()
+        self._sock, self._raw, self._deadline = sock, raw, deadline
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        """See `io.RawIOBase`."""
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(remaining_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """See `io.RawIOBase`."""
+        self._raw.close()
+        super().close()
+
+
+class _TimelyResponse(HTTPResponse):
+    """An answer that has to be whole in time."""
+
+    def __init__(self, deadline: float, sock: socket, **options: Any) -> None:  # noqa: ANN401 - of `http.client`
+        super().__init__(sock, **options)
+        raw = cast("SocketIO", self.fp.detach())
+        self.fp = io.BufferedReader(_TimelyReader(sock, raw, deadline))
+
+
+class ServerConnection(ProcessBound):
+    """The way to a server, for any number of threads: each keeps a connection of its own.
+
+    A request that gets no answer is repeated until the timeout, a writing one under one
+    idempotency key: the server does it once. In a forked child it makes connections of its own.
+    """
+
+    def __init__(self, address: ServerAddress) -> None:
+        self.address = address
+        self._of_thread = threading.local()
+        self._opened: list[tuple[threading.Thread, HTTPConnection]] = []
+        self._lock = threading.Lock()
+        self._generation = FORKS.generation
+        self._closed = False
+
+    def close(self) -> None:
+        """Close all connections; later requests raise `StoreClosed`."""
+        self._closed = True
+        with self._lock:
+            while self._opened:
+                self._opened.pop()[1].close()
+
+    def get(self, path: str, **query: object) -> Json:
+        """Return the answer to a GET."""
+        return self._ask("GET", path, None, query, None)
+
+    def read(self, path: str, body: object, **query: object) -> Json:
+        """Return the answer to a POST that changes nothing."""
+        return self._ask("POST", path, body, query, None)
+
+    def write(
+        self, path: str, body: object, idempotency_key: str | None = None, **query: object
+    ) -> Json:
+        """Return the answer to a POST that takes effect once, however often it is sent.
+
+        Raises:
+            StoreReadOnly: The memory was opened with ``mode="ro"``.
+        """
+        if self.address.read_only:
+            raise StoreReadOnly(
+                f"{self.address.url} was opened with mode='ro'; open it with mode='rw' to change it"
+            )
+        named = str(uuid4()) if idempotency_key is None else idempotency_key
+        return self._ask("POST", path, body, query, named)
+
+    def check(self, space: str) -> None:
+        """Ask the server once.
+
+        Raises:
+            NotAStore: Something else is there.
+            ServerUnreachable: Nothing is.
+            AccessDenied: The token does not open the space.
+            Unsupported: It is a server of another version.
+        """
+        found = self._ask("GET", "/v1/keys", None, {"space": space, "limit": 1}, None, tries=1)
+        if not isinstance(found, dict) or "keys" not in found:
+            raise self._foreign("its answer has no keys")
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, object],
+        idempotency_key: str | None,
+        *,
+        tries: int | None = None,
+    ) -> Json:
+        headers = {"Content-Type": "application/json", "User-Agent": "alveus"}
+        if self.address.token is not None:
+            headers["Authorization"] = f"Bearer {self.address.token}"
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = header_text(idempotency_key)
+        given = {name: str(value) for name, value in query.items() if value is not None}
+        target = f"{self.address.parts()[3]}{path}" + (f"?{urlencode(given)}" if given else "")
+        content = None if body is None else json.dumps(body).encode()
+        deadline, pause_s = time.monotonic() + self.address.timeout_s, FIRST_PAUSE_S
+        count = 0
+        while True:
+            count += 1
+            try:
+                answer = self._send(method, target, content, headers, deadline)
+            except (HTTPException, OSError) as error:
+                problem, wait_s = self._unreachable(error, idempotency_key), pause_s
+            else:
+                if answer.status < OF_ERRORS:
+                    found = self._json(answer)
+                    self._check_version(answer)
+                    return found
+                problem = self._error(answer, idempotency_key)
+                wait_s = _wait_s(answer, problem, pause_s)
+            if wait_s is None or count == tries or time.monotonic() + wait_s >= deadline:
+                raise problem from None
+            time.sleep(wait_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        deadline: float,
+    ) -> _Answer:
+        """Send a request over the connection of this thread, or a new one if that has gone."""
+        kept = self._kept()
+        if kept is not None:
+            try:
+                return self._exchanged(kept, method, target, content, headers, deadline)
+            except TimeoutError:
+                raise
+            except (HTTPException, OSError):
+                pass  # a server closes connections that nothing came over for a while
+        return self._exchanged(self._new(), method, target, content, headers, deadline)
+
+    def _exchanged(
+        self,
+        connection: HTTPConnection,
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        deadline: float,
+    ) -> _Answer:
+        remaining_s = max(deadline - time.monotonic(), 0.001)
+        connection.response_class = partial(_TimelyResponse, deadline)  # pyright: ignore[reportAttributeAccessIssue] - it is called
+        connection.timeout = remaining_s
+        if connection.sock is not None:
+            connection.sock.settimeout(remaining_s)
+        try:
+            connection.request(method, target, content, dict(headers))
+            response: HTTPResponse = connection.getresponse()
+            wait_s, version = map(response.getheader, ("Retry-After", VERSION_HEADER))
+            return _Answer(response.status, wait_s, version, _body(response))
+        except BaseException:
+            self._drop(connection)
+            raise
+
+    def _kept(self) -> HTTPConnection | None:
+        if self._closed:
+            raise StoreClosed("this memory was closed; open it again")
+        if FORKS.is_inherited(self._generation):
+            self._of_thread, self._lock = threading.local(), threading.Lock()
+            self._opened, self._generation = [], FORKS.generation
+        kept: HTTPConnection | None = getattr(self._of_thread, "connection", None)
+        if kept is not None and kept.sock is not None and _has_more(kept.sock):
+            self._drop(kept)
+            return None
+        return kept
+
+    def _new(self) -> HTTPConnection:
+        is_https, host, port, _ = self.address.parts()
+        made = (HTTPSConnection if is_https else HTTPConnection)(host, port)
+        with self._lock:
+            ended = [each for each in self._opened if not each[0].is_alive()]
+            for each in ended:  # nothing tells when a thread ends
+                each[1].close()
+                self._opened.remove(each)
+            self._opened.append((threading.current_thread(), made))
+        self._of_thread.connection = made
+        return made
+
+    def _drop(self, connection: HTTPConnection) -> None:
+        connection.close()
+        self._of_thread.connection = None
+        with self._lock:
+            self._opened = [each for each in self._opened if each[1] is not connection]
+
+    # --- what is wrong ------------------------------------------------------------------------
+
+    def _json(self, answer: _Answer) -> Json:
+        try:
+            return json.loads(answer.content)
+        except (ValueError, RecursionError):
+            raise self._foreign("its answer is no JSON") from None
+
+    def _check_version(self, answer: _Answer) -> None:
+        """Refuse what another version of alveus says, whose answers have other fields.
+
+        Raises:
+            NotAStore: It names no version.
+            Unsupported: The server is none of this version; the message names both.
+        """
+        told, own = answer.version, own_version()
+        if told is None:
+            raise self._foreign(f"its answer names no version, and this is alveus {own}")
+        if told.split(".")[:2] != own.split(".")[:2]:
+            raise Unsupported(
+                f"{self.address.url} is a server of another alveus: it says {told}, and this is "
+                f"{own}; install on both sides what has the same first two numbers"
+            )
+
+    def _foreign(self, problem: str) -> NotAStore:
+        return NotAStore(
+            self.address.url,
+            f"no server of alveus answers there: {problem}; give the url that `alveus serve` "
+            "prints, and look whether both have the same version",
+        )
+
+    def _unreachable(self, error: Exception, idempotency_key: str | None) -> ServerUnreachable:
+        what = (
+            f"did not answer within {self.address.timeout_s:g} s"
+            if isinstance(error, TimeoutError)
+            else f"cannot be reached ({type(error).__name__})"
+        )
+        return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
+
+    def _error(self, answer: _Answer, idempotency_key: str | None) -> AlveusError:
+        """Return the error that an answer tells of, as the server raised it."""
+        try:
+            told = json.loads(answer.content)["error"]
+            name, message = str(told["type"]), str(told["message"])
+            facts = dict(cast("dict[str, Any]", wire.decode_user_json(json.dumps(told["facts"]))))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            if answer.status in OF_PROXIES:
+                what = f"is behind a proxy that does not reach it (status {answer.status})"
+                return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
+            return self._foreign(f"it answers with status {answer.status}")
+        if answer.status == UNAUTHENTICATED:
+            return AccessDenied(
+                f"{self.address.url} asks for a token it knows: make one with `alveus token new`, "
+                f"and give it as token=, or in {TOKEN_VARIABLE}"
+            )
+        return rebuilt(name, message, facts)
+
+
+def connected(
+    url: str,
+    given: Sequence[str],
+    space: str,
+    mode: Literal["rw", "ro"],
+    token: str | None,
+    timeout_s: float | None,
+) -> ServerConnection:
+    """Return the way to a server of alveus, which was asked once.
+
+    Args:
+        given: Names of arguments of `Memory.open` that were passed, and that only a store takes.
+
+    Raises:
+        Unsupported: There are such.
+        ServerUnreachable, NotAStore, AccessDenied: See the messages.
+    """
+    if given:
+        raise unsupported(
+            f"Memory.open({', '.join(f'{name}=' for name in given)})",
+            "the server has opened its store already: see the options of `alveus serve`",
+        )
+    waits_s = TIMEOUT_S if timeout_s is None else timeout_s
+    address = ServerAddress(url.rstrip("/"), token_from(token), waits_s, read_only=mode == "ro")
+    connection = ServerConnection(address)
+    try:
+        connection.check(space)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> AlveusError:
+    """Return the error of a class of `alveus.errors` with what it said and its attributes."""
+    kind: Any = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, AlveusError)):
+        kind = AlveusError
+    error = cast("AlveusError", kind.__new__(kind))
+    error.args = (message,)
+    vars(error).update(facts)
+    return error
+
+
+def own_version() -> str:
+    """Return the version of this alveus; its package stands above all rooms, which import none."""
+    return import_module("alveus").__version__
+
+
+def token_from(given: str | None) -> str | None:
+    """Return the token to use: that which is given, or that of the environment."""
+    return given if given is not None else os.environ.get(TOKEN_VARIABLE) or None
+
+
+def header_text(idempotency_key: str) -> str:
+    """Return a key as a header can carry it.
+
+    Raises:
+        InvalidInput: It cannot.
+    """
+    text = checked_name(idempotency_key, "an idempotency key")
+    if not (text.isascii() and text.isprintable() and text.strip() == text):
+        raise InvalidInput(
+            "over HTTP an idempotency key is of printable ASCII characters, without a space at "
+            f"either end, not {short_repr(text)}; use a digest of it"
+        )
+    return idempotency_key
+
+
+def _body(response: HTTPResponse) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        IncompleteRead: It was cut off: also in its head, which `http.client` takes for a whole one.
+    """
+    is_bounded = response.chunked or response.length is not None
+    content = response.read()
+    if not content and not is_bounded:
+        raise IncompleteRead(content)
+    return content
+
+
+def _has_more(sock: socket) -> bool:
+    """Return whether something came after the last answer: its end, or one that nobody asked for.
+
+    Such a one, as of a proxy that sent a request twice, would be taken for the next answer.
+    """
+    try:
+        with DefaultSelector() as coming:
+            coming.register(sock, EVENT_READ)
+            return bool(coming.select(0))
+    except (OSError, ValueError):  # another thread closes it
+        return True
+
+
+def _wait_s(answer: _Answer, problem: AlveusError, pause_s: float) -> float | None:
+    """Return how long to wait before the same request may be answered; None: it never is."""
+    is_busy = answer.status == BUSY and isinstance(problem, (Unavailable, StoreClosed))
+    is_away = isinstance(problem, ServerUnreachable)
+    if not is_busy and not is_away and answer.status != TOO_MANY:
+        return None
+    try:
+        return max(pause_s, float(answer.retry_after or 0))
+    except ValueError:
+        return pause_s

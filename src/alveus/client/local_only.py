@@ -1,0 +1,45 @@
+"""What needs the store itself, and so is refused over HTTP: by name, with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, cast
+
+from alveus.errors import Unsupported
+from alveus.sets.writer import Engine
+
+INSTEAD = "open the server's file or database itself, or do it on the server's machine"
+
+
+def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
+    """Return a function that raises `Unsupported`, whatever it is called with."""
+
+    def refuse(*_args: object, **_options: object) -> NoReturn:
+        raise unsupported(what, instead)
+
+    return refuse
+
+
+def unsupported(what: str, instead: str = INSTEAD) -> Unsupported:
+    """Return the error of something that cannot be done over HTTP."""
+    return Unsupported(f"{what} is not done over HTTP; {instead}")
+
+
+class _NoStore:
+    """Stands where the store and what works with it would be.
+
+    Attributes:
+        wait_s: How long a change is tried again while others change the same.
+    """
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = wait_s
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise `Unsupported`."""
+        raise unsupported(f"what needs the store itself (its {name})")
+
+
+def no_engine(wait_s: float) -> Engine:
+    """Return what stands for the engine of a memory that is behind a server."""
+    return cast("Engine", _NoStore(wait_s))

@@ -1,0 +1,231 @@
+"""The exact memory of a key of a server: each call is a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import NoReturn, Protocol, TypeVar
+
+from alveus.client.connection import header_text
+from alveus.client.json_readers import (
+    Json,
+    as_of_text,
+    branch_nodes,
+    expiry_json,
+    moment_text,
+    read_branch,
+    read_found,
+    value_json,
+    value_of,
+)
+from alveus.errors import InvalidValue, StoreReadOnly, Unsupported
+from alveus.state import MISSING, MemoryKind, NonValue, PathCache, Resolver
+from alveus.state.memory_object import TreeCalls
+from alveus.state.paths import ParsedPath
+from alveus.state.tree_values import Branch, Expiry
+from alveus.store.as_of import AsOf
+from alveus.store.name_ranges import NameRange
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value
+
+Result = TypeVar("Result")
+
+
+class RemoteCalls(Protocol):
+    """Where calls go: to the server, or into a batch."""
+
+    @property
+    def identity(self) -> object:
+        """Equal for all that reach one memory."""
+        ...
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether what is done here is committed with others."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be changed, not even how long what is read lives."""
+        ...
+
+    def read(self, call: str, **arguments: object) -> Json:
+        """Return what a call answers that changes nothing."""
+        ...
+
+    def write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
+        """Return what a call answers, which takes effect once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RemoteTree:
+    """An exact memory behind a server, as it is now; or, with *as_of*, as it was.
+
+    It is `ExactMemory` and `TreeCalls`: each operation of a `MemoryObject` is one of its calls.
+
+    Attributes:
+        idempotency_key: The changes made here are one, under that key.
+    """
+
+    calls: RemoteCalls
+    as_of: AsOf | None = None
+    idempotency_key: str | None = None
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
+    resolver: Resolver | None = None
+
+    @property
+    def kind(self) -> MemoryKind:
+        """Which exact memory it is."""
+        return self.paths.kind
+
+    @property
+    def identity(self) -> object:
+        """Equal for all handles of this memory."""
+        return self.calls.identity, self.as_of
+
+    def query(self, operation: Callable[[TreeCalls], Result]) -> Result:
+        """Return what *operation* reads."""
+        return operation(self)
+
+    def change(
+        self, operation: Callable[[TreeCalls], Result], request: Sequence[object] = ()
+    ) -> Result:
+        """Return what *operation* does; a server tells repetitions by what it is asked."""
+        _ = request
+        return operation(self)
+
+    def once(self, idempotency_key: str) -> RemoteTree:
+        """Return the same memory, for one change under *idempotency_key*."""
+        if self.as_of is not None or self.calls.in_batch:
+            raise Unsupported(
+                f"idempotency key {idempotency_key!r}: the past takes no changes, and a batch "
+                "has a key of its own"
+            )
+        return replace(self, idempotency_key=header_text(idempotency_key))
+
+    def tree_as_of(self, as_of: AsOf) -> RemoteTree:
+        """Return the memory as it was at a moment."""
+        if self.calls.in_batch:
+            raise Unsupported(
+                f"at({as_of!r}): inside a batch the past is not read; read it outside, with "
+                "memory.key(…).short_term.at(…)"
+            )
+        moment_text(as_of, "at")
+        made = replace(self, as_of=as_of)
+        made.has(self.paths.root)  # what is no moment, or not kept, is told here
+        return made
+
+    # --- reads ---
+
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object is at *location*."""
+        return self._read("is_exist", location)["found"]
+
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return the value at *location*, or what is there instead."""
+        return read_found(self._read("get", location))
+
+    def object_at(self, location: ParsedPath) -> object:
+        """Raise `NotAnObject` unless an object is at *location*."""
+        return self._read("names", location, limit=0)
+
+    def names(self, location: ParsedPath) -> list[str]:
+        """Return the names of the fields of the object at *location*."""
+        return self._read("get_field_names", location)["names"]
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that are *chosen*."""
+        found = self._read(
+            "names",
+            location,
+            prefix=chosen.prefix,
+            after=chosen.after,
+            limit=chosen.limit,
+            newest_first=chosen.newest_first,
+        )
+        return found["names"]
+
+    def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
+        """Return the fields of the object at *location*."""
+        fields = self._read("get_fields", location)["fields"]
+        return [(each["name"], read_found(each)) for each in fields]
+
+    def branch(self, location: ParsedPath) -> Branch:
+        """Return a copy of the object at *location*."""
+        return read_branch(self._read("to_dict", location)["nodes"])
+
+    def _read(self, call: str, location: ParsedPath, **arguments: object) -> Json:
+        path, moment = list(location.path), as_of_text(self.as_of)
+        given = arguments if moment is None else {**arguments, "as_of": moment}
+        return self.calls.read(f"exact.{call}", path=path, **given)
+
+    # --- writes ---
+
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *location*."""
+        self._write("set", location, expiry, value=_sent(location, value))
+
+    def create(
+        self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
+    ) -> None:
+        """Put an empty object at *location*; one that is there stays."""
+        self._write("new_object", location, expiry, overwrite=bool(overwrite))
+
+    def delete(self, location: ParsedPath) -> bool:
+        """Remove what is at *location*; return whether something was there."""
+        return self._write("delete", location)["removed"]
+
+    def move(self, location: ParsedPath, target: ParsedPath) -> None:
+        """Move what is at *location* to *target*."""
+        self._write("move", location, new_path=list(target.path))
+
+    def clear(self, location: ParsedPath) -> None:
+        """Remove all below the object at *location*."""
+        self._write("clear", location)
+
+    def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Add *value* to the end of the list at *location*."""
+        self._write("append", location, expiry, value=_sent(location, value))
+
+    def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
+        """Add *by* to the number at *location*, and return the sum."""
+        if type(by) not in (int, float):
+            raise InvalidValue("by", f"must be an int or a float, not {by!r}")
+        told = self._write("increment", location, expiry, by=value_json(by))
+        total = value_of(told["value"])
+        assert isinstance(total, (int, float))  # noqa: S101 - the server says so
+        return total
+
+    def replace(
+        self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
+    ) -> None:
+        """Put *value* at *location* if what is there is *expected*."""
+        found = {} if expected is MISSING else {"expected": value_json(expected, "expected")}
+        self._write("update", location, expiry, value=_sent(location, value), **found)
+
+    def copy(self, source: ParsedPath, location: ParsedPath, expiry: Expiry = None) -> None:
+        """Put a copy of the object at *source* at *location*."""
+        self._write("copy", location, expiry, source=list(source.path))
+
+    def put_branch(self, location: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
+        """Put a copy of *branch* at *location*."""
+        self._write("copy", location, expiry, nodes=branch_nodes(branch))
+
+    def _write(
+        self, call: str, location: ParsedPath, expiry: Expiry = None, **arguments: object
+    ) -> Json:
+        if self.as_of is not None:
+            self._refuse_past(call)
+        given = {"path": list(location.path), **expiry_json(expiry), **arguments}
+        return self.calls.write(f"exact.{call}", self.idempotency_key, **given)
+
+    def _refuse_past(self, call: str) -> NoReturn:
+        raise StoreReadOnly(
+            f"{call}: this is memory as it was as of {self.as_of}; change memory.key(…).short_term"
+        )
+
+
+def _sent(location: ParsedPath, value: object) -> Json:
+    return value_json(value, f"value at {location.text!r}")

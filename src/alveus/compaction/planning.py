@@ -1,0 +1,510 @@
+"""From a strategy and a set to one step of compaction: a plan, checked, as a change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import field
+from datetime import UTC, datetime
+from itertools import islice
+from uuid import uuid4
+
+from alveus.compaction.clustering import alike, meanings, topics
+from alveus.compaction.plans import CompactionPlan, Derived, checked_plan
+from alveus.compaction.set_snapshot import (
+    CompactionSnapshot,
+    SetSize,
+    end_of,
+    record_size,
+    time_of,
+)
+from alveus.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summarize, Trim
+from alveus.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
+from alveus.store import Add, Compact, ItemRecord, Link, Store, StoredItem
+from alveus.store.items import Item
+from alveus.store.records import RecordMaker, item_of, position_of
+from alveus.store.scope import SetRef
+from alveus.text import Summariser, Summary, sentences
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, microseconds, moment
+
+STEP = 1_000
+"""Items that one step turns into summaries, if nothing says how many."""
+
+MODEL_STEP = 24
+"""The same, where a model is asked."""
+
+PER_TOPIC = 3
+"""Items to a summary, if nothing says how many."""
+
+EXTRACTIVE = "extractive"
+
+
+@dataclass(frozen=True)
+class CompactionTools:
+    """What sets of one memory are compacted with.
+
+    Attributes:
+        extractive: Gives the summariser that chooses sentences.
+        model: Gives the one that asks a model; None: the memory has no model.
+        new_id: Makes ids of items that stand for others.
+        expects: Notes that say which embedder made the vectors.
+        wait_s: How long an add waits for others to make room in a set that is twice full.
+        owner: Who holds the leases.
+    """
+
+    store: Store
+    recorder: RecordMaker
+    extractive: Callable[[], Summariser]
+    model: Callable[[], Summariser] | None
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+    expects: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 10
+    owner: str = field(default_factory=lambda: f"compaction-{uuid4().hex}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A plan, and the items it is about."""
+
+    plan: CompactionPlan
+    items_by_id: Mapping[str, StoredItem]
+    strategy: dict[str, Value]
+    notes: dict[str, Value]
+
+
+def planned_step(
+    snapshot: CompactionSnapshot, strategy: BuiltIn | CustomStrategy, tools: CompactionTools
+) -> PlannedStep | None:
+    """Return what a strategy does to a set in one step; None: there is nothing to do.
+
+    Raises:
+        InvalidPlan: A user's strategy planned what cannot be carried out.
+        StrategyFailed: It raised.
+        AlveusError: A model or an embedder failed.
+    """
+    match strategy:
+        case Trim():
+            return _trimmed(snapshot, strategy)
+        case Summarize():
+            return _summarised(snapshot, strategy, tools)
+        case Merge():
+            return _merged(snapshot, strategy, tools)
+        case CustomStrategy():
+            return _custom_step(snapshot, strategy, tools)
+
+
+# --- trim -------------------------------------------------------------------------------------
+
+
+def _trimmed(snapshot: CompactionSnapshot, trim: Trim) -> PlannedStep | None:
+    items = snapshot.oldest()
+    if trim.by == "oldest":
+        chosen = list(islice(items, trim.n)) if trim.n else _down(snapshot, items)
+    else:
+        ordered = sorted(items, key=_keys(trim, snapshot.now))
+        chosen = ordered[: trim.n] if trim.n else _down(snapshot, iter(ordered))
+    if not chosen:
+        return None
+    items_by_id = {stored.record.id: stored for stored in chosen}
+    return PlannedStep(
+        CompactionPlan(retire=tuple(items_by_id)), items_by_id, {"name": "trim", "by": trim.by}, {}
+    )
+
+
+def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[StoredItem]:
+    """Return the first of some items, as many as bring the set to its low-water mark."""
+    set_size, chosen = snapshot.live_size + snapshot.coming, list[StoredItem]()
+    low = snapshot.definition.low_water
+    while set_size.exceeds(snapshot.definition, low) and (page := list(islice(pages, STEP))):
+        for stored, size in zip(page, snapshot.sizes(page), strict=True):
+            if not set_size.exceeds(snapshot.definition, low):
+                break
+            chosen.append(stored)
+            set_size -= size
+    return chosen
+
+
+def _keys(trim: Trim, now: int) -> Callable[[StoredItem], float]:
+    """Return what items are ordered by, the first to go first."""
+
+    def accessed(stored: StoredItem) -> int:
+        return time_of(stored) if stored.accessed is None else stored.accessed
+
+    def score(stored: StoredItem) -> float:
+        half_life = trim.half_life.total_seconds() * 1e6
+        young = 0.5 ** (max(0, now - end_of(stored)) / half_life)
+        lately = 0.5 ** (max(0, now - accessed(stored)) / half_life)
+        record = stored.record
+        return trim.importance * record.importance + trim.recency * young + trim.access * lately
+
+    if trim.by == "importance":
+        return lambda stored: stored.record.importance
+    return accessed if trim.by == "accessed" else score
+
+
+# --- summaries --------------------------------------------------------------------------------
+
+
+def _summarised(
+    snapshot: CompactionSnapshot, how: Summarize, tools: CompactionTools
+) -> PlannedStep | None:
+    uses_model = how.model != "never" and tools.model is not None
+    candidates, limit = _candidates(snapshot, how, MODEL_STEP if uses_model else STEP)
+    if len(candidates) <= limit:
+        return None
+    features = snapshot.view.features(snapshot.ref, candidates)
+    rows = meanings(candidates, features, tools.recorder)
+    add: list[Derived] = []
+    by: dict[str, Value] = {}
+    for group in topics(rows, limit):
+        if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
+            continue
+        sources = [candidates[at] for at in group]
+        summary = _summary(_said(sources), how, tools)
+        if not summary.text.strip():
+            continue
+        metadata: dict[str, Value] = {"summarised_by": summary.by}
+        if summary.because:
+            metadata["because"] = summary.because
+        ids = [s.record.id for s in sources]
+        add.append(Derived(ids, _shaped(sources, summary.text), summary.text, metadata))
+        count = by.get(summary.by, 0)
+        by[summary.by] = 1 + (count if isinstance(count, int) else 0)
+    if not add:
+        return None
+    items_by_id = {stored.record.id: stored for stored in candidates}
+    return PlannedStep(
+        CompactionPlan(add=add), items_by_id, {"name": "summarize"}, {"summaries": by}
+    )
+
+
+def _candidates(
+    snapshot: CompactionSnapshot, how: Summarize, step: int
+) -> tuple[list[StoredItem], int]:
+    """Return the items to be summed up, and as how many.
+
+    What holds and what held are not said in one breath: of the oldest, it is what most of them do.
+    """
+    size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
+    if how.n is None and not size.exceeds(definition, definition.low_water):
+        return [], 1
+    seen = islice(_lasting(snapshot), step if how.n is None else how.n)
+    candidates, limit = list[StoredItem](), 1
+    for ended, _ in Counter(_has_ended(stored, snapshot.now) for stored in seen).most_common():
+        alike = (s for s in _lasting(snapshot) if _has_ended(s, snapshot.now) is ended)
+        if how.n is not None:
+            candidates, limit = list(islice(alike, how.n)), how.limit or 1
+        else:
+            candidates = _not_summed_up(alike, step, min(_summary_count(snapshot, how), step))
+            limit = how.limit or -(-len(candidates) // PER_TOPIC)
+        if len(candidates) > limit:
+            break
+    return candidates, limit
+
+
+def _lasting(snapshot: CompactionSnapshot) -> Iterator[StoredItem]:
+    """Yield the items that a summary may stand for, the oldest first.
+
+    What is yet to expire, to end to hold or to begin is not among them: it would in a summary, too.
+    """
+    for stored in snapshot.oldest():
+        record = stored.record
+        has_begun = record.valid_from is None or record.valid_from <= snapshot.now
+        if record.expires is None and (
+            _has_ended(stored, snapshot.now) or (has_begun and record.valid_to is None)
+        ):
+            yield stored
+
+
+def _has_ended(stored: StoredItem, now: int) -> bool:
+    return stored.record.valid_to is not None and stored.record.valid_to <= now
+
+
+def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[StoredItem]:
+    """Return up to *most* of the first items, those first that are no summaries, by time."""
+    short, small = list[StoredItem](), list[StoredItem]()
+    for stored in items:
+        (small if stored.record.compacted else short).append(stored)
+        if len(short) == step:
+            break
+    return sorted([*short, *small][:most], key=lambda s: (time_of(s), s.first))
+
+
+def _summary_count(snapshot: CompactionSnapshot, how: Summarize) -> int:
+    """Return how many items, as summaries, bring the set to its low-water mark."""
+    definition = snapshot.definition
+    share = 1.0
+    size = snapshot.live_size + snapshot.coming
+    for count, most in (
+        (size.items, definition.capacity),
+        (size.tokens, definition.capacity_tokens),
+        (size.bytes, definition.capacity_bytes),
+    ):
+        if most is not None and count:
+            share = min(share, definition.low_water * most / count)
+    excess = size.items * (1 - share)
+    if how.limit is not None:
+        return int(excess) + how.limit + 1
+    return int(excess * PER_TOPIC / (PER_TOPIC - 1)) + 2
+
+
+def _said(sources: Sequence[StoredItem]) -> list[str]:
+    """Return what items say; where several speak, or in several roles, who says each sentence.
+
+    A summary may take any of the sentences, and nobody is to seem to have said another's.
+    """
+    records = [s.record for s in sources]
+    if len({(record.speaker, record.role) for record in records}) == 1:
+        return [record.text or "" for record in records]
+    texts = list[str]()
+    for record in records:
+        text, who = record.text or "", record.speaker or (record.role or "").capitalize()
+        labelled = "\n".join(f"{who}: {sentence.text}" for sentence in sentences(text))
+        texts.append(labelled if who else text)
+    return texts
+
+
+def _summary(texts: Sequence[str], how: Summarize, tools: CompactionTools) -> Summary:
+    if how.model == "need" and tools.model is None:
+        raise InvalidInput(
+            "the set asks for summaries of a model, and this memory has none; open it with model="
+        )
+    if how.model == "never" or tools.model is None:
+        return tools.extractive().summarise(texts, max_tokens=how.max_tokens)
+    summary = tools.model().summarise(texts, max_tokens=how.max_tokens)
+    if how.model == "need" and summary.by == EXTRACTIVE:
+        raise ModelUnavailable("of the memory", summary.because or "it made no summary")
+    return summary
+
+
+def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
+    """Return a summary as a value like those of its sources: a text, or a dict that has one."""
+    values = [None if s.record.value is None else wire.decode(s.record.value) for s in sources]
+    dicts = [value for value in values if isinstance(value, dict)]
+    if len(dicts) < len(values):
+        return text
+    for name in ("content", "text"):
+        if all(isinstance(value.get(name), str) for value in dicts):
+            alike = dict(dicts[0])
+            for value in dicts[1:]:
+                alike = {k: v for k, v in alike.items() if k in value and value[k] == v}
+            return {**alike, name: text}
+    return text
+
+
+# --- merge ------------------------------------------------------------------------------------
+
+
+def _merged(snapshot: CompactionSnapshot, how: Merge, tools: CompactionTools) -> PlannedStep | None:
+    items = list(snapshot.oldest())
+    features = snapshot.view.features(snapshot.ref, items)
+    if items:
+        rows = meanings(items, features, tools.recorder)
+        texts = [s.record.text or "" for s in items]
+        groups = alike(rows, texts, [_holds(s) for s in items], how.threshold)
+        if groups:
+            items_by_id = {s.record.id: s for s in items}
+            add = [_best([items[at] for at in group]) for group in groups]
+            return PlannedStep(CompactionPlan(add=add), items_by_id, {"name": "merge"}, {})
+    size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
+    if how.otherwise is None or not size.exceeds(definition, definition.high_water):
+        return None
+    return planned_step(snapshot, how.otherwise, tools)
+
+
+def _holds(stored: StoredItem) -> tuple[int | None, int | None, int | None]:
+    record = stored.record
+    return record.expires, record.valid_from, record.valid_to
+
+
+def _best(sources: Sequence[StoredItem]) -> Derived:
+    best = max(sources, key=lambda s: (s.record.importance, len(s.record.text or ""), s.first))
+    item = item_of(best)
+    ids = [s.record.id for s in sources]
+    return Derived(ids, item.value, item.text, item.metadata)
+
+
+# --- the user's own ---------------------------------------------------------------------------
+
+
+_BEING_PLANNED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar(
+    "_BEING_PLANNED", default=frozenset()
+)
+"""The sets, each with its memory, that a user's strategy is planning for in this context."""
+
+
+def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
+    """Refuse to compact a set whose strategy is being asked what to do with it.
+
+    Raises:
+        Unusable: It is.
+    """
+    if (id(tools), ref) in _BEING_PLANNED.get():
+        raise Unusable(
+            f"set {ref.name!r} is being compacted by the strategy that calls this; a plan says "
+            "what becomes of the items, and neither compacts the set nor adds to it if it is full"
+        )
+
+
+def _custom_step(
+    snapshot: CompactionSnapshot, custom: CustomStrategy, tools: CompactionTools
+) -> PlannedStep | None:
+    items = list(snapshot.oldest())
+    items_by_id = {stored.record.id: stored for stored in items}
+    capacity = snapshot.definition.capacity
+    most = None if capacity is None else max(0, capacity - snapshot.coming.items)
+    token = _BEING_PLANNED.set(_BEING_PLANNED.get() | {(id(tools), snapshot.ref)})
+    try:
+        plan = custom.plan([item_of(stored) for stored in items], most)
+    except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
+        name = snapshot.ref.name
+        raise StrategyFailed(custom.at, f"raised {error!r}", set_name=name) from error
+    finally:
+        _BEING_PLANNED.reset(token)
+    checked = checked_plan(
+        plan, strategy=custom.at, set_name=snapshot.ref.name, item_ids=items_by_id
+    )
+    if not checked.retired_ids:
+        return None
+    return PlannedStep(checked, items_by_id, {"name": "own", "at": custom.at}, {})
+
+
+# --- carried out ------------------------------------------------------------------------------
+
+
+def carried_out(
+    snapshot: CompactionSnapshot, step: PlannedStep, tools: CompactionTools, *, by: str
+) -> Compact:
+    """Return the change that a plan comes to.
+
+    Raises:
+        InvalidPlan: What it adds cannot be stored.
+    """
+    ranks = _Ranks(snapshot, step)
+    added: list[Add] = []
+    for derived in step.plan.add:
+        sources = [step.items_by_id[item_id] for item_id in derived.sources]
+        item = _item(derived, sources, ranks.time(sources))
+        try:
+            record = tools.recorder.records([(tools.new_id(), item)], now=snapshot.now)[0]
+        except InvalidInput as error:
+            problem = f"adds what cannot be stored: {error}"
+            whose = str(step.strategy.get("at", step.strategy["name"]))
+            raise InvalidPlan(snapshot.ref.name, problem, strategy=whose) from error
+        accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)
+        links = [Link(snapshot.ref, s.record.id) for s in sources]
+        added.append(Add(snapshot.ref, record, fresh=True, links=links, accessed=accessed))
+    how: dict[str, Value] = {"strategy": step.strategy, "by": by, **step.notes}
+    retired = [(item_id, step.items_by_id[item_id].version) for item_id in step.plan.retired_ids]
+    return Compact(snapshot.ref, retired, added, wire.encode(how))
+
+
+class _Ranks:
+    """Where what stands for others is to stand: where the first of them stood."""
+
+    def __init__(self, snapshot: CompactionSnapshot, step: PlannedStep) -> None:
+        self._snapshot = snapshot
+        self._retired = [step.items_by_id[item_id] for item_id in step.plan.retired_ids]
+        self._ids = set(step.plan.retired_ids)
+        self._leading: dict[int, set[str]] = {}
+
+    def time(self, sources: Sequence[StoredItem]) -> int:
+        """Return the time of what stands for *sources*: that of the first.
+
+        Of items that were added together, all have one time. What stands for the first of these
+        has a microsecond less, or it would stand behind those that stay.
+        """
+        first = min(sources, key=position_of)
+        time = time_of(first)
+        if time not in self._leading:
+            self._leading[time] = self._leads(time)
+        return time - 1 if first.record.id in self._leading[time] and time > _FIRST else time
+
+    def _leads(self, time: int) -> set[str]:
+        """Return ids that go and stand before any that stay, if any of the same time stay."""
+        same = sum(time_of(stored) == time for stored in self._retired)
+        page = self._snapshot.view.page(
+            self._snapshot.ref,
+            after=(time - 1, _LAST),
+            limit=same + 1,
+            newest_first=False,
+        )
+        leading = set[str]()
+        for stored in page:
+            if time_of(stored) != time:
+                return set()
+            if stored.record.id not in self._ids:
+                return leading
+            leading.add(stored.record.id)
+        return set()
+
+
+_LAST = (1 << 63) - 1
+"""Past every row."""
+
+_FIRST = microseconds(datetime.min.replace(tzinfo=UTC))
+"""Nothing happened before this."""
+
+
+def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
+    records = [s.record for s in sources]
+    importance = derived.importance
+    if importance is None:
+        importance = max(record.importance for record in records)
+    expires = {record.expires for record in records}
+    valid_from, valid_to = _held_when(records)
+    return Item(
+        derived.value,
+        text=derived.text,
+        metadata=derived.metadata,
+        importance=importance,
+        speaker=_agreed([record.speaker for record in records]),
+        role=_agreed([record.role for record in records]),
+        session=_agreed([record.session for record in records]),
+        time=moment(time),
+        until=moment(max(map(end_of, sources))),
+        expire_at=_moment(expires.pop() if len(expires) == 1 else None),
+        valid_from=_moment(valid_from),
+        valid_to=_moment(valid_to),
+        sources=tuple(derived.sources),
+        compacted=True,
+    )
+
+
+def _held_when(records: Sequence[ItemRecord]) -> tuple[int | None, int | None]:
+    """Return since when and until when what stands for others holds: as long as all of them do.
+
+    If they never did together, then from the first of them to the last.
+    """
+    since = [record.valid_from for record in records if record.valid_from is not None]
+    until = [record.valid_to for record in records if record.valid_to is not None]
+    begins, ends = max(since, default=None), min(until, default=None)
+    if begins is None or ends is None or begins < ends:
+        return begins, ends
+    return (
+        min(since) if len(since) == len(records) else None,
+        max(until) if len(until) == len(records) else None,
+    )
+
+
+def _moment(time: int | None) -> datetime | None:
+    return None if time is None else moment(time)
+
+
+def _agreed(labels: Sequence[str | None]) -> str | None:
+    return labels[0] if len(set(labels)) == 1 else None
+
+
+def freed(snapshot: CompactionSnapshot, step: PlannedStep, change: Compact) -> SetSize:
+    """Return what a set holds after a change."""
+    retired = snapshot.sizes([step.items_by_id[item_id] for item_id in step.plan.retired_ids])
+    set_size = snapshot.live_size
+    for size in retired:
+        set_size -= size
+    for add in change.added:
+        set_size += record_size(add.record)
+    return set_size

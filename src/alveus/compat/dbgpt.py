@@ -1,0 +1,115 @@
+"""DB-GPT's agents, their memory and their language model, under their names there.
+
+What each does, and where it differs: docs/coming-from/dbgpt.md.
+"""
+
+from __future__ import annotations
+
+import os
+
+from alveus.agents.chat import (
+    Action,
+    ActionOutput,
+    AgentContext,
+    AgentMessage,
+    BlankAction,
+    ConversableAgent,
+    LLMConfig,
+    ProfileConfig,
+    UserProxyAgent,
+)
+from alveus.agents.layers import (
+    AgentMemory,
+    AgentMemoryFragment,
+    DiscardedMemoryFragments,
+    EnhancedShortTermMemory,
+    GptsMemory,
+    GptsMessage,
+    GptsMessageMemory,
+    GptsPlan,
+    GptsPlansMemory,
+    HybridMemory,
+    ImportanceScorer,
+    InsightExtractor,
+    InsightMemoryFragment,
+    LLMImportanceScorer,
+    LLMInsightExtractor,
+    LongTermMemory,
+    MemoryFragment,
+    SensoryMemory,
+    ShortTermMemory,
+    StructuredAgentMemoryFragment,
+    StructuredObservation,
+    WriteOperation,
+    initialize_id_generator,
+)
+from alveus.agents.layers import (
+    LayerMemory as Memory,
+)
+from alveus.llm import OpenAIChat
+
+__all__ = [
+    "Action",
+    "ActionOutput",
+    "AgentContext",
+    "AgentMemory",
+    "AgentMemoryFragment",
+    "AgentMessage",
+    "BlankAction",
+    "ConversableAgent",
+    "DefaultGptsMessageMemory",
+    "DefaultGptsPlansMemory",
+    "DiscardedMemoryFragments",
+    "EnhancedShortTermMemory",
+    "GptsMemory",
+    "GptsMessage",
+    "GptsMessageMemory",
+    "GptsPlan",
+    "GptsPlansMemory",
+    "HybridMemory",
+    "ImportanceScorer",
+    "InsightExtractor",
+    "InsightMemoryFragment",
+    "LLMConfig",
+    "LLMImportanceScorer",
+    "LLMInsightExtractor",
+    "LongTermMemory",
+    "Memory",
+    "MemoryFragment",
+    "OpenAILLMClient",
+    "ProfileConfig",
+    "SensorMemory",
+    "SensoryMemory",
+    "ShortTermMemory",
+    "StructuredAgentMemoryFragment",
+    "StructuredObservation",
+    "UserProxyAgent",
+    "WriteOperation",
+    "initialize_id_generator",
+]
+
+SensorMemory = SensoryMemory
+"""The same; the document spells it both ways."""
+
+DefaultGptsMessageMemory, DefaultGptsPlansMemory = GptsMessageMemory, GptsPlansMemory
+"""The same: what keeps messages and plans by default."""
+
+
+class OpenAILLMClient(OpenAIChat):
+    """`alveus.llm.OpenAIChat`, as DB-GPT's programs make one; it connects at the first call.
+
+    Args:
+        model_alias: What the server calls the model.
+        api_base: Where the server is, up to and with ``/v1``; None: as ``OPENAI_API_BASE`` says
+            now, or as `OpenAIChat` has it.
+        api_key: None: as ``OPENAI_API_KEY`` says at the first call.
+
+    Raises:
+        InvalidInput: An argument cannot be used.
+    """
+
+    def __init__(
+        self, model_alias: str, api_base: str | None = None, api_key: str | None = None
+    ) -> None:
+        base_url = api_base or os.environ.get("OPENAI_API_BASE") or None
+        super().__init__(model_alias, base_url=base_url, api_key=api_key)

@@ -1,0 +1,119 @@
+"""The memory and the agents of thinker, under their names there, as Python has them.
+
+What maps to what, and where it differs: docs/coming-from/thinker.md. A `Stream` made here keeps
+thinker's rules, `profile="thinker"`; the windows of `alveus.agents.windows` keep those of alveus.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from alveus.agents.automata import (
+    Automata,
+    Decoder,
+    Encoder,
+    Epoch,
+    Manifold,
+    Phase,
+    Reasoner,
+)
+from alveus.agents.automata import (
+    LoopState as State,
+)
+from alveus.agents.windows import ContextMemory, Input, Observation, Reply, Settings, Stamp, Void
+from alveus.agents.windows import Stream as StreamWindow
+from alveus.embed import float8
+from alveus.errors import EpochsSpent, PromptAborted
+from alveus.llm import Unfit
+from alveus.text.messages import Message
+
+__all__ = [
+    "AGENT_ABORT",
+    "AGENT_ASK",
+    "AGENT_REFINE",
+    "AGENT_RETRY",
+    "AGENT_RETURN",
+    "INFINITE",
+    "Answer",
+    "Automata",
+    "Decoder",
+    "Encoder",
+    "Epoch",
+    "ErrMaxEpoch",
+    "Feedback",
+    "Input",
+    "K",
+    "Manifold",
+    "Memory",
+    "Message",
+    "Observation",
+    "Phase",
+    "Prompt",
+    "PromptAborted",
+    "Reasoner",
+    "Reply",
+    "State",
+    "Stratum",
+    "Stream",
+    "Void",
+    "float8",
+]
+
+Memory = ContextMemory
+"""What every memory of an agent keeps to: purge, commit, context."""
+
+K = Stamp
+"""An id that says when it was made: `guid.K`."""
+
+Feedback = Unfit
+"""What a decoder raises to tell the model why its reply cannot be used."""
+
+ErrMaxEpoch = EpochsSpent
+"""What `Epoch` gives up with."""
+
+INFINITE = -1
+"""The cap of a `Stream` that forgets nothing; any number of 0 or less is one."""
+
+AGENT_RETURN, AGENT_ASK, AGENT_REFINE, AGENT_RETRY, AGENT_ABORT = (
+    "return",
+    "ask",
+    "refine",
+    "retry",
+    "abort",
+)
+"""What a reasoner says."""
+
+Stratum = Message.stratum
+"""Makes what a context begins with: fixed instructions."""
+
+
+def Prompt(text: str) -> Message:  # noqa: N802 - thinker's name
+    """Return what a model is asked."""
+    return Message(text, "user")
+
+
+def Answer(text: str, *answers: str) -> Message:  # noqa: N802 - thinker's name
+    """Return what a tool answers, to the calls of these ids."""
+    return Message(text, "tool", answers=answers)
+
+
+class ThinkerStream(StreamWindow):
+    """The last observations, as many as *cap*; by thinker's rules.
+
+    A cap of 0 or less is none, observations stand in the order in which they were committed, and
+    one that is committed twice stands there twice.
+
+    Args:
+        cap: How many.
+        stratum: What each context begins with; "": nothing.
+        settings: What every window takes; see `alveus.agents.windows.Window`.
+    """
+
+    def __init__(
+        self, cap: int = INFINITE, stratum: str | Message | None = "", **settings: Unpack[Settings]
+    ) -> None:
+        settings.setdefault("profile", "thinker")
+        super().__init__(cap, stratum, **settings)
+
+
+Stream = ThinkerStream

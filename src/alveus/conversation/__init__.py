@@ -1,0 +1,22 @@
+"""A conversation of a key: messages in their order, marked, searched, and summed up."""
+
+from typing import TYPE_CHECKING
+
+from alveus.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from alveus.conversation.conversation_memory import ConversationMemory
+    from alveus.conversation.message_items import COMPRESSED, SUMMARY, Said
+    from alveus.conversation.rolling_summary import Compressed
+
+__all__ = ["COMPRESSED", "SUMMARY", "Compressed", "ConversationMemory", "Said"]
+
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "alveus.conversation.conversation_memory": ("ConversationMemory",),
+            "alveus.conversation.message_items": ("COMPRESSED", "SUMMARY", "Said"),
+            "alveus.conversation.rolling_summary": ("Compressed",),
+        },
+    )

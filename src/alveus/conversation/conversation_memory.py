@@ -1,0 +1,679 @@
+"""`ConversationMemory`: what was said on a key, and a summary that rolls on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from typing import Any, cast
+
+from alveus.conversation import message_items
+from alveus.conversation.message_items import COMPRESSED, MARKS, SUMMARY, Said
+from alveus.conversation.rolling_summary import (
+    MAX_TOKENS,
+    MOST_AT_ONCE,
+    NOTHING,
+    Compressed,
+    Split,
+    SummaryPolicy,
+    Summing,
+    head_of,
+    rest_of,
+    summed_up,
+    without_orphaned_calls,
+)
+from alveus.errors import (
+    DuplicateItem,
+    InvalidInput,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    StaleItem,
+)
+from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
+from alveus.sets import MemorySet
+from alveus.sets.batch import Draft
+from alveus.sets.forgetting import Receipt
+from alveus.sets.set_editor import NewId, SetEditor
+from alveus.sets.writer import PlannedWrite, Where, Writer
+from alveus.store import Add, ItemChange, Link, SetRef, StoredItem
+from alveus.store.items import Hits, Item
+from alveus.text import Summariser, Summary
+from alveus.text.budget import Budget
+from alveus.text.messages import MESSAGES, Message
+from alveus.values.keywords import suggest_names_in
+from alveus.values.retries import TRIES, call_with_retries
+from alveus.values.storable import Value, checked_name, counted, moment
+
+MOVED = (StaleItem, DuplicateItem)
+"""What a change raises if others changed what it had read; it starts over."""
+
+REACH = 256
+"""Messages that are searched for the tool call that an answer belongs to."""
+
+
+@suggest_names_in
+class ConversationMemory:
+    """What was said, in the order in which it was added; reached by ``key.conversation(name)``.
+
+    Every change is one commit, durable when the call returns; in a batch or an action it is part
+    of that. A message has an id, and is there once; the order is that of time, the same for all who
+    read: what is added comes last, unless its `timestamp` says that it is older. Messages of one
+    call keep their order. Messages that are returned are copies, dicts with
+    what was added and an ``id``.
+
+    It is the set *name* of its key: of another key, a conversation of that name is another one.
+    """
+
+    def __init__(self, writer: Writer, ref: SetRef) -> None:
+        self._writer, self._ref = writer, ref
+        self._messages = SetEditor(writer, ref, MESSAGES)
+
+    def __repr__(self) -> str:
+        return f"<conversation {self.name!r} of key {self._ref.scope.key!r}>"
+
+    @property
+    def name(self) -> str:
+        """Its name among the sets of its key."""
+        return self._ref.name
+
+    @property
+    def ref(self) -> SetRef:
+        """The set that it is, for rooms of alveus that read it."""
+        return self._ref
+
+    # --- adding -------------------------------------------------------------------------------
+
+    def add(
+        self,
+        messages: Said | Iterable[Said] | None,
+        marks: str | Iterable[str] | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """Add messages, or one; return their ids, in order.
+
+        One whose id is there already stays as it is. Those without an id are given one. The
+        `timestamp` of a message (ISO 8601, or Unix time) is the time of its item; without one, or
+        with one of the last minute, that is the time of the commit.
+
+        Args:
+            marks: What they are marked with.
+            idempotency_key: A second call under it changes nothing and returns the same ids.
+
+        Raises:
+            InvalidInput: One is no message, or cannot be stored; nothing was added.
+            Rejected: A rule of admission keeps one out.
+            SetDefinitionConflict: The key has a set of this name that is no conversation.
+        """
+        named = message_items.checked_marks(marks)
+        found: dict[str, Item] = {}
+        items: list[Item] = []
+        for message in message_items.listed(messages):
+            given = message_items.id_of(message)
+            item = message_items.as_item(message, named, self.name)
+            if given is None:
+                items.append(item)
+            elif given not in found:
+                found[given] = item = replace(item, id=given)
+                items.append(item)
+        if not items:
+            return []
+        # Under an idempotency key the same call makes the same items, whenever it is repeated.
+        items = message_items.in_order(items, None if idempotency_key else self._writer.now())
+        added_to = MemorySet(self._writer, self._ref, {"item_type": MESSAGES})
+        return [*added_to.add_many(items, on_existing="keep", idempotency_key=idempotency_key)]
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def get_memory(
+        self,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        prepend_summary: bool = True,  # noqa: FBT001, FBT002 - as AgentScope has it
+        *,
+        recent_n: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return messages in order, as they were added, with their ids.
+
+        Args:
+            mark: Only those that have it.
+            exclude_mark: Only those that do not have it.
+            prepend_summary: Begin with the summary, if there is one, as a message of the user
+                whose id is `SUMMARY`.
+            recent_n: The last so many; more where the first of them answers a tool call, which is
+                then there as well. 0: none.
+
+        Raises:
+            InvalidValue: A mark is no text (a TypeError).
+            InvalidInput: A mark is empty, or *recent_n* negative.
+        """
+        found, summary = self._consistent(
+            lambda summary: self._chosen(mark, exclude_mark, recent_n, summary)
+        )
+        told = [message_items.as_message(stored) for stored in found]
+        text = text_of_summary(summary)
+        head: dict[str, Any] = {"id": SUMMARY, "role": "user", "name": "user", "content": text}
+        return [head, *told] if text and prepend_summary else told
+
+    def messages(
+        self,
+        recent_n: int | None = None,
+        *,
+        mark: str | None = None,
+        exclude_mark: str | None = COMPRESSED,
+        prepend_summary: bool = True,
+        for_chat: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Return what a model is to be told: the summary, and the messages that it is not of.
+
+        They are in OpenAI's form: role, content, name, and the tool calls; urls are text. A call
+        without all of its answers is left out, unless it is the last that was said; so is an
+        answer without its call. Arguments are as in `get_memory`; where there is no summary,
+        nothing stands for those that are marked `COMPRESSED`, and they are told.
+
+        Args:
+            for_chat: As a `ChatModel` takes them: tool calls and parts as text, urls beside it.
+        """
+
+        def read(summary: StoredItem | None) -> list[StoredItem]:
+            is_void = summary is None and exclude_mark == COMPRESSED
+            return self._chosen(mark, None if is_void else exclude_mark, recent_n, summary)
+
+        found, summary = self._consistent(read)
+        as_told = message_items.for_chat if for_chat else message_items.for_model
+        told = [as_told(stored) for stored in without_orphaned_calls(found)]
+        text = text_of_summary(summary)
+        head = {"role": "user", "content": text}
+        return [head, *told] if text and prepend_summary else told
+
+    def size(self) -> int:
+        """Return how many messages there are; the summary is none."""
+        count = self._writer.count(self._ref)
+        return count - (self._summary() is not None) if count else 0
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        where: Where | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
+    ) -> Hits:
+        """Return the messages that answer *query* best: see `MemorySet.search`.
+
+        Those that were summed up are found as all others; the summary itself is not.
+        """
+        parts: list[Where] = [{"not": {"$id": SUMMARY}}]
+        if mark is not None:
+            parts.append({MARKS: {"contains": message_items.checked_mark(mark)}})
+        if exclude_mark is not None:
+            no = message_items.checked_mark(exclude_mark, "exclude_mark")
+            parts.append({"not": {MARKS: {"contains": no}}})
+        if where is not None:
+            parts.append(where)
+        return self._set.search(query, limit=limit, where={"all": parts}, reranker=reranker)
+
+    def _consistent(
+        self, read: Callable[[StoredItem | None], list[StoredItem]]
+    ) -> tuple[list[StoredItem], StoredItem | None]:
+        """Return what *read* does under a summary, and that summary: both of one moment.
+
+        Others may sum up while it reads; then it reads again.
+        """
+        before = self._summary()
+        for _ in range(TRIES):
+            found, after = read(before), self._summary()
+            if (before and before.row) == (after and after.row):
+                return found, after
+            before = after
+        return read(before), before
+
+    def _chosen(
+        self,
+        mark: str | None,
+        exclude_mark: str | None,
+        recent_n: int | None,
+        summary: StoredItem | None,
+    ) -> list[StoredItem]:
+        """Return messages; without those that *summary* stands for, without their blocks too."""
+        has = None if mark is None else message_items.checked_mark(mark)
+        lacks = (
+            None
+            if exclude_mark is None
+            else message_items.checked_mark(exclude_mark, "exclude_mark")
+        )
+        if recent_n is not None and counted(recent_n, "recent_n", least=0) == 0:
+            return []
+        split = Split.of(noted(summary)) if lacks == COMPRESSED else None
+        found: list[StoredItem] = []
+        open_: set[str] = set()
+        beyond = 0
+        for stored in self._newest(open_only=lacks == COMPRESSED):
+            if recent_n is not None and len(found) >= recent_n:
+                beyond += 1
+                if not open_ or beyond > REACH:
+                    break
+            marks = message_items.marks_of(stored)
+            if (has is not None and has not in marks) or (lacks is not None and lacks in marks):
+                continue
+            found.append(stored := rest_of(stored, split))
+            if recent_n is not None:
+                message = message_items.model_message(stored)
+                open_.difference_update(message.calls)
+                open_.update(message.answers)
+        if open_ and recent_n is not None:  # a call that is not there: no reason for more
+            del found[recent_n:]
+        return found[::-1]
+
+    def _newest(self, *, open_only: bool = False) -> Iterator[StoredItem]:
+        """Yield messages, the newest first; *open_only*: down to where all are summed up."""
+        last = noted(self._summary()).get("upto") if open_only else None
+        for stored in self._messages.items(newest_first=True):
+            if last is not None and stored.record.id == last:
+                return
+            if stored.record.id != SUMMARY:
+                yield stored
+
+    @property
+    def _set(self) -> MemorySet:
+        return MemorySet(self._writer, self._ref, {})
+
+    # --- deleting -----------------------------------------------------------------------------
+
+    def delete(self, msg_ids: str | Iterable[str]) -> int:
+        """Delete messages by their ids; return how many were there."""
+        wanted = [one for one in message_ids(msg_ids) if one != SUMMARY]
+        return self._set.delete(wanted) if wanted else 0
+
+    def delete_by_mark(self, mark: str | Iterable[str]) -> int:
+        """Delete the messages that have a mark, or one of several; return how many there were."""
+        marks = message_items.checked_marks(mark, "mark")
+        if not marks:
+            return 0
+        return self._set.delete(where={"any": [{MARKS: {"contains": one}} for one in marks]})
+
+    def clear(self) -> int:
+        """Delete all messages, and the summary; return how many messages there were."""
+        had_summary = self._summary() is not None
+        return self._set.clear() - had_summary
+
+    def forget(self, msg_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+        """Erase messages for good, and the summary that was made of them.
+
+        See `MemorySet.forget`. The next compression sums up what is left.
+        """
+        return self._set.forget(message_ids(msg_ids), dry_run=dry_run)
+
+    # --- marks --------------------------------------------------------------------------------
+
+    def update_messages_mark(
+        self,
+        new_mark: str | None = None,
+        old_mark: str | None = None,
+        msg_ids: str | Iterable[str] | None = None,
+    ) -> int:
+        """Give messages a mark, take one off, or put one in the place of another.
+
+        Args:
+            new_mark: The mark that they get; None: *old_mark* is taken off.
+            old_mark: Only messages that have it; None: all.
+            msg_ids: Only these; None: all.
+
+        Returns:
+            How many messages were changed.
+
+        Raises:
+            InvalidInput: Neither mark is given.
+        """
+        new = None if new_mark is None else message_items.checked_mark(new_mark, "new_mark")
+        old = None if old_mark is None else message_items.checked_mark(old_mark, "old_mark")
+        if new is None and old is None:
+            raise InvalidInput("give a new_mark to set, an old_mark to take off, or both")
+        ids = None if msg_ids is None else message_ids(msg_ids)
+
+        plan = partial(self._marks_changed, new, old, ids)
+        return self._messages.commit("mark", [new, old, None if ids is None else [*ids]], plan)
+
+    def _marks_changed(
+        self, new: str | None, old: str | None, ids: Sequence[str] | None, _new_id: NewId
+    ) -> PlannedWrite:
+        pairs: list[tuple[StoredItem, list[str]]] = []
+        for stored in self._newest() if ids is None else self._messages.get(ids):
+            before = message_items.marks_of(stored)
+            if stored.record.id != SUMMARY and (old is None or old in before):
+                marks = [new if mark == old else mark for mark in before]
+                marks = [mark for mark in dict.fromkeys([*marks, new]) if mark is not None]
+                pairs += [(stored, marks)] if marks != before else []
+        changes = self._marked(pairs)
+        if pairs and old == COMPRESSED != new:
+            changes += self._unbounded()
+        return self._messages.plan(changes, len(pairs))
+
+    def _marked(self, pairs: Sequence[tuple[StoredItem, Sequence[str]]]) -> list[ItemChange]:
+        return self._messages.replaced(
+            [(stored, message_items.with_marks(stored, marks)) for stored, marks in pairs]
+        )
+
+    def _unbounded(self) -> list[ItemChange]:
+        """Return what says that messages before the summary's end are open again."""
+        stored = self._summary()
+        if stored is None or noted(stored).get("upto") is None:
+            return []
+        item = summary_item(message_items.value_of(stored) | {"upto": None}, stored.record.time)
+        return self._messages.replaced([(stored, item)])
+
+    @property
+    def summary(self) -> str:
+        """What stands for the messages that are marked `COMPRESSED`; "" if there is none."""
+        return text_of_summary(self._summary())
+
+    def _summary(self) -> StoredItem | None:
+        return self._messages.one(SUMMARY)
+
+    # --- the summary --------------------------------------------------------------------------
+
+    def update_compressed_summary(self, summary: str, msg_ids: str | Iterable[str] = ()) -> int:
+        """Have another summary, and in the same commit mark messages as compressed.
+
+        Args:
+            summary: Its text; "" takes it away.
+            msg_ids: The messages that it stands for besides those that are marked already.
+
+        Returns:
+            How many messages were marked.
+        """
+        if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            kind = type(summary).__name__
+            raise InvalidValue("summary", f"is a text, not {kind}", hint="use str(summary)")
+        wanted = message_ids(msg_ids)
+
+        def work() -> int:
+            before, found = self._summary(), self._messages.get(wanted)
+            new = [one for one in found if COMPRESSED not in message_items.marks_of(one)]
+            chosen = found if before is None else new
+            split = Split.of(noted(before))
+            said: dict[str, Any] = {"content": summary}
+            if split is not None and split.id not in wanted:
+                said["split"] = split.to_dict()
+            self._sum_up(before, chosen, said, upto=None)
+            return len(new)
+
+        return call_with_retries(work, on=MOVED)
+
+    def _sum_up(
+        self,
+        before: StoredItem | None,
+        chosen: Sequence[StoredItem],
+        said: Mapping[str, Any],
+        *,
+        upto: str | None,
+        heads: Sequence[StoredItem] = (),
+        open_: Sequence[StoredItem] = (),
+    ) -> None:
+        """Commit a summary that takes the place of *before*, and marks of *chosen*.
+
+        It is made of *heads* as well, messages that are split.
+        Marks of *open_* that no summary stands for, since it was forgotten, are taken off.
+
+        Raises:
+            StaleItem: One of them is not as it was read; nothing was changed.
+        """
+        value = {"role": "system", **said, "upto": upto, "under": before and before.version}
+        made_of = [*chosen, *heads]
+        last = made_of[-1] if made_of else next(self._newest(), None)  # it is no newer than that
+        time = None if last is None else last.record.time or last.updated
+        links = [Link(self._ref, stored.record.id) for stored in made_of]
+        pairs = [(stored, message_items.marks_with(stored, COMPRESSED)) for stored in chosen]
+        pairs += [
+            (stored, message_items.marks_without(stored, COMPRESSED))
+            for stored in open_
+            if COMPRESSED in message_items.marks_of(stored)
+        ]
+        self._exchange(before, value if said["content"] else None, time, links, pairs)
+
+    def _exchange(
+        self,
+        before: StoredItem | None,
+        value: Mapping[str, Any] | None,
+        time: int | None,
+        links: Sequence[Link],
+        pairs: Sequence[tuple[StoredItem, Sequence[str]]],
+    ) -> None:
+        """Commit a summary for another, None for none, with messages whose marks are others."""
+        messages = self._messages
+        retired = [] if before is None else messages.retired([before])
+        ids: list[Value] = [stored.record.id for stored, _ in pairs]
+        arguments: list[Value] = [cast("Value", value and dict(value)), ids]
+
+        changes = self._marked(pairs)
+        if value is not None:
+            record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
+            earlier = [] if before is None else [Link(self._ref, SUMMARY)]
+            changes.append(Add(self._ref, record, links=(*earlier, *links)))
+        if retired and isinstance(self._writer, Draft):  # which takes an id once per call
+            messages.change("summary", arguments, retired)
+            retired = []
+        messages.change("summary", arguments, [*retired, *changes])
+
+    # --- compression --------------------------------------------------------------------------
+
+    def compress(
+        self,
+        *,
+        keep_recent: int | None = None,
+        keep_tokens: int | None = None,
+        trigger_tokens: int | Budget | None = None,
+        beside_tokens: int = 0,
+        model: ChatModel | Summariser | None = None,
+        max_tokens: int = MAX_TOKENS,
+    ) -> Compressed:
+        """Sum up what was said, but for the end of it; nothing that was said is lost.
+
+        The summary rolls on: it holds what the one before said. The messages stay, are found by
+        searches, and are marked `COMPRESSED`, in the same commit; a long conversation takes a
+        commit per `MOST_AT_ONCE` messages. Kept out of it are the newest request, and tool calls
+        that wait for an answer; a call and its answers are summed up together, or not. With
+        *keep_tokens*, a message of several blocks may be split: the summary has the first of them,
+        and is told with the others, until these are summed up too; the message stays whole.
+
+        Args:
+            keep_recent: How many of the last messages are kept, three if nothing is said; a tool
+                call with its answers counts as one.
+            keep_tokens: In place of that, as many of the last messages are kept as have so many
+                tokens together; of the message before them, as many of its last blocks.
+            trigger_tokens: Only if the summary and all that is not in it have so many; a `Budget`
+                says who counts.
+            beside_tokens: Of what stands beside the conversation in the prompt, as instructions
+                do: they count with it, for `trigger_tokens` and `keep_tokens`.
+            model: What makes the summary: a language model, or a summariser. If it fails, and
+                without one, sentences are chosen.
+            max_tokens: How long the summary may be.
+
+        Raises:
+            InvalidInput: An argument cannot be used; nothing was changed.
+            ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
+            StaleItem, DuplicateItem: Others changed what it read, again and again.
+        """
+        policy = SummaryPolicy.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
+        budget, summing = policy.budget, Summing(model, max_tokens)
+        steps: list[tuple[int, Summary]] = []
+
+        def work() -> None:
+            self._sum_up_all(policy, summing, steps)
+
+        call_with_retries(work, on=MOVED)
+        left, last = self._open()
+        split, summary = Split.of(noted(last)), text_of_summary(last)
+        size = budget.size([message_items.model_message(rest_of(one, split)) for one in left])
+        size += budget.size([Message(summary)]) if summary else 0
+        done = sum(count for count, _ in steps)
+        made = steps[-1][1] if steps else Summary(text="", by="", tokens=0)
+        return Compressed(done, summary, made.by, made.because, size)
+
+    def _open(self) -> tuple[list[StoredItem], StoredItem | None]:
+        """Return the messages that no summary stands for, whole, oldest first; and the summary."""
+
+        def read(summary: StoredItem | None) -> list[StoredItem]:
+            newest = self._newest(open_only=summary is not None)
+            return [
+                stored
+                for stored in newest
+                if summary is None or COMPRESSED not in message_items.marks_of(stored)
+            ][::-1]
+
+        return self._consistent(read)
+
+    def _sum_up_all(
+        self, policy: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
+    ) -> None:
+        """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
+        open_, summary = self._open()
+        split, text = Split.of(noted(summary)), text_of_summary(summary)
+        told = [message_items.model_message(rest_of(stored, split)) for stored in open_]
+        if not policy.is_due([Message(text), *told] if text else told):
+            return
+        chosen, divided = summed_up(open_, policy, split)
+        while chosen or divided is not None:
+            part = chosen
+            if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next
+                part = summed_up(chosen[:MOST_AT_ONCE], NOTHING)[0] or chosen
+            rows = {stored.row for stored in part}
+            chosen = [stored for stored in chosen if stored.row not in rows]
+            last, divided = (None, divided) if chosen else (divided, None)
+            steps.append((len(part), self._rolled(part, last, open_, summing)))
+            open_ = [stored for stored in open_ if stored.row not in rows]
+
+    def _rolled(
+        self,
+        part: Sequence[StoredItem],
+        divided: Split | None,
+        open_: Sequence[StoredItem],
+        summing: Summing,
+    ) -> Summary:
+        """Commit the summary of what was summed up before, of *part*, and up to a split."""
+        before = self._summary()
+        split = Split.of(noted(before))
+        heads = [one for one in open_ if divided is not None and one.record.id == divided.id]
+        told = [rest_of(stored, split) for stored in part]
+        told += [head_of(stored, split, divided) for stored in heads if divided is not None]
+        made = summing.rolled(text_of_summary(before), told)
+        rows = {stored.row for stored in part}
+        first = list(takewhile(lambda stored: stored.row in rows, open_))
+        upto = first[-1].record.id if first else noted(before).get("upto")
+        said: dict[str, Any] = {"content": made.text, "by": made.by, "because": made.because}
+        left = [stored for stored in open_ if stored.row not in rows]
+        ids = {stored.record.id for stored in left}
+        if split := divided or (split if split is not None and split.id in ids else None):
+            said["split"] = split.to_dict()
+        self._sum_up(before, part, said, upto=upto, heads=heads, open_=left)
+        return made
+
+    def uncompress(self) -> int:
+        """Undo the last summary: the one before is back, and messages that it stood for are open.
+
+        Returns:
+            How many messages are open again.
+
+        Raises:
+            NotFound: There is no summary.
+            Unusable: In a batch that made it.
+        """
+        return call_with_retries(self._undone, on=MOVED)
+
+    def _undone(self) -> int:
+        now = self._summary()
+        if now is None:
+            raise NotFound(f"conversation {self.name!r} has no summary that could be undone")
+        said = noted(now)
+        rows = [source for _, source in self._writer.sources([now.row])]
+        ids = [s.record.id for s, _ in self._writer.rows(rows) if s.record.id != SUMMARY]
+        marked = [
+            one for one in self._messages.get(ids) if COMPRESSED in message_items.marks_of(one)
+        ]
+        pairs = [(s, message_items.marks_without(s, COMPRESSED)) for s in marked]
+        versions = self._writer.versions(self._ref, SUMMARY)
+        past = next((s for s, _ in versions if s.version == said.get("under")), None)
+        if past is None:
+            self._exchange(now, None, None, (), pairs)
+            return len(pairs)
+        value = message_items.value_of(past)
+        value["upto"] = value.get("upto") if said.get("upto") else None
+        sources = [source for _, source in self._writer.sources([past.row])]
+        links = [
+            Link(self._ref, s.record.id)
+            for s, _ in self._writer.rows(sources)
+            if s.record.id != SUMMARY
+        ]
+        self._exchange(now, value, past.record.time, links, pairs)
+        return len(pairs)
+
+    # --- as a whole ---------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON has it: messages with their marks, and the summary."""
+        found = [*self._newest()][::-1]
+        told = [
+            [message_items.as_message(stored), message_items.marks_of(stored)] for stored in found
+        ]
+        return {"_compressed_summary": self.summary, "content": told}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
+        """Have what `state_dict` returned instead of what there is, in one commit.
+
+        Messages alone, without marks, are read too: older states have them.
+
+        Args:
+            strict: A state without content is an error; else it is empty.
+
+        Raises:
+            InvalidState: It has no content (a KeyError); nothing was changed.
+            InvalidInput: It is no state; nothing was changed.
+        """
+        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"the state of a conversation is a dict, not {state!r:.40}")
+        if strict and "content" not in state:
+            raise InvalidState("the state of a conversation has content; this one has none")
+        items = message_items.of_state(state.get("content", []), self.name, self._writer.now())
+        summary = state.get("_compressed_summary") or ""
+        if not isinstance(summary, str):
+            raise InvalidInput(f"_compressed_summary is a text, not {type(summary).__name__}")
+        value = {"role": "system", "content": summary, "upto": None, "under": None}
+        if summary:
+            items.append(replace(summary_item(value, None), id=SUMMARY))
+
+        self._messages.replace_all("load", [len(items)], items, is_judged=False)
+
+
+def noted(summary: StoredItem | None) -> Mapping[str, Any]:
+    """Return what a summary notes: `upto`, to which message all are in it; `under`, its version."""
+    return {} if summary is None else message_items.value_of(summary)
+
+
+def text_of_summary(summary: StoredItem | None) -> str:
+    """Return what a summary says; "" if there is none."""
+    return "" if summary is None else summary.record.text or ""
+
+
+def summary_item(value: Mapping[str, Any], time: int | None) -> Item:
+    """Return the item that keeps a summary."""
+    when = None if time is None else moment(time)
+    return Item(dict(value), text=str(value["content"]), role="system", time=when, compacted=True)
+
+
+def message_ids(given: object) -> list[str]:
+    """Return ids of messages, each once; one may be given alone."""
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise InvalidValue("msg_ids", f"are ids, not {type(given).__name__}", hint="use a list")
+    found = list(dict.fromkeys(cast("Iterable[object]", given)))
+    if wrong := [one for one in found if not isinstance(one, str) or not one]:
+        raise InvalidValue("msg_ids", f"are ids, not {wrong[0]!r}", hint="add() returns them")
+    return [checked_name(one, "a message's id") for one in found]

@@ -1,0 +1,401 @@
+"""Messages of a conversation as items of a set, and back: role dicts, with their tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias, cast
+
+from alveus.errors import InvalidInput, InvalidTime, InvalidValue
+from alveus.llm.chat import ROLES as CHAT_ROLES
+from alveus.store import StoredItem
+from alveus.store.items import Item
+from alveus.store.records import item_of, role_of_speaker
+from alveus.text.messages import ROLES, Message, Role
+from alveus.values import wire
+from alveus.values.storable import checked_name, microseconds, moment
+from alveus.values.urls import append_urls
+
+Said: TypeAlias = Mapping[str, Any] | Message
+"""A message: a dict with `role` and `content`, a `Msg`, or a `Message`."""
+
+SUMMARY = "summary of the conversation"
+"""The id of a conversation's summary."""
+
+COMPRESSED = "compressed"
+"""The mark of messages that the summary stands for."""
+
+MARKS = "marks"
+"""The metadata field of an item that has its message's marks."""
+
+_CALLS = ("tool_use", "tool_call")
+_ANSWERS = ("tool_result",)
+_OWN = ("id", "role", "name", "content")
+_IMPORTED = ("tool_calls", "tool_call_id", "refusal", "audio", "function_call")
+"""What an import keeps in the metadata of a message."""
+
+JUST_NOW = timedelta(minutes=1)
+"""A message that was made so shortly before it is added takes the time of its commit.
+
+Stamps are often to the second: between messages without one, theirs would change the order.
+"""
+
+_MILLISECONDS = 1e11
+"""From this number on, a Unix time is in milliseconds: in seconds it would be the year 5138."""
+
+
+def listed(messages: object) -> list[dict[str, Any]]:
+    """Return messages, or one, as dicts of their own."""
+    if messages is None:
+        return []
+    if isinstance(messages, Mapping | Message):
+        return [_plain(cast("Said", messages))]
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise _no_message(messages)
+    return [_plain(one) for one in cast("Iterable[object]", messages)]
+
+
+def _no_message(given: object) -> InvalidInput:
+    shown = '{"role": "user", "content": "I live in Lisbon."}'
+    return InvalidInput(f"a message is a dict, such as {shown}, not {type(given).__name__}")
+
+
+def _plain(message: object) -> dict[str, Any]:
+    if isinstance(message, Message):
+        return dict(message.to_dict())
+    if not isinstance(message, Mapping):
+        raise _no_message(message)
+    made = dict(cast("Mapping[str, Any]", message))
+    if not ("content" in made or made.get("tool_calls")):
+        raise InvalidInput(f"a message has content, or tool_calls; this one has {sorted(made)}")
+    made.setdefault("content", None)
+    role = made.setdefault("role", "assistant")
+    if not isinstance(role, str) or not role:
+        raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {role!r}")
+    return made
+
+
+def id_of(message: Mapping[str, Any]) -> str | None:
+    """Return the id that a message says it has; None: it is to be given one."""
+    found = message.get("id")
+    if found is None:
+        return None
+    if checked_name(found, "a message's id") == SUMMARY:
+        raise InvalidInput(f"{SUMMARY!r} is the id of the summary; give the message another")
+    return cast("str", found)
+
+
+# --- as items -----------------------------------------------------------------------------------
+
+
+def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> Item:
+    """Return the item that keeps a message.
+
+    Its value is what `Message.to_dict` makes of it, so that prompts can show it; `more` has what
+    the message says besides, or says otherwise.
+    """
+    content, name = message.get("content"), message.get("name")
+    calls, answers = _ids(message)
+    text = whole_text(message)
+    value: dict[str, Any] = {"role": message["role"], "content": text}
+    if isinstance(name, str) and name:
+        value["name"] = name
+    if calls:
+        value["calls"] = calls
+    if answers:
+        value["answers"] = answers
+    more = {key: given for key, given in message.items() if key not in _OWN}
+    if content != text:
+        more["content"] = content
+    if "name" in message and "name" not in value:
+        more["name"] = name
+    if more:
+        value["more"] = more
+    return Item(
+        value,
+        text=text,
+        metadata={MARKS: list(marks)} if marks else {},
+        role=role_of_speaker(message["role"]) or message["role"],
+        speaker=value.get("name"),
+        session=session,
+        time=time_of(message.get("timestamp")),
+    )
+
+
+def time_of(timestamp: object) -> datetime | None:
+    """Return the time that a message says it was made; None: it says none that can be read.
+
+    ISO 8601, where a time without a zone is in that of this machine, or Unix time in seconds or
+    milliseconds.
+    """
+    try:
+        if isinstance(timestamp, str):
+            time = datetime.fromisoformat(timestamp).astimezone(UTC)
+        elif isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
+            seconds = timestamp / 1000 if timestamp >= _MILLISECONDS else timestamp
+            time = datetime.fromtimestamp(seconds, UTC)
+        else:
+            return None
+        return moment(microseconds(time))
+    except (ValueError, OverflowError, OSError, InvalidTime):
+        return None
+
+
+def in_order(items: Sequence[Item], now: int | None) -> list[Item]:
+    """Return items of messages with times that keep the order in which they were passed.
+
+    Args:
+        now: In microseconds; times later than `JUST_NOW` before it are left to the commit. None:
+            all are kept.
+    """
+    latest = None if now is None else moment(now) - JUST_NOW
+    times: list[datetime | None] = []
+    for item in items:
+        is_own = item.time is not None and (latest is None or item.time < latest)
+        times.append(item.time if is_own else None)
+    after: datetime | None = None
+    for at in reversed(range(len(times))):  # what has no time was said before what follows it
+        after = times[at] = times[at] or after
+    made: list[Item] = []
+    for item, time in zip(items, times, strict=True):
+        before = made[-1].time if made else None
+        made.append(replace(item, time=time and max(time, before or time)))
+    return made
+
+
+def _ids(message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the ids of the tool calls that a message asks for, and of those that it answers."""
+    calls = _texts(message.get("calls")) + _named(message.get("tool_calls"), None)
+    answers = _texts(message.get("answers")) + _texts([message.get("tool_call_id")])
+    blocks = message.get("content")
+    calls += _named(blocks, _CALLS)
+    answers += _named(blocks, _ANSWERS)
+    return list(dict.fromkeys(calls)), list(dict.fromkeys(answers))
+
+
+def _named(found: object, kinds: Sequence[str] | None) -> list[str]:
+    """Return the ids of those dicts of a list that are of a kind."""
+    dicts = _dicts(found)
+    some = [one for one in dicts if kinds is None or one.get("type") in kinds]
+    return _texts([one.get("tool_use_id", one.get("id")) for one in some])
+
+
+def _dicts(found: object) -> list[Mapping[str, Any]]:
+    parts = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("Mapping[str, Any]", part) for part in parts if isinstance(part, dict)]
+
+
+def _texts(found: object) -> list[str]:
+    parts = cast("Sequence[object]", found) if isinstance(found, list | tuple) else ()
+    return [part for part in parts if isinstance(part, str) and part]
+
+
+def text_of_message(message: Mapping[str, Any]) -> str:
+    """Return what a message says, as one text: its content, or else what it calls."""
+    content = message.get("content")
+    if isinstance(content, str) and content:
+        return content
+    told = [part["text"] for part in _dicts(content) if isinstance(part.get("text"), str)]
+    told += [_call(call) for call in _dicts(message.get("tool_calls"))]
+    told += [_block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)]
+    if not told and content not in (None, "") and not _dicts(content):
+        return repr(content)
+    return "\n".join(told)
+
+
+def whole_text(message: Mapping[str, Any]) -> str:
+    """Return what a message says, and its urls after that, a line each."""
+    return append_urls(text_of_message(message), _urls(message))
+
+
+def _urls(message: Mapping[str, Any]) -> list[str]:
+    url = message.get("url")
+    return _texts([url] if isinstance(url, str) else url)
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return ""
+    said = cast("Mapping[str, Any]", function)
+    return f"{said.get('name', '')}({said.get('arguments', '')})"
+
+
+def _block(part: Mapping[str, Any]) -> str:
+    if part.get("type") in _CALLS:
+        return f"{part.get('name', '')}({part.get('input', '')})"
+    said = part.get("output", part.get("content", ""))
+    return said if isinstance(said, str) else repr(said)
+
+
+# --- and back -----------------------------------------------------------------------------------
+
+
+def value_of(stored: StoredItem) -> dict[str, Any]:
+    """Return the value of an item, decoded; of one that was added as a text, as of a message."""
+    item = item_of(stored)
+    value: object = item.value
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else _value_of_text(item)
+
+
+def _value_of_text(item: Item) -> dict[str, Any]:
+    """Return what `as_item` would keep of a message that is a text: an import wrote it so."""
+    message: dict[str, Any] = {"role": item.role or "user", "content": item.value}
+    if item.speaker is not None:
+        message["name"] = item.speaker
+    message |= {name: item.metadata[name] for name in _IMPORTED if name in item.metadata}
+    return cast("dict[str, Any]", as_item(message, (), "").value)
+
+
+def as_message(stored: StoredItem) -> dict[str, Any]:
+    """Return a message as it was added, with its id."""
+    value = value_of(stored)
+    more: dict[str, Any] = {}
+    if isinstance(value.get("more"), dict):
+        more = value.pop("more")
+    if "calls" not in more:
+        value.pop("calls", None)
+    if "answers" not in more:
+        value.pop("answers", None)
+    return {"id": stored.record.id, **value, **more}
+
+
+def for_model(stored: StoredItem) -> dict[str, Any]:
+    """Return what of a message a model's server takes, in OpenAI's form.
+
+    A content of another kind than the form has, and urls, are told as text.
+    """
+    message = as_message(stored)
+    known = ("role", "name", "tool_calls", "tool_call_id")
+    made: dict[str, Any] = {"role": "assistant", "content": stored.record.text or ""}
+    made |= {key: message[key] for key in known if message.get(key) is not None}
+    if made["role"] == "tool" and "tool_call_id" not in made:
+        made["role"] = "assistant"  # a server refuses an answer to nothing, and all beside it
+    content = message.get("content")
+    if "tool_calls" in made or (_dicts(content) and not message.get("url")):
+        made["content"] = content
+    return made
+
+
+def for_chat(stored: StoredItem) -> dict[str, Any]:
+    """Return a message as a `ChatModel` takes it: all that is said as text, and its urls."""
+    message = as_message(stored)
+    role, name = message.get("role") or "assistant", message.get("name")
+    made: dict[str, Any] = {
+        "role": role if role in CHAT_ROLES else "user",
+        "content": text_of_message(message),
+    }
+    if isinstance(name, str) and name:
+        made["name"] = name
+    if urls := _urls(message):
+        made["urls"] = urls
+    return made
+
+
+def model_message(stored: StoredItem) -> Message:
+    """Return a message as what is counted, and told apart by its tool calls.
+
+    Calls that it answers itself, in its own blocks, tie it to no other message.
+    """
+    value = value_of(stored)
+    role = value.get("role")
+    said = stored.record.text or ""
+    who: Role = role if role in ROLES else "system" if role == "developer" else "user"
+    calls, answers = _texts(value.get("calls")), _texts(value.get("answers"))
+    own = {*calls} & {*answers}
+    asked = tuple(call for call in calls if call not in own)
+    return Message(said, who, None, asked, tuple(call for call in answers if call not in own))
+
+
+def blocks_of(stored: StoredItem) -> list[Any]:
+    """Return the blocks of content of a message; none if it has fewer than two."""
+    more: object = value_of(stored).get("more")
+    content = cast("dict[str, object]", more).get("content") if isinstance(more, dict) else None
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return blocks if len(blocks) > 1 and len(_dicts(blocks)) == len(blocks) else []
+
+
+def with_blocks(stored: StoredItem, blocks: Sequence[Any]) -> StoredItem:
+    """Return a message as if its content were only *blocks*; to be read, not to be written."""
+    message = as_message(stored) | {"content": list(blocks)}
+    item = as_item(message, [], stored.record.session or "")
+    record = replace(stored.record, value=wire.encode(item.value), text=item.text)
+    return replace(stored, record=record)
+
+
+def line_of(stored: StoredItem) -> str:
+    """Return a message as a line that a summary is made of."""
+    record = stored.record
+    return f"{record.speaker or record.role or 'user'}: {record.text or ''}"
+
+
+# --- marks --------------------------------------------------------------------------------------
+
+
+def checked_mark(mark: object, what: str = "mark") -> str:
+    """Return a mark.
+
+    Raises:
+        InvalidValue: It is no text (and a TypeError).
+        InvalidInput: It is empty.
+    """
+    if not isinstance(mark, str):
+        raise InvalidValue(what, f"is a text, not {type(mark).__name__}", hint="use str(mark)")
+    return checked_name(mark, "a mark")
+
+
+def checked_marks(marks: object, what: str = "marks") -> list[str]:
+    """Return marks, each once; one may be given alone. See `checked_mark`."""
+    if marks is None:
+        return []
+    if isinstance(marks, str):
+        return [checked_mark(marks, what)]
+    if isinstance(marks, bytes) or not isinstance(marks, Iterable):
+        raise InvalidValue(what, f"are texts, not {type(marks).__name__}", hint="use a list")
+    return list(dict.fromkeys(checked_mark(one, what) for one in cast("Iterable[object]", marks)))
+
+
+def marks_of(stored: StoredItem) -> list[str]:
+    """Return the marks of a message."""
+    if stored.record.metadata == "{}":
+        return []
+    kept = cast("dict[str, object]", wire.decode(stored.record.metadata))
+    return _texts(kept.get(MARKS))
+
+
+def marks_with(stored: StoredItem, mark: str) -> list[str]:
+    """Return the marks of a message, and one more that it may have already."""
+    return list(dict.fromkeys([*marks_of(stored), mark]))
+
+
+def marks_without(stored: StoredItem, mark: str) -> list[str]:
+    """Return the marks of a message but for one."""
+    return [one for one in marks_of(stored) if one != mark]
+
+
+def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
+    """Return the item of a message with other marks; it stays where it is."""
+    item = item_of(stored)
+    metadata = {key: kept for key, kept in item.metadata.items() if key != MARKS}
+    return replace(item, metadata=metadata | ({MARKS: list(marks)} if marks else {}))
+
+
+# --- states -------------------------------------------------------------------------------------
+
+
+def of_state(listed_: object, session: str, now: int) -> list[Item]:
+    """Return the items of the messages that a state of a conversation holds, as of *now*."""
+    if not isinstance(listed_, list | tuple):
+        raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")
+    items: dict[str | int, Item] = {}
+    for place, entry in enumerate(cast("Sequence[object]", listed_)):
+        alone = isinstance(entry, Mapping)
+        pair = cast("Sequence[object]", [entry, []] if alone else entry)
+        if not isinstance(pair, list | tuple) or len(pair) != 2:  # noqa: PLR2004 - a pair
+            raise InvalidInput(f"entry {place} of a state is not a message with its marks")
+        message = _plain(pair[0])
+        item = as_item(message, checked_marks(pair[1]), session)
+        given = id_of(message)
+        items.setdefault(place if given is None else given, replace(item, id=given))
+    return in_order(list(items.values()), now)

@@ -1,0 +1,287 @@
+"""What of a conversation is summed up, and how a summary rolls on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from itertools import accumulate
+from typing import Any, Self, cast
+
+from alveus.conversation.message_items import blocks_of, line_of, model_message, with_blocks
+from alveus.errors import AlveusError, InvalidInput, ModelFailed
+from alveus.llm import ChatModel
+from alveus.store import StoredItem
+from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser, Summary, tokens
+from alveus.text.budget import Budget, Unit, units
+from alveus.text.messages import Message
+from alveus.text.summary import LEAST_TOKENS
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+MAX_TOKENS = 512
+"""How long a summary of a conversation may be if nothing is said."""
+
+KEEP_RECENT = 3
+"""How many of the last units are kept if nothing is said."""
+
+MOST_AT_ONCE = 1_000
+"""Messages that one commit sums up: a longer conversation takes several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """What a compression did.
+
+    Attributes:
+        messages: How many messages the summary stands for that it did not before.
+        summary: The summary as it is now; "" if there is none.
+        by: Who made it: ``extractive``, or ``model:`` and its name; "" if nothing was done.
+        because: Why a model that was asked did not make it; else "".
+        tokens: Of what a model is told now: the summary, and what is not in it.
+    """
+
+    messages: int
+    summary: str
+    by: str = ""
+    because: str = ""
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A message of which a summary has the first blocks, and a model is told the others.
+
+    Attributes:
+        id: The message.
+        blocks: How many of its blocks are summed up.
+    """
+
+    id: str
+    blocks: int
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> Self | None:
+        """Return what a summary notes as its `split`; None: it splits no message."""
+        found: object = noted.get("split")
+        return None if found is None else cls(**cast("dict[str, Any]", found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a summary notes it."""
+        return {"id": self.id, "blocks": self.blocks}
+
+
+def rest_of(stored: StoredItem, split: Split | None) -> StoredItem:
+    """Return what of a message no summary has: all, or the blocks behind those of its split."""
+    if split is None or stored.record.id != split.id:
+        return stored
+    blocks = blocks_of(stored)  # fewer than before, if the message was changed: then it is whole
+    return with_blocks(stored, blocks[split.blocks :]) if split.blocks < len(blocks) else stored
+
+
+def head_of(stored: StoredItem, before: Split | None, split: Split) -> StoredItem:
+    """Return the blocks of a message that *split* sums up, without those of an earlier split."""
+    start = before.blocks if before is not None and before.id == split.id else 0
+    return with_blocks(stored, blocks_of(stored)[start : split.blocks])
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPolicy:
+    """From which size on a conversation is summed up, and how much of its end is kept.
+
+    Attributes:
+        recent: So many of the last units, of which a tool call with its answers is one.
+        tokens: As many of the last units as have so many together, in place of *recent*; or None.
+        beside: Tokens of what stands beside the conversation in a prompt, and counts with it.
+        budget: Who counts, and from how many tokens on it is summed up; None: always.
+    """
+
+    recent: int = 0
+    tokens: int | None = None
+    beside: int = 0
+    budget: Budget = field(default_factory=lambda: Budget.of(None))
+
+    @classmethod
+    def of(
+        cls, recent: int | None, tokens: int | None, beside: int, trigger: int | Budget | None
+    ) -> Self:
+        """Return what a caller says."""
+        budget = Budget.of(trigger)
+        counted(beside, "beside_tokens", least=0)
+        if tokens is None:
+            recent = KEEP_RECENT if recent is None else recent
+            return cls(counted(recent, "keep_recent", least=0), None, beside, budget)
+        if recent is not None:
+            raise InvalidInput("say what is kept by keep_recent or by keep_tokens, not by both")
+        counted(tokens, "keep_tokens", least=0)
+        if budget.tokens is not None and tokens > budget.tokens:
+            raise InvalidInput(
+                f"keep_tokens is {tokens}, more than trigger_tokens, {budget.tokens}: what is "
+                "kept would be summed up at once"
+            )
+        return cls(0, tokens, beside, budget)
+
+    def is_due(self, turns: Sequence[Message]) -> bool:
+        """Return whether a conversation is long enough to be summed up."""
+        most = self.budget.tokens
+        return most is None or self.beside + self.budget.size(turns) >= most
+
+    def last(self, turns: Sequence[Message], units: Sequence[Unit]) -> int:
+        """Return how many of the last units of a conversation are kept."""
+        if self.tokens is None:
+            return self.recent
+        sizes = (self.budget.size([turns[at] for at in unit.places]) for unit in reversed(units))
+        return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
+
+
+NOTHING = SummaryPolicy()
+"""Keeps none of the last units."""
+
+
+def summed_up(
+    open_: Sequence[StoredItem], policy: SummaryPolicy, split: Split | None = None
+) -> tuple[list[StoredItem], Split | None]:
+    """Return those of the messages that no summary stands for which one may stand for now.
+
+    Kept are the last units, the newest request, and calls that wait for an answer. Of the message
+    before the kept ones, the last blocks are kept that there is room for: it is split.
+    """
+    turns = [model_message(rest_of(stored, split)) for stored in open_]
+    found = _units(turns)
+    first = max(0, len(found) - max(0, policy.last(turns, found)))
+    kept = set(range(first, len(found)))
+    asked = [at for at, unit in enumerate(found) if any(_asks(turns[one]) for one in unit.places)]
+    kept.update(asked[-1:])
+    kept.update(at for at, unit in enumerate(found) if _waits(turns, unit))
+    divided = None
+    if policy.tokens is not None and first - 1 in set(range(len(found))) - kept:
+        last = [turns[place] for unit in found[first:] for place in unit.places]
+        room = policy.tokens - policy.beside - policy.budget.size(last)
+        unit = [open_[place] for place in found[first - 1].places]
+        divided = _divided(unit, split, policy.budget, room)
+        kept.update([first - 1] if divided is not None else [])
+    gone = sorted(place for at in set(range(len(found))) - kept for place in found[at].places)
+    return [open_[place] for place in gone], divided
+
+
+def _divided(
+    unit: Sequence[StoredItem], before: Split | None, budget: Budget, room: int
+) -> Split | None:
+    """Return where the first message of a unit is split for the others to have *room*, or None.
+
+    No call is parted from its answer.
+    """
+    head, blocks = unit[0], blocks_of(unit[0])
+    others = [model_message(stored) for stored in unit[1:]]
+    lacks = _lacks([model_message(head), *others])
+    done = before.blocks if before is not None and before.id == head.record.id else 0
+    for at in range(done + 1, len(blocks)):
+        left = [model_message(with_blocks(head, blocks[at:])), *others]
+        if budget.size(left) <= room and _lacks(left) <= lacks:
+            return Split(head.record.id, at)
+    return None
+
+
+def _lacks(messages: Sequence[Message]) -> set[str]:
+    """Return the calls that messages answer and do not ask for."""
+    return {call for unit in _units(messages) for call in unit.lacks}
+
+
+def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
+    """Return messages without calls and answers that are parted from each other.
+
+    A call that waits for its answer is shown only where nothing was said since.
+    """
+    turns = [model_message(stored) for stored in messages]
+    left = {
+        place
+        for unit in _units(turns)
+        if unit.lacks or (_waits(turns, unit) and unit.places[-1] != len(turns) - 1)
+        for place in unit.places
+    }
+    return [stored for place, stored in enumerate(messages) if place not in left]
+
+
+def _units(turns: Sequence[Message]) -> list[Unit]:
+    """Return which messages belong together, in the order in which the units end."""
+    return sorted(units([[message] for message in turns]), key=lambda unit: unit.places[-1])
+
+
+def _asks(message: Message) -> bool:
+    return message.role == "user" and not message.answers
+
+
+def _waits(turns: Sequence[Message], unit: Unit) -> bool:
+    answered = {call for place in unit.places for call in turns[place].answers}
+    return any(call not in answered for place in unit.places for call in turns[place].calls)
+
+
+# --- summaries ----------------------------------------------------------------------------------
+
+
+class Summing:
+    """Makes summaries roll on: by a model or a summariser, and without one if that fails."""
+
+    def __init__(self, model: ChatModel | Summariser | None, max_tokens: int) -> None:
+        self._max = max_tokens
+        if type(max_tokens) is not int or max_tokens < 4 * LEAST_TOKENS:
+            least = 4 * LEAST_TOKENS
+            raise InvalidInput(f"max_tokens must be a number from {least} on, not {max_tokens!r}")
+        self._plain = ExtractiveSummariser()
+        self._summariser: Summariser | None
+        if model is None or isinstance(model, Summariser):
+            self._summariser = model
+        else:
+            self._summariser = ModelSummariser(model)
+
+    def rolled(self, before: str, messages: Sequence[StoredItem]) -> Summary:
+        """Return the summary of what was summed up before, and of messages after it."""
+        lines = [line_of(stored) for stored in messages]
+        if self._summariser is None:
+            return self._extracted(before, lines)
+        try:
+            made = self._made(self._summariser, [before, *lines] if before else lines)
+        except ModelFailed as error:
+            return self._extracted(before, lines, because=str(error))
+        if made.because or not made.text:
+            return self._extracted(before, lines, because=made.because or "it said nothing")
+        return made
+
+    def _made(self, summariser: Summariser, texts: Sequence[str]) -> Summary:
+        """Return what a summariser makes of texts.
+
+        Raises:
+            ModelFailed: It made nothing that can be used.
+        """
+        try:
+            made: object = summariser.summarise(texts, max_tokens=self._max)
+        except AlveusError:
+            raise
+        except Exception as error:  # the edge to other people's code; the cause is kept
+            raise _failed(summariser, f"it raised {error!r:.200}") from error
+        if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - other people's code
+            raise _failed(summariser, f"it returned {made!r:.40}, which is no summary")
+        if tokens(made.text) > self._max:
+            raise _failed(summariser, f"its summary has more than {self._max} tokens")
+        return made
+
+    def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
+        """Return a summary that holds the earlier one as it is, while there is room for both."""
+        half = self._max // 2 if before else self._max
+        made = self._plain.summarise(lines, max_tokens=half)
+        text = made.text
+        if before:
+            room = self._max - made.tokens - 1
+            if tokens(before) > room:
+                before = self._plain.summarise([before], max_tokens=room).text
+            text = f"{before}\n{text}" if text else before
+        return Summary(
+            text=text,
+            by=made.by,
+            tokens=tokens(text),
+            left_out=made.left_out,
+            because=because,
+        )
+
+
+def _failed(summariser: Summariser, problem: str) -> ModelFailed:
+    return ModelFailed(type(summariser).__name__, problem)

@@ -1,0 +1,207 @@
+"""Vectors from servers of the OpenAI embeddings protocol: OpenAI, vLLM, Ollama and others."""
+
+from __future__ import annotations
+
+import os
+import re
+from ast import literal_eval
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from alveus.embed.vectors import Vectors, unit_rows
+from alveus.errors import EmbedderFailed, InvalidInput
+from alveus.values.forks import FreshLock
+from alveus.values.http_json import ServerFailed, post_json, server_url
+
+OPENAI = "https://api.openai.com/v1"
+KNOWN_DIMENSIONS = {
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+    "text-embedding-ada-002": 1536,
+}
+"""Of models whose server need not be asked."""
+
+BATCH = 128
+"""Texts in one request."""
+
+LONGEST = 24_000
+"""Characters of a text that are sent, about 6,000 words; models read less."""
+
+FITS = 250
+"""Characters that every model takes: a server that refuses so few has another reason."""
+
+_REFUSALS = frozenset({400, 413, 422})
+"""Statuses with which servers answer texts that are too long, and much else."""
+
+_NAMED = re.compile(r"(.+?)(?:@([1-9]\d*))?( ['\"].*)?", re.DOTALL)
+"""A model, its dimensions and its prefix, as they stand in a name."""
+
+
+class _Refused(EmbedderFailed):
+    """The server turned a request down, perhaps because of a text that is too long."""
+
+
+class OpenAIEmbedder:
+    """Asks a server for vectors; one instance serves many threads.
+
+    Nothing but the texts and the model's name is sent. A text of nothing but spaces is not sent,
+    and has a zero row.
+
+    Args:
+        model: As the server calls it.
+        base_url: Of the server, up to ``/v1``; by default ``OPENAI_BASE_URL``, or OpenAI itself.
+        api_key: By default ``OPENAI_API_KEY``; a server on this machine may want none.
+        dimensions: Numbers in a vector, for a model that can give fewer; by default all it has,
+            which the server is asked for once where they are not known.
+        query_prefix, text_prefix: What the model wants before a question, and before a text:
+            for e5 ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`; a
+            memory remembers both.
+        timeout_s: For one request, with up to four tries.
+
+    Raises:
+        InvalidInput: An argument cannot be used.
+    """
+
+    instant = False
+
+    def __init__(  # noqa: PLR0913 - all but the model by name
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        dimensions: int | None = None,
+        query_prefix: str = "",
+        text_prefix: str = "",
+        timeout_s: float = 30.0,
+    ) -> None:
+        if not model:
+            raise InvalidInput("an embedder needs the name of a model, as in openai:MODEL")
+        if dimensions is not None and not 1 <= dimensions <= 65_536:  # noqa: PLR2004 - said below
+            raise InvalidInput(f"dimensions must be 1 to 65,536, not {dimensions!r}")
+        try:
+            self._url = server_url(
+                base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, "base_url"
+            )
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+        self._model, self._key = model, api_key
+        self._asked_dimensions, self._timeout_s = dimensions, timeout_s
+        self.query_prefix, self._text_prefix = query_prefix, text_prefix
+        self._dimensions = dimensions or KNOWN_DIMENSIONS.get(model)
+        self._lock = FreshLock()
+
+    def __repr__(self) -> str:
+        return f"OpenAIEmbedder({self._model!r})"
+
+    @property
+    def name(self) -> str:
+        """``openai:MODEL``, with the dimensions and the prefix of texts that were asked for."""
+        size = f"@{self._asked_dimensions}" if self._asked_dimensions else ""
+        prefix = f" {self._text_prefix!r}" if self._text_prefix else ""
+        return f"openai:{self._model}{size}{prefix}"
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in a vector; a model that is not known is asked for one, once."""
+        if self._dimensions is None:
+            with self._lock:
+                if self._dimensions is None:
+                    self._dimensions = len(self._asked(["dimensions"])[0])
+        return self._dimensions
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a row of length one per text; zero for one without anything to read.
+
+        Raises:
+            EmbedderFailed: The server did not answer, or not with a vector per text.
+        """
+        return self._rows(texts, self._text_prefix)
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Return a row per question, with the prefix that the model wants before questions."""
+        return self._rows(texts, self.query_prefix)
+
+    def _rows(self, texts: Sequence[str], prefix: str) -> Vectors:
+        found = np.zeros((len(texts), self.dimensions), np.float32)
+        told = [at for at, text in enumerate(texts) if text.strip()]
+        for start in range(0, len(told), BATCH):
+            places = told[start : start + BATCH]
+            rows = self._fitting([prefix + texts[at][:LONGEST] for at in places])
+            if any(len(row) != self.dimensions for row in rows):
+                raise EmbedderFailed(
+                    f"embedder {self.name!r} gave vectors of {len(rows[0])} numbers instead of"
+                    f" {self.dimensions}; name the dimensions that its model has"
+                )
+            found[places] = np.array(rows, np.float32)
+        return unit_rows(found)
+
+    def _fitting(self, texts: list[str]) -> list[list[float]]:
+        """Return a row per text; what the server refuses as too long is sent in smaller parts.
+
+        Several texts are sent as two halves, and of one text the first half. So a text that is too
+        long for the model keeps neither itself nor others from having a vector.
+        """
+        try:
+            return self._asked(texts)
+        except _Refused:
+            if max(map(len, texts)) <= FITS:
+                raise
+        if len(texts) == 1:
+            return self._fitting([texts[0][: len(texts[0]) // 2]])
+        half = len(texts) // 2
+        return self._fitting(texts[:half]) + self._fitting(texts[half:])
+
+    def _asked(self, texts: list[str]) -> list[list[float]]:
+        body: dict[str, object] = {"model": self._model, "input": texts}
+        if self._asked_dimensions:
+            body["dimensions"] = self._asked_dimensions
+        key = self._key or os.environ.get("OPENAI_API_KEY")
+        try:
+            answer = post_json(f"{self._url}/embeddings", body, key=key, timeout_s=self._timeout_s)
+        except ServerFailed as error:
+            failed = _Refused if error.status in _REFUSALS else EmbedderFailed
+            raise failed(f"embedder {self.name!r}: {error}") from None
+        return _vectors(answer, len(texts), self.name)
+
+
+def by_name(model: str, *, query_prefix: str = "") -> OpenAIEmbedder:
+    """Return the embedder that is called ``openai:`` and *model*.
+
+    Raises:
+        InvalidInput: The prefix of texts in the name is not written as a Python string.
+    """
+    found = _NAMED.fullmatch(model)
+    name, size, prefix = found.groups() if found else (model, None, None)
+    try:
+        text_prefix = literal_eval(prefix.strip()) if prefix else ""
+    except (SyntaxError, ValueError):
+        text_prefix = None
+    if not isinstance(text_prefix, str):
+        raise InvalidInput(
+            f"{f'openai:{model}'!r} is no name of an embedder; to give one a prefix, pass "
+            f"embedder=OpenAIEmbedder({name!r}, text_prefix=…)"
+        )
+    return OpenAIEmbedder(
+        name,
+        dimensions=int(size) if size else None,
+        query_prefix=query_prefix,
+        text_prefix=text_prefix,
+    )
+
+
+def _vectors(answer: object, number: int, name: str) -> list[list[float]]:
+    """Return the vectors of an answer in the order of their texts."""
+    found: dict[int, list[float]] = {}
+    try:
+        for place, entry in enumerate(cast("Mapping[str, Any]", answer)["data"]):
+            found[int(entry.get("index", place))] = [float(value) for value in entry["embedding"]]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        found.clear()
+    if sorted(found) != list(range(number)) or not all(
+        vector and np.isfinite(vector).all() for vector in found.values()
+    ):
+        raise EmbedderFailed(f"embedder {name!r}: the server gave not one vector for each text")
+    return [found[at] for at in range(number)]

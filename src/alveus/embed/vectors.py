@@ -1,0 +1,165 @@
+"""Vectors as bytes: int8 rows, with their scale where the length counts, and one-byte floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.errors import InvalidInput
+from alveus.values.native import NATIVE
+
+Vectors: TypeAlias = NDArray[np.float32]
+"""Rows of numbers, shape (rows, dimensions)."""
+
+Vector: TypeAlias = NDArray[np.float32]
+"""A row of numbers."""
+
+ROWS_AND_NUMBERS = 2
+"""Axes of an array of vectors."""
+
+LARGEST = 127
+"""The size of the largest number of a quantised row."""
+
+SCALE_BYTES = 4
+"""Of the scale in front of a packed vector, a float32."""
+
+
+def unit_rows(rows: Vectors) -> Vectors:
+    """Return rows of length one; a row of zeros stays one."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return (rows / np.where(lengths > 0, lengths, 1)[:, None]).astype(np.float32)
+
+
+def quantise(vectors: Vectors) -> bytes:
+    """Return rows as int8, one after the other, each stretched until its largest number is 127.
+
+    What is kept of a row is its direction, to a cosine of 0.9999 for rows as embedders make them;
+    its length is not kept. A zero row stays zero. The same rows give the same bytes everywhere.
+
+    Args:
+        vectors: Shape (rows, dimensions); finite.
+
+    Raises:
+        InvalidInput: The shape is another, or a number is not finite.
+    """
+    if vectors.ndim != ROWS_AND_NUMBERS:
+        raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
+    if not vectors.size:
+        return b""
+    flags = vectors.flags
+    if NATIVE and vectors.dtype == np.float32 and flags.c_contiguous and flags.aligned:
+        packed = NATIVE.quantise(vectors, vectors.shape[1])
+        if packed is not None:
+            return packed
+    return _quantise(vectors)
+
+
+def _quantise(vectors: Vectors) -> bytes:
+    largest = np.maximum.reduce(np.abs(vectors), axis=1)
+    if not math.isfinite(largest.sum(dtype=np.float64)):  # NaN if one number of a row is
+        raise InvalidInput("vectors hold a number that is not finite; embed the text again")
+    largest[largest == 0] = 1
+    scale = LARGEST / largest.astype(np.float64)
+    return np.rint(vectors * scale[:, None]).astype(np.int8).tobytes()
+
+
+def quantise_each(windows: Sequence[Vectors]) -> list[bytes]:
+    """Return `quantise` of each of several arrays of one width; quicker than one at a time."""
+    if not windows:
+        return []
+    packed = quantise(np.concatenate(windows))
+    width, parts, at = windows[0].shape[1], list[bytes](), 0
+    for rows in windows:
+        parts.append(packed[at : at + len(rows) * width])
+        at += len(rows) * width
+    return parts
+
+
+def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
+    """Return the int8 rows that `quantise` wrote, shape (rows, *dimensions*), read-only.
+
+    A row is its direction: divided by its own length it is the unit vector, so no scale is stored.
+    With no dimensions there are no rows.
+
+    Raises:
+        InvalidInput: The bytes are not a whole number of rows.
+    """
+    whole = len(blob) % dimensions == 0 if dimensions > 0 else not blob and dimensions == 0
+    if not whole:
+        raise InvalidInput(f"{len(blob)} bytes are not rows of {dimensions} dimensions")
+    rows = len(blob) // dimensions if dimensions else 0
+    return np.frombuffer(blob, dtype=np.int8).reshape(rows, dimensions)
+
+
+def pack_vector(vector: Vector) -> bytes:
+    """Return a vector as int8 numbers behind their scale, which `unpack_vector` reads.
+
+    Each number is off by at most half of a 127th of the largest, so that the small ones of a long
+    vector stay; one-byte floats lose them.
+
+    Args:
+        vector: Shape (dimensions,); finite.
+
+    Raises:
+        InvalidInput: The shape is another, or a number is not finite.
+    """
+    if vector.ndim != 1:
+        raise InvalidInput(f"a vector must be a row of numbers, not of shape {vector.shape}")
+    largest = np.abs(vector).max(initial=0.0)
+    rows = quantise(vector[None])
+    return np.float32(largest / LARGEST).astype("<f4").tobytes() + rows
+
+
+def unpack_vector(blob: bytes) -> Vector:
+    """Return the float32 vector that `pack_vector` wrote.
+
+    Raises:
+        InvalidInput: The bytes are none.
+    """
+    scale = np.frombuffer(blob, "<f4", 1)[0] if len(blob) >= SCALE_BYTES else np.float32(math.nan)
+    if not 0.0 <= scale < math.inf:
+        raise InvalidInput(f"{len(blob)} bytes are no vector with a scale")
+    return np.frombuffer(blob, np.int8, offset=SCALE_BYTES) * scale
+
+
+def float8(data: bytes | Sequence[int]) -> Vector:
+    """Return one-byte floats, as thinker keeps vectors, as float32.
+
+    A byte has a sign, four bits of exponent and three of mantissa: (1 + m / 8) * 2 ** (e - 7),
+    and 0 for the byte 0x00; it has neither NaN nor infinity.
+
+    Raises:
+        InvalidInput: A number is not a byte.
+    """
+    try:
+        codes = np.frombuffer(bytes(data), np.uint8)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"one-byte floats are bytes, or numbers from 0 to 255: {error}"
+        ) from error
+    sign = np.where(codes & 0x80, -1.0, 1.0)
+    values = sign * (1 + (codes & 0x07) / 8) * 2.0 ** (((codes >> 3) & 0x0F) - 7.0)
+    return np.where(codes, values, 0.0).astype(np.float32)
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Return rows of length one in the same direction; zero rows stay zero."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    if 0.0 in lengths.tolist():  # for one row quicker than to ask NumPy
+        lengths[lengths == 0] = 1
+    return vectors / lengths[:, None]
+
+
+def as_texts(texts: Sequence[str]) -> Sequence[str]:
+    """Return *texts*, unless it is one text, which would be read letter by letter.
+
+    Raises:
+        InvalidInput: It is a `str`.
+    """
+    if isinstance(texts, str):
+        raise InvalidInput("embed takes a list of texts, not one text; write embed([text])")
+    return texts

@@ -1,0 +1,183 @@
+"""Text into the word pieces of BERT (uncased), in plain Python.
+
+The pieces are those of the `tokenizers` library for every text it accepts, with one exception on
+purpose: ``[SEP]`` and its like, written in a text, are cut like other words; a user cannot write
+the model's own marks. `tests/test_embedders.py` holds this with a golden file.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+
+from alveus.embed.characters import DROPPED, IDEOGRAPHS, PUNCTUATION, CharacterTable
+from alveus.embed.weights import read_lines
+from alveus.values.native import NATIVE, Native
+
+UNKNOWN = 100
+"""The piece of a word that cannot be cut into known pieces."""
+
+START = 101
+"""The mark before a text."""
+
+END = 102
+"""The mark after a text."""
+
+FIRST_WORD = 999
+"""The first entry of the vocabulary that is a piece of text; those before are marks or unused."""
+
+LONGEST_WORD = 100
+"""Characters; a longer word is one unknown piece. Source: BERT's `max_input_chars_per_word`."""
+
+CACHED_CHUNKS = 32_768
+"""How many chunks between spaces are remembered: about 7 MB; then the memory starts anew."""
+
+CACHED_CHARACTERS = 8_192
+"""How many characters are remembered with what becomes of them."""
+
+# str.split() also splits at these, which BERT removes: "a\x0bb" is one word.
+_REMOVED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+
+
+class WordPieces:
+    """Cuts texts into pieces; one instance may serve many threads."""
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self._words = {piece: at for at, piece in enumerate(vocabulary) if piece[:2] != "##"}
+        self._inner = {piece[2:]: at for at, piece in enumerate(vocabulary) if piece[:2] == "##"}
+        self._longest = max(map(len, chain(self._words, self._inner)))
+        self._characters = _Characters()
+        self._vocabulary: object = None
+        self._chunks = _Chunks(self)
+
+    def ids(self, text: str) -> list[int]:
+        """Return the pieces of *text* as places in the vocabulary, without marks.
+
+        Takes any `str`, lone surrogates included, and never raises. Case and accents are dropped;
+        each punctuation mark and Chinese character is a word; a word with an unknown part, or of
+        more than `LONGEST_WORD` characters, is one `UNKNOWN`.
+        """
+        if NATIVE is not None:
+            return NATIVE.pieces(text, self.vocabulary_of(NATIVE), self.find)
+        return self.find(text)
+
+    def find(self, text: str) -> list[int]:
+        """Return what `ids` does, without compiled code."""
+        if _REMOVED_SPACES.search(text):
+            text = _REMOVED_SPACES.sub("", text)
+        return list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
+
+    def words(self, text: str) -> list[str]:
+        """Return the words that *text* is cut into before they are cut into pieces."""
+        return text.translate(self._characters).split()
+
+    def pieces(self, word: str) -> tuple[int, ...]:
+        """Return the pieces of one of `words`: the longest that fits, from the left."""
+        whole = self._words.get(word)
+        if whole is not None:
+            return (whole,)
+        if len(word) > LONGEST_WORD:
+            return (UNKNOWN,)
+        found: list[int] = []
+        start, known = 0, self._words
+        while start < len(word):
+            for end in range(min(len(word), start + self._longest), start, -1):
+                piece = known.get(word[start:end])
+                if piece is not None:
+                    break
+            else:
+                return (UNKNOWN,)
+            found.append(piece)
+            start, known = end, self._inner
+        return tuple(found)
+
+    def vocabulary_of(self, native: Native) -> object:
+        """Return these pieces as compiled code knows them."""
+        if self._vocabulary is None:
+            self._vocabulary = native.vocabulary(self._words, self._inner, self._longest)
+        return self._vocabulary
+
+
+class _Chunks(dict[str, tuple[int, ...]]):
+    """The pieces of what stands between two spaces, remembered."""
+
+    def __init__(self, pieces: WordPieces) -> None:
+        super().__init__()
+        self._pieces = pieces
+
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        cut = self._pieces.pieces
+        found = tuple(chain.from_iterable(map(cut, self._pieces.words(chunk))))
+        if len(chunk) <= LONGEST_WORD:
+            if len(self) >= CACHED_CHUNKS:
+                self.clear()
+            self[chunk] = found
+        return found
+
+
+class _Characters(dict[int, str]):
+    """What becomes of a character, for `str.translate`, remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._dropped, self._punctuation = CharacterTable(DROPPED), CharacterTable(PUNCTUATION)
+        self._ideographs = CharacterTable(IDEOGRAPHS)
+
+    def __missing__(self, code: int) -> str:
+        if len(self) >= CACHED_CHARACTERS:
+            self.clear()
+        self[code] = becomes = self._become(chr(code))
+        return becomes
+
+    def _become(self, character: str) -> str:
+        if ord(character) in self._dropped:
+            return ""
+        if character.isspace():
+            return " "
+        apart = "".join(map(self._settle, unicodedata.normalize("NFD", character)))
+        return f" {apart} " if ord(character) in self._ideographs else apart
+
+    def _settle(self, part: str) -> str:
+        if ord(part) in self._dropped:
+            return ""
+        lower = part.lower()
+        return f" {lower} " if ord(part) in self._punctuation else lower
+
+
+@lru_cache(maxsize=1)
+def bundled() -> WordPieces:
+    """Return the pieces of the bundled vocabulary; read at the first call."""
+    return WordPieces(read_lines("vocabulary.txt"))
+
+
+# --- windows of a long text ---------------------------------------------------------------------
+
+WINDOW = 256
+"""Word pieces in a window, its two marks included. Source: all-MiniLM-L6-v2's `max_seq_length`."""
+
+READ = WINDOW - 2
+"""Word pieces of the text itself in a window."""
+
+STRIDE = 192
+"""From the start of a window to the start of the next, at most, in a text of up to 32 windows."""
+
+MOST_WINDOWS = 32
+"""Windows a text may have."""
+
+
+def window_starts(pieces: int) -> list[int]:
+    """Return where the windows of a text of so many pieces start: 1 to 32 of them.
+
+    The first starts at the beginning, the last ends at the end, the others are spread evenly.
+    Neighbours share at least 62 pieces up to 6,206 pieces (about 4,500 English words). In a longer
+    text the 32 windows move apart: up to 8,128 pieces every piece is still in a window; beyond
+    that the pieces between two windows are in none, and meaning does not read them (words do).
+    """
+    rest = pieces - READ
+    if rest <= 0:
+        return [0]
+    steps = min(-(-rest // STRIDE), MOST_WINDOWS - 1)
+    return [at * rest // steps for at in range(steps + 1)]

@@ -1,0 +1,800 @@
+"""Every error alveus raises, as one tree.
+
+::
+
+    AlveusError
+    ├── InvalidInput (ValueError)      what was passed cannot be used; nothing was changed
+    │   ├── InvalidValue (TypeError)       a value that cannot be stored
+    │   ├── InvalidPath                    a path into an exact tree
+    │   ├── InvalidName                    a space, key, set or id
+    │   ├── InvalidTime                    a time without a zone, or out of range
+    │   ├── InvalidState (KeyError)        a state to load lacks a field
+    │   ├── NotJson (JSONDecodeError)      a text that was to be JSON
+    │   ├── InvalidFilter                  a `where=` that cannot be understood
+    │   └── InvalidPlan                    a plan of compaction that cannot be carried out
+    ├── TreeConflict (ValueError)      the exact tree has something else at this path
+    │   ├── NotAnObject                    an object was needed, a value or nothing is there
+    │   └── ObjectInTheWay                 a value was to be set where an object is
+    ├── Conflict                       another writer was first; nothing was changed
+    │   ├── StaleRun                       its tree changed, or its lease or run was taken over
+    │   ├── StaleItem                      an item has a newer version, or is gone
+    │   ├── DuplicateItem                  an id is taken
+    │   ├── IdempotencyConflict            an idempotency key was used for another request
+    │   ├── SetDefinitionConflict          a set exists with another definition
+    │   ├── SetMoved                       a set changed since an add to it was checked
+    │   ├── CompactionChanged              items of a compaction to undo have changed
+    │   ├── LearningChanged                facts of a learning to undo have changed
+    │   ├── EmbedderConflict               a space remembers another embedder
+    │   └── CompareFailed                  compare-and-set found another value
+    ├── NotFound (LookupError)         there is no such item, set, run or file
+    │   ├── NoSuchPlace (IndexError)       a memory of messages has no message at a place
+    │   ├── OutputsPruned                  outputs past a position are no longer kept
+    │   ├── HistoryPruned                  a moment of the past is no longer kept
+    │   └── Forgotten                      it was erased by a `forget`
+    ├── RunFailed                      an action, or code that it calls, failed
+    │   ├── RunParked                      a run whose outputs were awaited failed, and waits
+    │   ├── RunDiscarded                   a run whose outputs were awaited was discarded
+    │   ├── AgentChanged                   a run needs an action that its agent no longer has
+    │   ├── PromptAborted                  a prompt was given up by its reasoner or a tool
+    │   ├── NonDeterministicAction         a task made other durable calls when it was repeated
+    │   └── DurableCallFailed              a durable call raised, as its record says
+    ├── Rejected (ValueError)          a rule of admission keeps an item out of a set
+    ├── RuleFailed                     a rule of admission raised or answered wrongly
+    ├── LimitReached                   a limit was reached
+    │   ├── SetFull                        a set with compaction="reject" is at its capacity
+    │   ├── KeyFull                        a key's limit of items or bytes
+    │   ├── BudgetTooSmall                 a prompt's fixed part alone has more tokens than it may
+    │   ├── EpochsSpent                    a model was asked as often as one prompt may
+    │   ├── RunTooLong                     a run has done as many tasks as its agent may
+    │   └── TooLarge                       a value, text, path or batch beyond what is accepted
+    ├── Unavailable                    try again later, or elsewhere; nothing was changed
+    │   ├── StoreBusy                      another process held the write lock too long
+    │   ├── KeyBusy                        a key was busy with other writes for too long
+    │   ├── SetBusy                        another thread or process compacts the set
+    │   ├── RunPending                     a run was not over in the time it was given
+    │   ├── StoreFull                      the disk has no room
+    │   └── StoreReadOnly                  the file or the handle cannot be written
+    ├── ServerUnreachable (ConnectionError)  a server of alveus gave no answer
+    ├── Unusable                       this handle or file cannot be used
+    │   ├── StoreClosed                    used after close
+    │   ├── ForkedStore                    used in a child process after fork
+    │   ├── NotPicklable (TypeError)       an open memory was pickled, or copied deeply
+    │   ├── ModelMissing                   a language model lacks its package or its key
+    │   ├── ModelClosed                    a language model was called after it was closed
+    │   ├── TemplatesMissing               the package that renders prompts is not installed
+    │   ├── ScriptEnded                    `ScriptedChat` was called more often than it has answers
+    │   ├── AccessDenied                   the user of a server may not use that space or table
+    │   ├── NotAStore                      the file is something else
+    │   ├── StoreDamaged                   the store's file does not hold what was written
+    │   ├── StoreTooNew                    the file was written by a newer alveus
+    │   ├── StoreTooOld                    the tables are of an older alveus, and not yet migrated
+    │   └── Unsupported                    this platform, file system or option is not supported
+    ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
+    │   └── EmbedderMissing                there is none, or its package is not installed
+    ├── RerankerFailed (RuntimeError)  a re-ranker raised or answered wrongly
+    ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
+    └── ModelFailed                    a language model raised
+        ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
+        ├── ModelRefused                   it turned the request down: repeating it changes nothing
+        └── ModelAnswerInvalid             its answer cannot be used
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from json import JSONDecodeError
+from pathlib import Path
+
+from alveus.errors.root import AlveusError
+from alveus.errors.short_repr import short_repr
+
+
+class InvalidInput(AlveusError, ValueError):
+    """What was passed cannot be used; nothing was changed."""
+
+
+class InvalidValue(InvalidInput, TypeError):
+    """A value cannot be stored; the message says where in it, why, and how to convert.
+
+    Attributes:
+        where: The place inside the value, such as ``value[2]['bad']``.
+    """
+
+    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+        self.where = where
+        super().__init__(f"{where}: {problem}{'; ' + hint if hint else ''}")
+
+
+class InvalidPath(InvalidInput):
+    """A path into an exact tree cannot be used."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        self.path = path
+        super().__init__(f"path {short_repr(path)}: {problem}")
+
+
+class InvalidName(InvalidInput):
+    """The name of a space, key, set or item cannot be used."""
+
+
+class InvalidTime(InvalidInput):
+    """A time has no zone, or lies outside the years 1 to 9999."""
+
+
+class InvalidState(InvalidInput, KeyError):
+    """A state to load lacks a field; nothing was changed."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotJson(InvalidInput, JSONDecodeError):
+    """A text is not JSON; the message does not repeat it.
+
+    Attributes:
+        pos: The position of the error, in characters.
+    """
+
+    def __init__(self, problem: str, pos: int) -> None:
+        JSONDecodeError.__init__(self, problem, "", pos)
+
+
+class InvalidFilter(InvalidInput):
+    """A ``where=`` cannot be understood; the message names the place in it."""
+
+
+class InvalidPlan(InvalidInput):
+    """A plan of compaction cannot be carried out; the set is as it was.
+
+    Attributes:
+        strategy: Whose plan it is: ``module:qualname``, or the name of a built-in one.
+    """
+
+    def __init__(self, set_name: str, problem: str, *, strategy: str) -> None:
+        self.set_name, self.strategy = set_name, strategy
+        super().__init__(
+            f"the plan of strategy {strategy!r} for set {set_name!r} {problem}; the set is as it "
+            "was; correct the strategy, or redefine() the set with another compaction"
+        )
+
+
+class TreeConflict(AlveusError, ValueError):
+    """The exact tree has something else at this path; nothing was changed."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path!r}: {problem}")
+
+
+class NotAnObject(TreeConflict):
+    """An object was needed at this path, but a value or nothing is there."""
+
+
+class ObjectInTheWay(TreeConflict):
+    """A value was to be put where an object is."""
+
+
+class Conflict(AlveusError):
+    """Another writer was first; nothing was changed."""
+
+
+class StaleRun(Conflict):
+    """The tree of a key changed since it was read, or its lease or its run was taken over.
+
+    Attributes:
+        expected, found: Numbers of commits or epochs; of a run that moved on, its status.
+        what: What they are of: "commit", "epoch" of a lease that was taken over, or the run.
+    """
+
+    def __init__(
+        self, key: str, *, expected: int | str, found: int | str, what: str = "commit"
+    ) -> None:
+        self.key, self.expected, self.found, self.what = key, expected, found, what
+        super().__init__(
+            f"key {key!r}: this work started from {what} {expected}, "
+            f"but {what} {found} is now the latest; read again and repeat it"
+            if isinstance(found, int)
+            else f"key {key!r}: {what} is {found}, not {expected}; read it again"
+        )
+
+
+class StaleItem(Conflict):
+    """An item changed, or was deleted, since the version that a change was based on."""
+
+    def __init__(self, item_id: str, *, expected: int, found: int | None) -> None:
+        self.item_id, self.expected, self.found = item_id, expected, found
+        now = "it is gone" if found is None else f"version {found} is now the latest"
+        super().__init__(
+            f"item {item_id!r}: the change was based on version {expected}, but {now}; "
+            "get it again and repeat the change"
+        )
+
+
+class DuplicateItem(Conflict):
+    """An id is already in the set."""
+
+    def __init__(self, item_id: str, *, set_name: str) -> None:
+        self.item_id, self.set_name = item_id, set_name
+        super().__init__(
+            f"set {set_name!r} already has an item {item_id!r}; "
+            "pass on_existing='keep' or 'update', or another id"
+        )
+
+
+class IdempotencyConflict(Conflict):
+    """An idempotency key, or an event id, was used before, for a different request."""
+
+    def __init__(self, idempotency_key: str, *, what: str = "idempotency key") -> None:
+        self.idempotency_key = idempotency_key
+        super().__init__(
+            f"{what} {idempotency_key!r} was used before with other arguments; "
+            "repeat the request exactly, or use a new one"
+        )
+
+
+class SetDefinitionConflict(Conflict):
+    """A set exists with a definition other than the one asked for."""
+
+    def __init__(self, set_name: str, *, asked: object, found: object) -> None:
+        self.set_name, self.asked, self.found = set_name, asked, found
+        super().__init__(
+            f"set {set_name!r} exists with {found}, not {asked}; open it without these arguments, "
+            "or change it with redefine(); for items of another type, choose another set"
+        )
+
+
+class SetMoved(Conflict):
+    """A set got other items, or other rules of admission, since an add to it was checked."""
+
+    def __init__(self, set_name: str, *, what: str = "other items") -> None:
+        self.set_name = set_name
+        super().__init__(
+            f"set {set_name!r} got {what} after this add was checked against it; repeat the add"
+        )
+
+
+class CompactionChanged(Conflict):
+    """A compaction cannot be undone, because items that it made or retired have changed.
+
+    Attributes:
+        compaction: Its id.
+    """
+
+    def __init__(self, compaction: int, problem: str) -> None:
+        self.compaction = compaction
+        super().__init__(f"compaction {compaction} cannot be undone: {problem}")
+
+
+class LearningChanged(Conflict):
+    """Learnings cannot be undone, because facts that they added or changed have changed since.
+
+    Attributes:
+        learnings: What was to be undone.
+        by: Later learnings that changed the same facts; empty if somebody changed them by hand.
+        facts: Ids of those facts.
+    """
+
+    def __init__(
+        self, learnings: Sequence[str], *, by: Sequence[str], facts: Sequence[str]
+    ) -> None:
+        self.learnings, self.by, self.facts = tuple(learnings), tuple(by), tuple(facts)
+        what = f"fact {facts[0]!r}" if len(facts) == 1 else f"{len(facts)} of their facts"
+        reason = (
+            f"the later learning {by[0]!r} changed {what}; undo it first, or in the same call"
+            if len(by) == 1
+            else f"{len(by)} later learnings changed {what}; undo those in the same call"
+            if by
+            else f"{what} changed since; restore the earlier version, or delete the facts"
+        )
+        super().__init__(f"learning {', '.join(map(repr, learnings))} cannot be undone: {reason}")
+
+
+class EmbedderConflict(Conflict):
+    """A space, or a knowledge, remembers another embedder than the one that is used.
+
+    Attributes:
+        note: The note that remembers it: ``embedder of`` a space or knowledge, and its name.
+    """
+
+    def __init__(self, note: str, *, asked: str, found: str) -> None:
+        self.note, self.asked, self.found = note, asked, found
+        kind, _, name = note.removeprefix("embedder of ").partition(" ")
+        super().__init__(
+            f"{kind} {name!r} holds vectors of the embedder {found!r}, not {asked!r}; open it with "
+            f"embedder={found!r}, or re-embed it: alveus reindex --embedder {asked}"
+        )
+
+
+class CompareFailed(Conflict):
+    """Compare-and-set found another value than the expected one."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
+
+
+class NotFound(AlveusError, LookupError):
+    """There is no such item, set, key or file."""
+
+
+class NoSuchPlace(NotFound, IndexError):
+    """A memory of messages has no message at a place; nothing was changed.
+
+    Attributes:
+        places: Those where none is.
+        size: How many messages there are: their places are 0 to one less.
+    """
+
+    def __init__(self, places: Sequence[int], size: int) -> None:
+        self.places, self.size = tuple(places), size
+        super().__init__(f"there are {size} messages, and none at {[*places]}; places count from 0")
+
+
+class OutputsPruned(NotFound):
+    """Outputs past a consumer's position are no longer kept.
+
+    Attributes:
+        floor: The lowest position from which all are there.
+    """
+
+    def __init__(self, agent: str, *, after: int, floor: int) -> None:
+        self.agent, self.after, self.floor = agent, after, floor
+        super().__init__(
+            f"outputs of agent {agent!r} after position {after} were pruned; read with "
+            f"after={floor}, from where all are kept, and name a consumer so that they stay kept"
+        )
+
+
+class HistoryPruned(NotFound):
+    """The state at a moment of the past is no longer kept; it is never answered in part.
+
+    Attributes:
+        commit: That moment, as a commit number.
+        floor: The first commit from which on the history is complete.
+    """
+
+    def __init__(self, what: str, *, commit: int, floor: int) -> None:
+        self.commit, self.floor = commit, floor
+        super().__init__(
+            f"{what} is no longer kept as of commit {commit}; its history is complete from "
+            f"commit {floor} on: ask for a later moment, or keep more history (see retention)"
+        )
+
+
+class Forgotten(NotFound):
+    """The target of a reference was erased by a `forget`."""
+
+
+class RunFailed(AlveusError):
+    """An action, or code that it calls, failed."""
+
+
+class RunParked(RunFailed):
+    """A run failed and waits for a decision; later inputs of its key may wait behind it.
+
+    Attributes:
+        run: Its id.
+        error: The type and message of what its action raised.
+        behind: The run whose outputs were awaited, if that is one that waits behind it.
+    """
+
+    def __init__(
+        self, run: int, key: str, *, action: str, error: str, behind: int | None = None
+    ) -> None:
+        self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
+        prefix = ""
+        if behind is not None:
+            prefix = f"run {behind} is stored, and waits; do not pass its input again: "
+        cause = f"its action {action!r} raised" if action else "it failed before its next action:"
+        super().__init__(
+            f"{prefix}run {run} of key {key!r} is parked, {cause} {error}; correct the cause and "
+            f"retry the run (runner.runs.retry({run}), `alveus runs retry {run}`, or pass its "
+            f"input again with its event_id and on_parked='retry'), or discard it "
+            f"(runner.runs.discard({run})); later inputs of the key wait behind it unless the "
+            "agent sets on_failed='next'"
+        )
+
+
+class RunDiscarded(RunFailed):
+    """A run was discarded, or a later run took over its input."""
+
+    def __init__(self, run: int, key: str, *, status: str) -> None:
+        self.run, self.key, self.status = run, key, status
+        super().__init__(f"run {run} of key {key!r} has no outputs: it was {status}")
+
+
+class AgentChanged(RunFailed):
+    """A run needs an action, or a type of event, that its agent no longer has."""
+
+
+class PromptAborted(RunFailed):
+    """A reasoner or a tool gave a prompt up; raise this error in a tool to do so.
+
+    The last query is remembered as aborted.
+    """
+
+
+class NonDeterministicAction(RunFailed):
+    """A repeated task did not make the durable calls that it made before.
+
+    Attributes:
+        position: Of the call among those of the task, from 0.
+    """
+
+    def __init__(self, action: str, *, position: int, recorded: str, found: str) -> None:
+        self.action, self.position, self.recorded, self.found = action, position, recorded, found
+        super().__init__(
+            f"durable call {position} of action {action!r} was {recorded} before, and is {found} "
+            "now; call the same functions with the same arguments in the same order, or set "
+            "on_mismatch='truncate' on the agent to start over from this call"
+        )
+
+
+class DurableCallFailed(RunFailed):
+    """A durable call raised an error that cannot be rebuilt from its record.
+
+    Attributes:
+        kind: The name of the type of the error that was raised.
+    """
+
+    def __init__(self, name: str, *, kind: str, message: str) -> None:
+        self.name, self.kind, self.message = name, kind, message
+        super().__init__(f"durable call {name!r} raised {kind}: {message}")
+
+
+class Rejected(AlveusError, ValueError):
+    """A rule of admission keeps an item out of a set; nothing was changed.
+
+    Attributes:
+        rule: The name of the rule.
+        reason: What it says; never the item's text.
+        position: Of the item in the call, from 0.
+    """
+
+    def __init__(self, set_name: str, *, rule: str, reason: str, position: int = 0) -> None:
+        self.set_name, self.rule, self.reason, self.position = set_name, rule, reason, position
+        which = f"item {position} of the call" if position else "the item"
+        super().__init__(f"set {set_name!r} does not take {which}: {reason} (rule {rule!r})")
+
+
+class RuleFailed(AlveusError):
+    """A custom rule of admission is missing, raised, or answered wrongly."""
+
+
+class LimitReached(AlveusError):
+    """A limit was reached; nothing was changed."""
+
+
+class SetFull(LimitReached):
+    """A set with compaction="reject" is at its capacity.
+
+    Attributes:
+        what: The unit of its capacity: "items", "tokens" or "bytes".
+        compacts: Adding to it compacts it.
+        strategy: The strategy that could make no room; None: none was asked.
+    """
+
+    def __init__(
+        self,
+        set_name: str,
+        *,
+        capacity: int,
+        what: str = "items",
+        compacts: bool = False,
+        strategy: str | None = None,
+        problem: str = "",
+    ) -> None:
+        self.set_name, self.capacity, self.what = set_name, capacity, what
+        self.compacts, self.strategy = compacts, strategy
+        reason = ", and its compaction makes no room" if compacts else ""
+        advice = "delete items"
+        if strategy is not None:
+            reason = f", and its strategy {strategy!r} makes no room: {problem}"
+            advice = "change what the strategy plans, delete items"
+        super().__init__(
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{reason}; {advice}, "
+            "or redefine() it with a larger capacity or another compaction"
+        )
+
+
+class KeyFull(LimitReached):
+    """A key is at its limit of items or bytes."""
+
+    def __init__(self, key: str, *, what: str, limit: int) -> None:
+        self.key, self.what, self.limit = key, what, limit
+        super().__init__(
+            f"key {key!r} may hold at most {limit} {what}; delete some, or raise the limit"
+        )
+
+
+class BudgetTooSmall(LimitReached):
+    """The fixed part of a prompt has more tokens than the whole prompt may have.
+
+    Attributes:
+        budget, fixed: The tokens that the prompt may have, and those of that part.
+    """
+
+    def __init__(self, budget: int, fixed: int, *, with_calls: bool = False) -> None:
+        self.budget, self.fixed = budget, fixed
+        part = "the instructions and the prompt itself"
+        if with_calls:
+            part = "the instructions, the prompt, and the rounds of tool calls that it answers"
+        super().__init__(
+            f"the budget of {budget} tokens is smaller than the fixed part ({fixed}): {part}; "
+            "raise the budget, or shorten that part"
+        )
+
+
+class EpochsSpent(PromptAborted, LimitReached):
+    """A model was asked as often as one prompt may, and no answer was accepted.
+
+    Attributes:
+        limit: How often that is.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"the model was asked {limit} times for one prompt, and no answer was accepted; "
+            "check why its decoder and reasoner reject them, or raise the limit"
+        )
+
+
+class RunTooLong(LimitReached):
+    """A run has done `max_tasks` tasks, the limit of its agent, and is not over."""
+
+    def __init__(self, run: int, key: str, *, action: str, limit: int) -> None:
+        self.run, self.key, self.action, self.limit = run, key, action, limit
+        super().__init__(
+            f"run {run} of key {key!r} has done {limit:,} tasks, and {action!r} would be the next; "
+            "if its events form a loop, fix the loop and discard the run, else raise max_tasks of "
+            "its agent and retry the run"
+        )
+
+
+class TooLarge(LimitReached, InvalidInput):
+    """A value, text, path or batch is larger than what is accepted."""
+
+
+class Unavailable(AlveusError):
+    """The store cannot do this now; nothing was changed; trying again later may work."""
+
+
+class StoreBusy(Unavailable):
+    """Another process held the write lock for longer than ``wait_s``."""
+
+
+class KeyBusy(Unavailable):
+    """A key was busy for longer than ``wait_s``."""
+
+    def __init__(self, key: str, *, wait_s: float) -> None:
+        self.key, self.wait_s = key, wait_s
+        super().__init__(f"key {key!r} was busy for {wait_s:g} s with other writes; try again")
+
+
+class SetBusy(Unavailable):
+    """Another thread or process is compacting the set."""
+
+    def __init__(self, set_name: str) -> None:
+        self.set_name = set_name
+        super().__init__(
+            f"set {set_name!r} is being compacted by another thread or process; try again"
+        )
+
+
+class RunPending(Unavailable):
+    """A run was not over in time; it continues."""
+
+    def __init__(self, run: int, key: str, *, wait_s: float) -> None:
+        self.run, self.key, self.wait_s = run, key, wait_s
+        super().__init__(
+            f"run {run} of key {key!r} was not over after {wait_s:g} s; it continues, and the same "
+            "ticket, or the same event id, gives its outputs later"
+        )
+
+
+class StoreFull(Unavailable):
+    """The disk has no room for this change."""
+
+
+class StoreReadOnly(Unavailable):
+    """The store was opened read-only, or its file cannot be written."""
+
+
+class ServerUnreachable(AlveusError, ConnectionError):
+    """A server of alveus gave no answer; a change that was asked for may have been made.
+
+    Attributes:
+        url: The server.
+        idempotency_key: Under which the change was asked for; repeated under that key, it is
+            made once.
+    """
+
+    def __init__(self, url: str, problem: str, *, idempotency_key: str | None = None) -> None:
+        self.url, self.idempotency_key = url, idempotency_key
+        then = "look whether `alveus serve` runs there"
+        if idempotency_key is not None:
+            then += (
+                "; whether the change was made is not known: repeated with "
+                f"idempotency_key={idempotency_key!r}, it is made once"
+            )
+        super().__init__(f"{url} {problem}; {then}")
+
+
+class Unusable(AlveusError):
+    """This handle or file cannot be used."""
+
+
+class StoreClosed(Unusable):
+    """A memory or store was used after it was closed."""
+
+
+class ForkedStore(Unusable):
+    """A memory or store was used in a child process after a fork; open it again there."""
+
+
+class NotPicklable(Unusable, TypeError):
+    """An open memory, or what belongs to one, was pickled, or copied deeply."""
+
+
+class ModelMissing(Unusable):
+    """A language model lacks its package or its key; nothing was sent."""
+
+
+class ModelClosed(Unusable):
+    """A language model was called after it was closed."""
+
+
+class TemplatesMissing(Unusable):
+    """The package that renders the templates of prompts is not installed."""
+
+
+class ScriptEnded(Unusable):
+    """A `ScriptedChat` was called more often than it has answers.
+
+    Attributes:
+        answers: How many it had.
+    """
+
+    def __init__(self, name: str, *, answers: int) -> None:
+        self.name, self.answers = name, answers
+        super().__init__(
+            f"ScriptedChat {name!r} has given all of its {answers} answers and was asked again; "
+            "its `asked` shows the requests; give it more answers, or a function"
+        )
+
+
+class NotAStore(Unusable):
+    """A file is not an alveus store."""
+
+    def __init__(self, path: Path | str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}")
+
+
+class AccessDenied(Unusable):
+    """The user of a database server may not use that space, or do that to its tables."""
+
+
+class StoreDamaged(Unusable):
+    """The file of a store does not hold what was written; restore a backup.
+
+    Attributes:
+        path: The file; None: it is not known.
+        problem: What is wrong.
+    """
+
+    def __init__(self, path: Path | str | None, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(
+            f"{'the store' if path is None else path} is damaged: {problem}; restore a backup "
+            "(alveus restore BACKUP); alveus doctor --deep shows which parts are damaged"
+        )
+
+
+class StoreTooNew(Unusable):
+    """A store was written by a newer alveus than this one."""
+
+    def __init__(self, path: Path | str, *, found: int, known: int) -> None:
+        self.path, self.found, self.known = path, found, known
+        super().__init__(
+            f"{path} has schema {found}, this alveus knows up to {known}; upgrade alveus to open it"
+        )
+
+
+class StoreTooOld(Unusable):
+    """A store is of an older alveus; who only reads does not migrate it.
+
+    Attributes:
+        owner: The user of a server who owns the tables, and alone may migrate them; None: a file.
+    """
+
+    def __init__(self, location: str, *, found: int, needed: int, owner: str | None = None) -> None:
+        self.location, self.found, self.needed, self.owner = location, found, needed, owner
+        who = "" if owner is None else f"have {owner!r}, who owns the tables, "
+        super().__init__(
+            f"{location} has schema {found}, this alveus needs {needed}; {who}run: alveus upgrade"
+        )
+
+
+class Unsupported(Unusable):
+    """This platform, file system or option is not supported."""
+
+
+class EmbedderFailed(AlveusError, RuntimeError):
+    """An embedder raised, or answered with the wrong shape."""
+
+
+class EmbedderMissing(EmbedderFailed):
+    """The package that an embedder needs is not installed, or there is no embedder at all."""
+
+
+class RerankerFailed(AlveusError, RuntimeError):
+    """A re-ranker raised, or gave not one number for each text."""
+
+
+class StrategyFailed(AlveusError):
+    """A strategy of compaction raised, or cannot be found in this process; the set is as it was.
+
+    Attributes:
+        set_name: The set it was called for; "" where it was only looked up.
+    """
+
+    def __init__(self, name: str, problem: str, *, set_name: str = "") -> None:
+        self.name, self.set_name = name, set_name
+        of = f" of set {set_name!r}" if set_name else ""
+        super().__init__(
+            f"the strategy {name!r}{of} {problem}; the set is as it was; correct the strategy, or "
+            "redefine() the set with another compaction"
+        )
+
+
+class ModelFailed(AlveusError):
+    """A language model did not answer, or its answer cannot be used.
+
+    Messages contain neither keys nor prompts; what a server answered is in ``__cause__``.
+
+    Attributes:
+        model: Its name.
+        problem: What is wrong, in words that may be shown to the model.
+    """
+
+    def __init__(self, model: str, problem: str) -> None:
+        self.model, self.problem = model, problem
+        super().__init__(f"model {model!r}: {problem}")
+
+
+class ModelUnavailable(ModelFailed):
+    """A language model cannot be reached, is overloaded, or took too long; try again later.
+
+    Attributes:
+        status: Of its HTTP answer, if there was one.
+        retry_after_s: How long the server asks to wait, if it does.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        problem: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        self.status, self.retry_after_s = status, retry_after_s
+        super().__init__(model, problem)
+
+
+class ModelRefused(ModelFailed):
+    """A language model turned a request down; the same request will be turned down again.
+
+    Attributes:
+        status: Of its HTTP answer; None: the model itself refused.
+    """
+
+    def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(model, problem)
+
+
+class ModelAnswerInvalid(ModelFailed):
+    """A language model gave an answer that cannot be used."""

@@ -1,0 +1,58 @@
+"""The root of all errors, and how one goes from process to process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import TypeVar
+
+E = TypeVar("E", bound="AlveusError")
+
+
+class AlveusError(Exception):
+    """Root of every error that alveus raises on purpose.
+
+    Pickled or copied, as by a pool of processes whose worker raised it, it keeps its message and
+    its attributes.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., AlveusError], tuple[object, ...]]:
+        """Have it made again without its ``__init__``, which takes something else than a message.
+
+        Without this a worker's error would break the pool that waits for it.
+        """
+        return _remade, (type(self), self.args, vars(self))
+
+
+def _remade(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, object]) -> E:
+    error = kind.__new__(kind, *args)
+    error.args = args  # an OSError would take them in `__init__`
+    vars(error).update(attributes)
+    return error
+
+
+def raisable(kept: BaseException) -> BaseException:
+    """Return what is raised for an error that is kept, for each who asks what became of something.
+
+    An error that is raised holds on to each call that it passes, with all that these hold; raised
+    again and again, it would never stop growing. So an `AlveusError` is copied, with where it comes
+    from; another one loses the calls that it passed before.
+    """
+    if not isinstance(kept, AlveusError):
+        return kept.with_traceback(None)
+    copied = copy(kept).with_traceback(kept.__traceback__)
+    copied.__cause__, copied.__context__ = kept.__cause__, kept.__context__
+    copied.__suppress_context__ = kept.__suppress_context__
+    return copied
+
+
+def without_frames(error: E) -> E:
+    """Return an error that is kept for what it says: neither it nor its causes hold on to calls."""
+    left, seen = list[BaseException | None]([error]), set[int]()
+    while left:
+        one = left.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            left += [one.__cause__, one.__context__]
+    return error

@@ -1,0 +1,55 @@
+"""Facts: what messages teach, learnt once, with its sources, and taken back as one step."""
+
+from typing import TYPE_CHECKING
+
+from alveus.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from alveus.facts.entities import EntityPage, EntityProfile
+    from alveus.facts.fact import (
+        Fact,
+        FactOrigin,
+        FactProblem,
+        Learning,
+        LearningCost,
+        LearnReport,
+        Quotation,
+    )
+    from alveus.facts.facts import Facts, facts_of_key
+    from alveus.facts.learning import LearnOptions, Source, learn
+
+__all__ = [
+    "EntityPage",
+    "EntityProfile",
+    "Fact",
+    "FactOrigin",
+    "FactProblem",
+    "Facts",
+    "LearnOptions",
+    "LearnReport",
+    "Learning",
+    "LearningCost",
+    "Quotation",
+    "Source",
+    "facts_of_key",
+    "learn",
+]
+
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "alveus.facts.entities": ("EntityPage", "EntityProfile"),
+            "alveus.facts.fact": (
+                "Fact",
+                "FactOrigin",
+                "FactProblem",
+                "LearnReport",
+                "Learning",
+                "LearningCost",
+                "Quotation",
+            ),
+            "alveus.facts.facts": ("Facts", "facts_of_key"),
+            "alveus.facts.learning": ("LearnOptions", "Source", "learn"),
+        },
+    )

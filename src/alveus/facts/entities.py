@@ -1,0 +1,400 @@
+"""People, places and things that facts are about: each a page, made of facts when it is asked for.
+
+Nothing is stored of an entity but its other names, an item of the set "entities" for each. So what
+holds of facts holds of pages: `as_of`, undo, and forgetting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from alveus.errors import InvalidInput, NotFound
+from alveus.facts.answers import end_of, folded, time_of
+from alveus.facts.fact import FACTS, TIMELESS, Fact, facts_of
+from alveus.sets import MemorySet
+from alveus.sets.writer import Writer
+from alveus.store import Scope, SetRef
+from alveus.store.as_of import ANY_TIME, AsOf, ValidAt, valid_time
+from alveus.text.sentence_ends import tokens
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked_name, counted, moment
+
+ENTITIES = "entities"
+"""The set of a key that holds the other names of its entities."""
+
+TOLD = ("instruction", "profile", "relation", "preference", "plan")
+"""Kinds of facts that a profile tells, the first ones first."""
+
+MOST_STEPS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityPage:
+    """What is known of a person, a place or a thing.
+
+    Attributes:
+        names: All of its names, the one that pages are called by first.
+        facts: Those about it that hold, but relations and what takes place at a time.
+        relations: Those that hold and name another entity as well.
+        mentions: Those that hold, are about another entity, and name this one.
+        timeline: Events and plans that name it, by when they take place.
+        history: Those about it that ended to hold, the last one first.
+    """
+
+    names: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    relations: tuple[Fact, ...]
+    mentions: tuple[Fact, ...]
+    timeline: tuple[Fact, ...]
+    history: tuple[Fact, ...]
+
+    @property
+    def name(self) -> str:
+        """The name that the page is called by."""
+        return self.names[0]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Ids of the messages that all of it rests on."""
+        every = (*self.facts, *self.relations, *self.mentions, *self.timeline, *self.history)
+        return tuple(dict.fromkeys(source for fact in every for source in fact.sources))
+
+    def to_json(self) -> dict[str, Value]:
+        """Return it as JSON."""
+        return {
+            "names": [*self.names],
+            "facts": _as_json(self.facts),
+            "relations": _as_json(self.relations),
+            "mentions": _as_json(self.mentions),
+            "timeline": _as_json(self.timeline),
+            "history": _as_json(self.history),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityProfile:
+    """What is always told of somebody: sentences, each of a fact with its sources.
+
+    Attributes:
+        name: Whom it is of.
+        facts: Those that are told, the most important ones first.
+        tokens: What they take.
+        left_out: How many others there was no room for.
+    """
+
+    name: str
+    facts: tuple[Fact, ...]
+    tokens: int
+    left_out: int
+
+    @property
+    def text(self) -> str:
+        """The sentences, a line each."""
+        return "\n".join(fact.text for fact in self.facts)
+
+    def to_json(self) -> dict[str, Value]:
+        """Return it as JSON."""
+        return {
+            "name": self.name,
+            "text": self.text,
+            "facts": _as_json(self.facts),
+            "tokens": self.tokens,
+            "left_out": self.left_out,
+        }
+
+
+def _as_json(facts: Sequence[Fact]) -> list[Value]:
+    return [fact.to_json() for fact in facts]
+
+
+class EntityNames:
+    """The other names of the entities of one key."""
+
+    def __init__(self, stored: MemorySet) -> None:
+        self._set = stored
+
+    def merge(self, name: str, others: Sequence[str]) -> None:
+        """Let other names be of the entity of a name; see `Facts.merge`."""
+        aliases = self.read()
+        target = aliases.resolved(name)
+        for other in others:
+            checked_name(other, "a name")
+            if folded(other) == folded(target):
+                raise InvalidInput(f"{other!r} and {name!r} are the same name already")
+        for other in others:
+            for each in {folded(other): other, **aliases.group(other)}.values():
+                self._point(each, target)
+            former = aliases.resolved(other)
+            if folded(former) not in (folded(target), folded(other)):
+                self._point(former, target)
+        if folded(target) in aliases.targets:  # it is a page's name from now on
+            self._set.delete([folded(target)])
+
+    def _point(self, name: str, target: str) -> None:
+        known = self._set.get(folded(name))
+        if folded(name) == folded(target):
+            return
+        if known is None:
+            self._set.add(target, id=folded(name), metadata={"name": name})
+        elif known.text != target:
+            self._set.update(folded(name), target, metadata={"name": name})
+
+    def split(self, name: str) -> None:
+        """Let a name be of an entity of its own again; see `Facts.split`."""
+        if folded(checked_name(name, "a name")) not in self.read().targets:
+            raise NotFound(f"{name!r} is no other name of an entity; `merge` makes it one")
+        self._set.delete([folded(name)])
+
+    def read(self, as_of: AsOf | None = None) -> Aliases:
+        """Return them as they are now, or were at a moment of the past."""
+        found = self._set.list(as_of=as_of)
+        targets = {str(item.id): item.text or "" for item in found}
+        shown = {str(item.id): str(item.metadata.get("name", item.id)) for item in found}
+        return Aliases(targets, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Aliases:
+    """Which names are other names of which.
+
+    Attributes:
+        targets: By a name in small letters: the name that it is another one of.
+        shown: By the same: the name as it was given.
+    """
+
+    targets: dict[str, str]
+    shown: dict[str, str]
+
+    def resolved(self, name: str) -> str:
+        """Return the name that an entity's page is called by."""
+        seen: set[str] = set()
+        while (key := folded(name)) in self.targets and key not in seen:
+            seen.add(key)
+            name = self.targets[key]
+        return name
+
+    def group(self, name: str) -> dict[str, str]:
+        """Return the other names of the same entity, by themselves in small letters."""
+        target = folded(self.resolved(name))
+        return {key: shown for key, shown in self.shown.items() if self._is_of(key, target)}
+
+    def _is_of(self, key: str, target: str) -> bool:
+        return folded(self.resolved(self.shown[key])) == target
+
+
+class FactTime(NamedTuple):
+    """The time at which facts have to hold.
+
+    Attributes:
+        time: None: they hold whenever they did.
+        is_asked: Somebody named it; otherwise it is the time of the memory that is read.
+    """
+
+    time: datetime | None
+    is_asked: bool
+
+
+class KnownFacts(NamedTuple):
+    """What pages are made of: the facts and the names of a key, and when facts have to hold."""
+
+    facts: Sequence[Fact]
+    aliases: Aliases
+    when: FactTime
+
+
+def known_facts(
+    writer: Writer, scope: Scope, *, as_of: AsOf | None, valid_at: ValidAt | None
+) -> KnownFacts:
+    """Return the facts of a key, as *writer* sees them now, or at a moment of the past."""
+    time = moment(writer.now() if as_of is None else writer.moment_of(as_of).time)
+    found = MemorySet(writer, SetRef(scope, FACTS), {}).list(as_of=as_of)
+    names = EntityNames(MemorySet(writer, SetRef(scope, ENTITIES), {}))
+    return KnownFacts(facts_of(found), names.read(as_of), asked_time(valid_at, time))
+
+
+def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
+    """Return when facts have to hold: as somebody asked, or *now*.
+
+    Raises:
+        InvalidInput: It is neither "any" nor a time with a zone.
+    """
+    asked = valid_time(valid_at)
+    if asked is None:
+        return FactTime(now, is_asked=False)
+    return FactTime(None if asked == ANY_TIME else moment(asked), is_asked=True)
+
+
+def page_of(name: str, facts: Iterable[Fact], aliases: Aliases, when: FactTime) -> EntityPage:
+    """Return the page of an entity.
+
+    Raises:
+        NotFound: No fact names it.
+    """
+    checked_name(name, "a name")
+    canonical = aliases.resolved(name)
+    others = aliases.group(name)
+    keys = {folded(canonical), *others}
+    mine = [fact for fact in facts if keys & _named(fact)]
+    if not mine:
+        raise NotFound(f"no fact names {name!r}")
+    spellings = (n for fact in mine for n in (fact.subject, *fact.entities))
+    spelled = next((n for n in spellings if folded(n) == folded(canonical)), canonical)
+    about = [fact for fact in mine if folded(fact.subject) in keys]
+    current = [fact for fact in about if holds(fact, when)]
+    plain = [fact for fact in current if fact.kind not in TIMELESS]
+    others_hold = [fact for fact in mine if folded(fact.subject) not in keys and holds(fact, when)]
+    timed = [fact for fact in (*current, *others_hold) if fact.kind in TIMELESS]
+    return EntityPage(
+        names=(spelled, *(shown for key, shown in others.items() if key != folded(spelled))),
+        facts=tuple(fact for fact in plain if not _named(fact) - keys),
+        relations=tuple(fact for fact in plain if _named(fact) - keys),
+        mentions=tuple(fact for fact in others_hold if fact.kind not in TIMELESS),
+        timeline=tuple(sorted(timed, key=_begin)),
+        history=tuple(
+            fact
+            for fact in reversed(about)
+            if not holds(fact, when) and not _is_to_come(fact, when)
+        ),
+    )
+
+
+def entities_of(facts: Iterable[Fact], aliases: Aliases, when: FactTime) -> dict[str, int]:
+    """Return the names of all entities that hold facts name, with how many; most first."""
+    shown: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for fact in facts:
+        if not holds(fact, when):
+            continue
+        names = {folded(n): n for n in map(aliases.resolved, (fact.subject, *fact.entities))}
+        for key, name in names.items():
+            shown.setdefault(key, name)
+            counts[key] = counts.get(key, 0) + 1
+    most = sorted(counts, key=lambda key: (-counts[key], key))
+    return {shown[key]: counts[key] for key in most}
+
+
+def neighbours_of(
+    name: str, facts: Iterable[Fact], aliases: Aliases, when: FactTime, *, steps: int
+) -> dict[str, tuple[int, Fact]]:
+    """Return entities that facts lead to from one: how many steps, and the fact that does.
+
+    Raises:
+        NotFound: No fact names it.
+    """
+    most = counted(steps, "steps", most=MOST_STEPS)
+    start = folded(aliases.resolved(checked_name(name, "a name")))
+    links: dict[str, list[tuple[str, str, Fact]]] = {}
+    for fact in facts:
+        names = {folded(n): n for n in map(aliases.resolved, (fact.subject, *fact.entities))}
+        for one in names if holds(fact, when) else ():
+            links.setdefault(one, []).extend((k, n, fact) for k, n in names.items() if k != one)
+    if start not in links:
+        raise NotFound(f"no fact that holds names {name!r}")
+    found: dict[str, tuple[int, Fact]] = {}
+    seen, edge = {start}, [start]
+    for step in range(1, most + 1):
+        following: list[str] = []
+        for key, shown, fact in (link for one in edge for link in links.get(one, ())):
+            if key not in seen:
+                seen.add(key)
+                following.append(key)
+                found[shown] = step, fact
+        edge = following
+    return found
+
+
+def profile_of(
+    name: str | None, facts: Iterable[Fact], aliases: Aliases, when: FactTime, *, budget: int
+) -> EntityProfile:
+    """Return what is always told of somebody, within a budget of tokens.
+
+    Args:
+        name: Whom; None: whom most facts are about.
+
+    Raises:
+        NotFound: No fact that holds is about them.
+    """
+    room = counted(budget, "budget")
+    current = [fact for fact in facts if holds(fact, when) and fact.kind in TOLD]
+    by_subject: dict[str, list[Fact]] = {}
+    for fact in current:
+        by_subject.setdefault(folded(aliases.resolved(fact.subject)), []).append(fact)
+    if name is None:
+        key = max(by_subject, key=lambda one: len(by_subject[one]), default="")
+    else:
+        key = folded(aliases.resolved(checked_name(name, "a name")))
+    if key not in by_subject:
+        if name is None:
+            raise NotFound("there are no facts that a profile tells")
+        page = f"events and past facts are on the page, about({name!r})"
+        raise NotFound(f"nothing that a profile tells holds about {name!r}; {page}")
+    chosen, taken, left_out = list[Fact](), 0, 0
+    latest = by_subject[key][::-1]
+    for fact in sorted(latest, key=lambda fact: (TOLD.index(fact.kind), -fact.confirmed)):
+        cost = tokens(fact.text) + 1
+        if taken + cost > room:
+            left_out += 1
+            continue
+        chosen.append(fact)
+        taken += cost
+    whose = aliases.resolved(by_subject[key][0].subject)
+    return EntityProfile(name=whose, facts=tuple(chosen), tokens=taken, left_out=left_out)
+
+
+def timeline_of(
+    name: str | None, facts: Iterable[Fact], aliases: Aliases, when: FactTime
+) -> list[Fact]:
+    """Return events and plans by when they take place, those without a date last.
+
+    Args:
+        name: Whom or what they name; None: all.
+        when: If it was asked for: only what takes place then.
+    """
+    canonical = None if name is None else aliases.resolved(checked_name(name, "a name"))
+    keys = None if canonical is None else {folded(canonical), *aliases.group(canonical)}
+    found = [
+        fact
+        for fact in facts
+        if fact.kind in TIMELESS
+        and fact.retired is None
+        and not fact.replaced_by
+        and (keys is None or keys & _named(fact))
+        and (not when.is_asked or when.time is None or _takes_place(fact, when.time))
+    ]
+    return sorted(found, key=_begin)
+
+
+def _begin(fact: Fact) -> str:
+    """Return when an event begins, for an order by time."""
+    date = fact.when[0] or fact.when[1]
+    return "~" if date is None else time_of(date).isoformat()
+
+
+def _takes_place(fact: Fact, time: datetime) -> bool:
+    begins, ends = fact.when[0] or fact.when[1], fact.when[1] or fact.when[0]
+    if begins is None or ends is None or time < (begin := time_of(begins)):
+        return False
+    return time == begin or time < end_of(ends)
+
+
+def holds(fact: Fact, when: FactTime) -> bool:
+    """Return whether a fact holds: it is there, has begun, and nothing ended or replaced it."""
+    if fact.retired is not None or when.time is None:
+        return fact.retired is None
+    ended = fact.valid_to is not None and fact.valid_to <= when.time
+    if not when.is_asked:
+        return not fact.replaced_by and not ended
+    is_replaced = bool(fact.replaced_by) and fact.valid_to is None
+    return not (ended or is_replaced or _is_to_come(fact, when))
+
+
+def _is_to_come(fact: Fact, when: FactTime) -> bool:
+    """Return whether a fact begins to hold after a time that was asked for."""
+    begins, time = fact.valid_from, when.time
+    return when.is_asked and begins is not None and time is not None and begins > time
+
+
+def _named(fact: Fact) -> set[str]:
+    return {folded(name) for name in (fact.subject, *fact.entities)}

@@ -1,0 +1,444 @@
+"""The facts of a key: read, explained, checked, and taken back."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from alveus.conversation import ConversationMemory
+from alveus.conversation.message_items import as_message
+from alveus.errors import HistoryPruned, InvalidInput, LearningChanged, NotFound
+from alveus.facts.answers import folded
+from alveus.facts.entities import (
+    ENTITIES,
+    EntityNames,
+    EntityPage,
+    EntityProfile,
+    KnownFacts,
+    entities_of,
+    known_facts,
+    neighbours_of,
+    page_of,
+    profile_of,
+    timeline_of,
+)
+from alveus.facts.fact import (
+    FACTS,
+    Fact,
+    FactOrigin,
+    FactProblem,
+    Learning,
+    LearningCost,
+    LearnReport,
+    facts_of,
+)
+from alveus.facts.learning import LearnOptions, cost_of_learning
+from alveus.facts.learning_records import LearningChanges, LearningRecords
+from alveus.llm import ChatModel
+from alveus.sets import MemorySet
+from alveus.sets.commits import CommitWriter
+from alveus.sets.set_editor import SetEditor
+from alveus.sets.writer import Engine, NewId, PlannedWrite, PlannerCall, Where
+from alveus.store import (
+    AdmissionCheck,
+    ItemChange,
+    Replace,
+    Retire,
+    Revive,
+    Scope,
+    SetRef,
+    StoredItem,
+)
+from alveus.store.as_of import AsOf, ValidAt
+from alveus.store.filters import Filter
+from alveus.store.records import item_of
+from alveus.values.keywords import suggest_names_in
+from alveus.values.storable import checked_name, counted
+
+
+@suggest_names_in
+class Facts:
+    """The facts of one key; reached by ``key.facts``.
+
+    They are items of the set "facts": ``key.set("facts")`` searches and forgets them.
+    """
+
+    def __init__(self, writer: CommitWriter, ref: SetRef) -> None:
+        self._writer, self._ref = writer, ref
+        self._set = MemorySet(writer, ref, {})
+        self._records = LearningRecords(writer, ref.scope)
+        self._names = EntityNames(MemorySet(writer, SetRef(ref.scope, ENTITIES), {}))
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one of facts
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of facts, but perhaps what a key does."""
+            raise no_attribute_of_facts(self, name)
+
+    def __repr__(self) -> str:
+        return f"<facts of key {self._ref.scope.key!r}>"
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def list(
+        self,
+        *,
+        subject: str | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> builtins.list[Fact]:
+        """Return facts, by the time of their messages.
+
+        Args:
+            subject: Only those about it; case does not matter.
+            where: Only those whose metadata match; see `MemorySet.list`.
+            valid_at: When they have to hold; by default all are returned, also those that ended.
+        """
+        Filter.parse(where)  # before it is a part of another one, whose place it would name
+        parts: builtins.list[Where] = [] if where is None else [where]
+        if subject is not None:
+            parts.append({"subject_key": folded(checked_name(subject, "a subject"))})
+        chosen = {"all": parts} if parts else None
+        most = None if limit is None else counted(limit, "limit", least=0)
+        found: builtins.list[Fact] = []
+        last: str | None = None
+        while True:
+            missing = None if most is None else most - len(found)
+            items = self._set.list(
+                where=chosen, limit=missing, after=last, as_of=as_of, valid_at=valid_at
+            )
+            found += facts_of(items)  # other items may be there
+            if missing is None or len(items) < missing or len(found) == most:
+                return found
+            last = items[-1].id
+
+    def get(self, id: str) -> Fact | None:
+        """Return a fact by its id; None: there is none."""
+        item = self._set.get(checked_name(id, "a fact's id"))
+        return None if item is None else Fact.of(item)
+
+    def history(self, id: str) -> builtins.list[Fact]:
+        """Return every version of a fact that is kept, oldest first."""
+        return facts_of(self._set.history(id))
+
+    def learnings(self, limit: int = 100) -> builtins.list[Learning]:
+        """Return the learnings of the key, the last one first."""
+        most = min(counted(limit, "limit", least=0), sys.maxsize)
+        return [*islice(self._records.learnings(), most)]
+
+    def why(self, fact: str | Fact) -> FactOrigin:
+        """Return where a fact comes from: messages, model, prompt, and what it replaced.
+
+        Raises:
+            NotFound: There is no such fact.
+        """
+        found = self._fact(fact)
+        messages = self._messages(found, found.sources)
+        return FactOrigin(
+            fact=found,
+            messages=tuple(messages.values()),
+            learning=self._records.learning(found.learning),
+            replaced=tuple(self._versions(found.replaces)),
+            contradicts=tuple(self._versions(found.contradicts)),
+        )
+
+    def cost(
+        self,
+        conversation: ConversationMemory,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+    ) -> LearningCost:
+        """Return what learning from a conversation would cost now; asks nobody, changes nothing."""
+        engine, scope = self._writer.alone("cost"), self._ref.scope
+        return cost_of_learning(engine, scope, conversation, model=model, options=options)
+
+    def _fact(self, fact: str | Fact) -> Fact:
+        name = fact.id if isinstance(fact, Fact) else checked_name(fact, "a fact's id")
+        versions = self.history(name)
+        if not versions:
+            raise NotFound(f"key {self._ref.scope.key!r} has no fact {name!r}")
+        return versions[-1]
+
+    def _versions(self, ids: Sequence[str]) -> builtins.list[Fact]:
+        """Return the last version of each fact; those that were forgotten are left out."""
+        return [versions[-1] for name in ids if (versions := self.history(name))]
+
+    def _messages(self, fact: Fact, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        found = SetEditor(self._writer, SetRef(self._ref.scope, fact.conversation)).get(ids)
+        return {stored.record.id: as_message(stored) for stored in found}
+
+    def check(self) -> builtins.list[FactProblem]:
+        """Return what is wrong with the sources of the facts: nothing, unless they were changed.
+
+        Every quotation is looked for again, at its place in its message.
+        """
+        problems: builtins.list[FactProblem] = []
+        for fact in self.list():
+            editor = SetEditor(self._writer, SetRef(self._ref.scope, fact.conversation))
+            texts = {s.record.id: s.record.text or "" for s in editor.get(fact.sources)}
+            for quote in fact.quotations:
+                text = texts.get(quote.source)
+                if text is None:
+                    problems.append(FactProblem(fact.id, quote.source, "source is gone"))
+                elif text[quote.start : quote.end] != quote.text:
+                    problem = "quotation is not in its source"
+                    problems.append(FactProblem(fact.id, quote.source, problem))
+        return problems
+
+    # --- entities -----------------------------------------------------------------------------
+
+    def about(
+        self, name: str, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> EntityPage:
+        """Return the page of a person, a place or a thing.
+
+        It is made of the facts that name it when it is asked for: there is nothing to keep up to
+        date.
+
+        Args:
+            name: Any of its names; case does not matter.
+            as_of: From the facts and the names that were known at a moment of the past.
+            valid_at: When facts have to hold, by default now (or at *as_of*): a fact that ended
+                before is history, and one that begins later is left out. "any": all hold.
+
+        Raises:
+            NotFound: No fact names it.
+            HistoryPruned: What was known at *as_of* is no longer kept.
+        """
+        known = self._known(as_of, valid_at)
+        return page_of(name, known.facts, known.aliases, known.when)
+
+    def entities(
+        self, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> dict[str, int]:
+        """Return the names of all people, places and things, with how many facts name each."""
+        known = self._known(as_of, valid_at)
+        return entities_of(known.facts, known.aliases, known.when)
+
+    def neighbours(
+        self,
+        name: str,
+        *,
+        steps: int = 1,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> dict[str, tuple[int, Fact]]:
+        """Return the entities that facts lead to from one, the nearest first.
+
+        With how many steps away each is, and the fact that leads there.
+
+        Args:
+            steps: How far to go: 1: those that a fact names together with it.
+            as_of, valid_at: As of `about`.
+
+        Raises:
+            NotFound: No fact that holds names it.
+        """
+        known = self._known(as_of, valid_at)
+        return neighbours_of(name, known.facts, known.aliases, known.when, steps=steps)
+
+    def timeline(
+        self,
+        name: str | None = None,
+        *,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> builtins.list[Fact]:
+        """Return what took place and what is planned, by when it does; what has no date is last.
+
+        Args:
+            name: Only what names this person, place or thing.
+            as_of: As of `about`.
+            valid_at: Only what takes place at this time; by default and with "any" all.
+        """
+        known = self._known(as_of, valid_at)
+        return timeline_of(name, known.facts, known.aliases, known.when)
+
+    def profile(
+        self,
+        name: str | None = None,
+        *,
+        budget: int = 300,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> EntityProfile:
+        """Return what is always told of somebody: the facts that hold, within a budget.
+
+        What to do comes first, then who they are, whom they know, what they like and plan; of
+        equals what was said more often, then later.
+
+        Args:
+            name: Whom; None: whom most facts are about.
+            budget: Tokens that it may take.
+            as_of, valid_at: As of `about`.
+
+        Raises:
+            NotFound: No fact that holds is about them.
+        """
+        known = self._known(as_of, valid_at)
+        return profile_of(name, known.facts, known.aliases, known.when, budget=budget)
+
+    def _known(self, as_of: AsOf | None, valid_at: ValidAt | None) -> KnownFacts:
+        return known_facts(self._writer, self._ref.scope, as_of=as_of, valid_at=valid_at)
+
+    def merge(self, name: str, *others: str) -> EntityPage:
+        """Let other names be of the same entity; return its page. `split` takes it back.
+
+        Facts stay as they were said.
+
+        Args:
+            name: The name that the page is called by.
+
+        Raises:
+            InvalidInput: No other name is given, or one that it has.
+            NotFound: No fact names any of them.
+        """
+        if not others:
+            raise InvalidInput("merge takes a name and its other names: merge('Grace', 'Gracie')")
+        self._names.merge(checked_name(name, "a name"), others)
+        return self.about(name)
+
+    def split(self, name: str) -> None:
+        """Let another name of an entity be of one of its own again.
+
+        Raises:
+            NotFound: It is no other name of an entity.
+        """
+        self._names.split(name)
+
+    # --- undoing ------------------------------------------------------------------------------
+
+    def undo(self, *learnings: str | LearnReport, idempotency_key: str | None = None) -> int:
+        """Take back learnings, in one commit; return how many facts are gone with them.
+
+        What they superseded holds again, what they took back is there again, and known facts lose
+        what was added to them. Messages that were read are not read again.
+
+        Args:
+            learnings: Their ids, or what `learn` returned.
+            idempotency_key: A second call under it changes nothing, and is answered as the first.
+
+        Raises:
+            LearningChanged: Later learnings, or somebody by hand, changed the same facts; the
+                message names them. Undo those first, or in the same call.
+            NotFound: There is no such learning, or it was undone before.
+        """
+        names = names_of_learnings(learnings)
+
+        def plan(_: NewId) -> PlannedWrite:
+            return self._undone(names)
+
+        call = PlannerCall("undo learning", [*names], plan)
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        return answer if isinstance(answer, int) else 0
+
+    def _undone(self, names: Sequence[str]) -> PlannedWrite:
+        undone = self._records.changes_of(names)
+        ids = {name for one in undone for name in one.facts}
+        live = {s.record.id: s for s in SetEditor(self._writer, self._ref).get(sorted(ids))}
+        self._check_unchanged(undone, live)
+        added = {name for one in undone for name in one.added}
+        changes: builtins.list[ItemChange] = [
+            Retire(self._ref, name, live[name].version) for name in sorted(added & live.keys())
+        ]
+        for name, row in _rows_before(undone).items():
+            past = [stored for stored, _ in self._writer.rows([row])]
+            if name in added or (name not in live and _is_deleted(undone, name)):
+                continue
+            if past and name in live:
+                record = self._writer.records([(name, item_of(past[0]))])[0]
+                changes.append(Replace(self._ref, live[name].version, record))
+            elif past:
+                changes.append(Revive(self._ref, row))
+            elif name in live:
+                floor = self._set_floor()
+                raise HistoryPruned(f"fact {name!r}", commit=floor, floor=floor + 1)
+        changes += self._records.undone(names)
+        checks = [*self._records.checks()]
+        if (ruled := self._writer.rules(self._ref, None)) is not None:
+            checks.append(AdmissionCheck(self._ref, ruled.set_rules))
+        count = len(added & live.keys())
+        return PlannedWrite(changes, count, retry=True, admission_checks=checks)
+
+    def _set_floor(self) -> int:
+        info = self._writer.info(self._ref)
+        return 0 if info is None else info.history_start
+
+    def _check_unchanged(
+        self, undone: Sequence[LearningChanges], live: Mapping[str, StoredItem]
+    ) -> None:
+        """Refuse to undo what later changes rest on."""
+        names = [one.id for one in undone]
+        facts = {name for one in undone for name in one.facts}
+        later = [one for one in self._records.since(names) if facts & one.facts]
+        if later:
+            shared = sorted(facts.intersection(*[one.facts for one in later][:1]))
+            raise LearningChanged(names, by=[one.id for one in later], facts=shared)
+        made: dict[str, int] = {}
+        for one in undone:
+            made.update(dict.fromkeys(one.added, 1))
+            made.update({name: version for name, (_, version) in one.changed.items()})
+        moved = [name for name, version in made.items() if not self._is_as(live.get(name), version)]
+        if moved:
+            raise LearningChanged(names, by=[], facts=moved)
+
+    def _is_as(self, stored: StoredItem | None, version: int) -> bool:
+        """Return whether a fact is as a version of it was, or gone.
+
+        An undo of a later learning makes another version, with the same contents.
+        """
+        if stored is None or stored.version == version:
+            return True
+        versions = self._writer.versions(self._ref, stored.record.id)
+        return any(one.version == version and one.record == stored.record for one, _ in versions)
+
+
+def names_of_learnings(learnings: Sequence[str | LearnReport]) -> list[str]:
+    """Return the ids of learnings, each once.
+
+    Raises:
+        InvalidInput: There are none.
+    """
+    names: list[str] = []
+    for one in learnings:
+        names += (
+            one.learnings if isinstance(one, LearnReport) else [checked_name(one, "a learning")]
+        )
+    if not names:
+        raise InvalidInput("undo takes ids of learnings, or what learn returned")
+    return [*dict.fromkeys(names)]
+
+
+def facts_of_key(engine: Engine, scope: Scope) -> Facts:
+    """Return the facts of a key."""
+    return Facts(CommitWriter(engine, scope), SetRef(scope, FACTS))
+
+
+def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
+    """Return the row of each known fact as it was before all of some learnings, oldest first."""
+    rows: dict[str, int] = {}
+    for one in reversed(undone):
+        rows.update({name: before for name, (before, _) in one.changed.items()})
+        rows.update(one.taken_back)
+    return rows
+
+
+def _is_deleted(undone: Sequence[LearningChanges], name: str) -> bool:
+    """Return whether a fact that is not there was deleted by somebody else than these."""
+    return not any(name in one.taken_back for one in undone)
+
+
+def no_attribute_of_facts(facts: object, name: str) -> AttributeError:
+    """Return the error of a name that *facts*, which may be half made, have not."""
+    hint = "; a key learns: key.learn(…)" if name == "learn" else ""
+    said = f"{type(facts).__name__!r} object has no attribute {name!r}{hint}"
+    return AttributeError(said, name=name, obj=facts)

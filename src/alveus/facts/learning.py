@@ -1,0 +1,686 @@
+"""Learning: messages become facts, each message read once, whoever is killed and whoever races."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack, cast
+
+from alveus.conversation import SUMMARY, ConversationMemory, Said
+from alveus.errors import (
+    DuplicateItem,
+    InvalidInput,
+    ModelAnswerInvalid,
+    ModelFailed,
+    ModelRefused,
+    ModelUnavailable,
+    NotFound,
+    SetMoved,
+    StaleItem,
+)
+from alveus.errors.short_repr import short_repr
+from alveus.facts.answers import (
+    DECISIONS_SCHEMA,
+    FACTS_SCHEMA,
+    NEW,
+    PROMPT,
+    CandidateFact,
+    CandidateFacts,
+    CheckedDecision,
+    KnownText,
+    candidate_id,
+    checked_decisions,
+    checked_facts,
+    decisions_request,
+    facts_request,
+    folded,
+    text_of,
+)
+from alveus.facts.fact import FACTS, Fact, LearningCost, LearnReport, facts_of
+from alveus.facts.learning_records import (
+    OPEN_END,
+    CallBudget,
+    LearningRecords,
+    ReadPosition,
+    RowRange,
+)
+from alveus.facts.reconciling import CURRENT, FactChanges, Learnt
+from alveus.facts.rules import NAME, RULES, decided_by_rules, found_by_rules, may_replace
+from alveus.llm import Asking, ChatModel, Messages, Usage, ask_json
+from alveus.llm.chat import ChatOptions
+from alveus.sets import search_options
+from alveus.sets.commits import BatchSource, CommitWriter, Refusal, commit_with_retries
+from alveus.sets.writer import Engine
+from alveus.store import Batch, Commit, ItemChange, Link, Scope, SetRef, StoredItem
+from alveus.store.as_of import ANY_TIME
+from alveus.store.records import item_of
+from alveus.text.messages import Message
+from alveus.text.sentence_ends import tokens
+from alveus.values import wire, words
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, counted, moment
+
+LEARNED = "learned"
+"""The conversation that keeps texts and messages which are passed to `learn`."""
+
+NEAREST = 5
+"""Known facts that each candidate is compared with."""
+
+NEAREST_BY_RULES = 100
+"""The same of what may replace one by the rules, whose words may differ."""
+
+GIVES_UP = 100
+"""How often in a row others may be first, before an error says so."""
+
+READ_ROLES = ("user", "assistant")
+"""Who teaches: instructions and answers of tools do not."""
+
+MOVED = (StaleItem, DuplicateItem, NotFound)
+"""What a commit raises if others were first, or forgot a message; it starts over."""
+
+Source: TypeAlias = ConversationMemory | str | Said | Iterable[str | Said]
+"""What can be learnt from: a conversation, or texts and messages, one or several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnOptions:
+    """How messages are read.
+
+    Attributes:
+        batch_messages: How many messages a model is asked about at once, at most.
+        batch_tokens: How many tokens they may have together; one longer message goes alone.
+        tries: In how many calls of `learn` in a row the model may give no usable answer about a
+            batch, before that is set aside and the next one is read.
+        skipped: "leave": messages that were set aside stay so; "retry": they are tried again.
+        at_least: How many messages have to wait, or nothing is read.
+        idle: For how long nobody may have added a message, or nothing is read.
+        calls_per_hour: How often models may be asked in one hour of the clock, by all who learn
+            in the space with this option, in whatever process. A call is counted before it is
+            made. None: as often as needed.
+        asking: How the model is asked.
+    """
+
+    batch_messages: int = 50
+    batch_tokens: int = 6_000
+    tries: int = 3
+    skipped: Literal["leave", "retry"] = "leave"
+    at_least: int = 1
+    idle: timedelta = timedelta(0)
+    calls_per_hour: int | None = None
+    asking: Asking = field(default_factory=Asking)
+
+    def __post_init__(self) -> None:
+        """Refuse what reads nothing."""
+        counted(self.batch_messages, "batch_messages", most=1_000)
+        counted(self.batch_tokens, "batch_tokens")
+        counted(self.tries, "tries")
+        counted(self.at_least, "at_least")
+        if not isinstance(self.idle, timedelta) or self.idle < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"idle is a timedelta of 0 or more, not {self.idle!r}")
+        if self.calls_per_hour is not None:
+            counted(self.calls_per_hour, "calls_per_hour")
+        if self.skipped not in ("leave", "retry"):
+            raise InvalidInput(f"skipped is 'leave' or 'retry', not {self.skipped!r}")
+
+
+def learn(
+    engine: Engine,
+    scope: Scope,
+    source: Source,
+    *,
+    model: ChatModel | None,
+    options: LearnOptions | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> LearnReport:
+    """Learn facts of a key; see `KeyMemory.learn`."""
+    check_model(model)
+    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)
+    return _Learner(engine, ref, model, checked_options(options)).run(progress)
+
+
+def cost_of_learning(
+    engine: Engine,
+    scope: Scope,
+    conversation: ConversationMemory,
+    *,
+    model: ChatModel | None,
+    options: LearnOptions | None,
+) -> LearningCost:
+    """Return what `learn` would cost; nothing is changed."""
+    check_model(model)
+    check_conversation(conversation)
+    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), conversation)
+    return _Learner(engine, ref, model, checked_options(options)).cost()
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no model."""
+    if model is not None and not isinstance(model, ChatModel):
+        kind = type(model).__name__
+        raise InvalidInput(
+            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
+        )
+
+
+def check_conversation(conversation: object) -> None:
+    """Refuse texts and messages, which `learn` would add to a conversation first."""
+    if not isinstance(conversation, ConversationMemory):
+        kind = type(conversation).__name__
+        raise InvalidInput(f"cost takes a conversation, as key.conversation(…) is, not {kind}")
+
+
+def checked_options(options: LearnOptions | None) -> LearnOptions:
+    """Return *options*, or those by default."""
+    if options is None:
+        return LearnOptions()
+    if not isinstance(options, LearnOptions):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"options must be a LearnOptions, not {short_repr(options)}")
+    return options
+
+
+def learned_by(writer: CommitWriter, scope: Scope) -> ConversationMemory:
+    """Return the conversation of a key that keeps texts and messages which are learnt from."""
+    return ConversationMemory(writer, SetRef(scope, LEARNED))
+
+
+def conversation_of(learned: ConversationMemory, source: Source) -> SetRef:
+    """Return the conversation that is learnt from; texts and messages are added to one first.
+
+    Those without an id get one that follows from what they say, so that a repetition adds nothing.
+
+    Args:
+        learned: The one that they are added to, of the key that learns.
+    """
+    if isinstance(source, ConversationMemory):
+        key = learned.ref.scope.key
+        if source.ref.scope != learned.ref.scope:
+            raise InvalidInput(
+                f"conversation {source.name!r} belongs to key {source.ref.scope.key!r}, not to "
+                f"{key!r}; call learn of its own key"
+            )
+        return source.ref
+    learned.add([_identified(one) for one in _listed(source)])
+    return learned.ref
+
+
+def _listed(source: object) -> list[Mapping[str, Any]]:
+    if isinstance(source, str | Mapping | Message):
+        return [_message(cast("object", source))]
+    if isinstance(source, bytes) or not isinstance(source, Iterable):
+        kind = type(source).__name__
+        raise InvalidInput(f"learn takes a conversation, messages or texts, not {kind}")
+    return [_message(one) for one in cast("Iterable[object]", source)]
+
+
+def _message(given: object) -> Mapping[str, Any]:
+    if isinstance(given, str):
+        if not given.strip():
+            raise InvalidInput("a text to learn from is empty; leave it out")
+        return {"role": "user", "content": given}
+    if isinstance(given, Message):
+        return given.to_dict()
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"a message is a dict or a text, not {type(given).__name__}")
+    return cast("Mapping[str, Any]", given)
+
+
+def _identified(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if message.get("id") is not None:
+        return message
+    said = [repr(message.get(name)) for name in ("role", "name", "content", "timestamp")]
+    return {**message, "id": wire.digest([*said], salt=b"alveus message").hex()[:32]}
+
+
+class _Asked(NamedTuple):
+    """Messages that a model was asked about, what it answered, and the name of the record."""
+
+    messages: Sequence[StoredItem]
+    found: CandidateFacts
+    name: list[Value]
+
+
+class _Learner:
+    """Reads one conversation to its end, a batch of messages after the other."""
+
+    def __init__(
+        self, engine: Engine, conversation: SetRef, model: ChatModel | None, options: LearnOptions
+    ) -> None:
+        self._engine, self._conversation = engine, conversation
+        self._scope = conversation.scope
+        self._model: _CountedModel | None = None
+        if model is not None:
+            budget = None
+            if options.calls_per_hour is not None:
+                calls = CallBudget(engine, self._scope.space)
+                budget = partial(calls.take, options.calls_per_hour)
+            self._model = _CountedModel(model, budget)
+        self._name = NAME if model is None else model.name
+        self._prompt = RULES if model is None else PROMPT
+        self._options = options
+        self._writer = CommitWriter(engine, self._scope)
+        self._facts = SetRef(self._scope, FACTS)
+        self._records = LearningRecords(self._writer, self._scope)
+        self._unread: list[tuple[int, str]] = []
+        self._unread_of = 0
+        self._failed: set[int] = set()
+        self._set_aside = 0
+        self._lost = False
+        self._learnt: list[tuple[Learnt, Commit]] = []
+
+    def cost(self) -> LearningCost:
+        """Return what `run` would cost."""
+        position = self._records.position(self._conversation.name)
+        messages = calls = size = 0
+        for part in self._parts(position):
+            after = part.after
+            while batch := self._batch(part._replace(after=after)):
+                after = batch[-1].first
+                read = [stored for stored in batch if is_read(stored)]
+                messages += len(read)
+                if read and self._model is not None:
+                    calls += 2
+                    size += sum(tokens(one["content"]) for one in facts_request(read))
+        return LearningCost(messages, calls, size)
+
+    def _parts(self, position: ReadPosition) -> list[RowRange]:
+        """Return what this call has to read: without what is set aside, and what failed here."""
+        ranges = position.ranges()
+        if self._options.skipped == "leave":
+            tries = self._options.tries
+            ranges = [one for one in ranges if one.until == OPEN_END or one.failures < tries]
+        return [one for one in ranges if one.after not in self._failed]
+
+    def run(self, progress: Callable[[int], None] | None = None) -> LearnReport:
+        """Return what was learnt, once nothing is left to read."""
+        if not self._is_due():
+            return self._report()
+        try:
+            while (messages := self._next()) is not None:
+                if progress is not None:
+                    progress(messages)
+        except ModelUnavailable:
+            if self._model is None or not self._model.is_spent:
+                raise
+            return self._report(waiting=self.cost().messages)
+        return self._report()
+
+    def _next(self) -> int | None:
+        """Read the messages that come next, whoever is first; return how many, or None."""
+        for left in reversed(range(GIVES_UP)):
+            try:
+                messages = self._step()
+            except MOVED:
+                self._unread.clear()
+                self._lost = True
+                if not left:
+                    raise
+            else:
+                if messages is None and self._lost:
+                    self._records.discard(self._conversation.name)
+                return messages
+        raise AssertionError("the last failure is raised")
+
+    def _is_due(self) -> bool:
+        """Return whether so many messages wait, and nobody has added one for so long."""
+        least, idle = self._options.at_least, self._options.idle
+        if least == 1 and not idle:
+            return True
+        parts = self._parts(self._records.position(self._conversation.name))
+        waiting = [one for part in parts for one in self._after(part)]
+        if len(waiting) < least:
+            return False
+        last = self._writer.get(self._conversation, [name for _, name in waiting[-1:]], at=None)
+        now = moment(self._engine.clock())
+        return all(one is None or now - moment(one.created) >= idle for one in last)
+
+    def _step(self) -> int | None:
+        """Read the messages that come next; return how many, or None at the end."""
+        position = self._records.position(self._conversation.name)
+        part = self._parts(position)[0]
+        messages = self._batch(part)
+        if not messages:
+            if part.until == OPEN_END:
+                return None
+            self._records.move(self._conversation.name, position.moved(part, part.until))
+            return 0
+        try:
+            self._learnt.append(self._learn(position, part, messages))
+        except (ModelAnswerInvalid, ModelRefused) as error:
+            if not _is_about_the_messages(error):
+                raise
+            return self._give_up(part, messages, error)
+        return self._learnt[-1][0].messages
+
+    def _give_up(self, part: RowRange, messages: Sequence[StoredItem], error: ModelFailed) -> int:
+        """Count that messages failed once more; raise the error unless they are set aside now."""
+        read = self._recorded(self._answer_name(part), part) or messages
+        conversation, tries = self._conversation.name, self._options.tries
+        position = self._records.position(conversation)
+        if part not in position.ranges():
+            return 0  # somebody else went on, or counted
+        self._records.move(conversation, position.failed(part, read[-1].first, tries=tries))
+        if part.failures + 1 < tries:
+            raise error
+        self._failed.add(part.after)
+        count = sum(map(is_read, read))
+        self._set_aside += count
+        return count
+
+    def _report(self, *, waiting: int = 0) -> LearnReport:
+        changes = [one for one, _ in self._learnt]
+        refused = Counter[str]()
+        for one in changes:
+            refused.update(one.refused)
+        ids = [item_id for one in changes for item_id in one.changes.added]
+        found = self._writer.get(self._facts, ids, at=None) if ids else []
+        return LearnReport(
+            added=tuple(facts_of([item_of(one) for one in found if one is not None])),
+            confirmed=_joined(one.confirmed for one in changes),
+            superseded=_joined(one.superseded for one in changes),
+            contradicted=_joined(one.contradicted for one in changes),
+            taken_back=_joined(one.changes.taken_back for one in changes),
+            refused=dict(refused),
+            model_calls=0 if self._model is None else self._model.calls,
+            messages=sum(one.messages for one in changes),
+            set_aside=self._set_aside,
+            waiting=waiting,
+            learnings=tuple(one.changes.id for one in changes),
+            commits=tuple(commit.number for _, commit in self._learnt),
+        )
+
+    # --- what is read -------------------------------------------------------------------------
+
+    def _batch(self, part: RowRange) -> list[StoredItem]:
+        """Return the messages of a part that come next, in the order in which they were added."""
+        self._unread = [one for one in self._unread if one[0] > part.after]
+        if self._unread_of != part.until or not self._unread:
+            self._unread, self._unread_of = self._after(part), part.until
+        batch: list[StoredItem] = []
+        size = 0
+        for at in range(0, len(self._unread), self._options.batch_messages):
+            ids = [one for _, one in self._unread[at : at + self._options.batch_messages]]
+            for stored in self._writer.get(self._conversation, ids, at=None):
+                if stored is None:
+                    continue
+                size += tokens(text_of(stored)) if is_read(stored) else 0
+                if batch and size > self._options.batch_tokens:
+                    return batch
+                batch.append(stored)
+                if len(batch) == self._options.batch_messages:
+                    return batch
+        return batch
+
+    def _after(self, part: RowRange) -> list[tuple[int, str]]:
+        """Return the messages that were added in a part: first row and id, by row.
+
+        A message that was changed since has a later row, but the first row that it had; so a
+        change makes no message come again, and none that waits is passed over.
+        """
+        info = self._writer.info(self._conversation)
+        if info is None:
+            return []
+        features = self._engine.store.features(info.number, after=part.after)
+        return sorted(
+            (f.first, f.id)
+            for f in features
+            if part.after < f.first <= part.until and f.id != SUMMARY
+        )
+
+    # --- a batch --------------------------------------------------------------------------------
+
+    def _learn(
+        self, position: ReadPosition, part: RowRange, messages: Sequence[StoredItem]
+    ) -> tuple[Learnt, Commit]:
+        asked = self._asked(part, messages)
+        decisions = self._decided(asked, self._near(asked.found.facts))
+        source = _LearningSource(
+            engine=self._engine,
+            changes=partial(
+                FactChanges,
+                writer=self._writer,
+                facts=self._facts,
+                conversation=self._conversation,
+                messages=[stored for stored in asked.messages if is_read(stored)],
+                found_by=(self._name, self._prompt),
+                refused=asked.found.refused,
+            ),
+            decided=list(zip(asked.found.facts, decisions, strict=True)),
+            notes=_Notes(
+                self._records,
+                self._conversation.name,
+                position.moved(part, asked.messages[-1].first),
+            ),
+            about={"model": self._name, "prompt": self._prompt},
+        )
+        commit = commit_with_retries(self._engine, self._scope, source)
+        assert commit is not None  # noqa: S101 - a position always moves
+        return source.learnt, commit
+
+    def _answer_name(self, part: RowRange) -> list[Value]:
+        return [self._conversation.name, part.after, self._name, self._prompt]
+
+    def _asked(self, part: RowRange, messages: Sequence[StoredItem]) -> _Asked:
+        """Return what the model says of the messages that come next.
+
+        An answer that was recorded before, by whoever was killed or is slower, is used again,
+        for the messages that it was given for.
+        """
+        name = self._answer_name(part)
+        if self._model is None:
+            read = [stored for stored in messages if is_read(stored)]
+            return _Asked(messages, found_by_rules(read), name)
+        if (same := self._recorded(name, part)) is not None:
+            recorded = self._records.answer(name)
+            if recorded is not None:
+                return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
+        read = [stored for stored in messages if is_read(stored)]
+        if not read:
+            return _Asked(messages, CandidateFacts((), {}), name)
+        found = ask_json(
+            self._model,
+            facts_request(read),
+            json_schema=FACTS_SCHEMA,
+            check=lambda answer: checked_facts(answer, read),
+            asking=self._options.asking,
+        )
+        of: list[Value] = [[stored.record.id, stored.row] for stored in messages]
+        links = [Link(self._conversation, stored.record.id) for stored in read]
+        value: dict[str, Value] = {"of": of, "answer": found.to_json()}
+        recorded = self._records.record_answer(name, value, links)
+        same = self._unchanged(recorded["of"])
+        if same is None:
+            raise StaleItem(messages[0].record.id, expected=messages[0].version, found=None)
+        return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
+
+    def _recorded(self, name: list[Value], part: RowRange) -> list[StoredItem] | None:
+        """Return the messages that an answer was recorded for, if it can still be used."""
+        recorded = self._records.answer(name)
+        same = None if recorded is None else self._unchanged(recorded["of"])
+        return same if same and same[-1].first <= part.until else None
+
+    def _unchanged(self, of: Sequence[Sequence[Any]]) -> list[StoredItem] | None:
+        """Return messages by id and row; None if one of them is not as it was."""
+        found = self._writer.get(self._conversation, [one for one, _ in of], at=None)
+        same = [stored for stored in found if stored is not None]
+        return same if [one.row for one in same] == [row for _, row in of] else None
+
+    def _near(self, candidates: Sequence[CandidateFact]) -> list[list[KnownText]]:
+        """Return the facts that each candidate is compared with: known ones, and earlier ones."""
+        found: list[list[KnownText]] = []
+        by_subject: dict[str, list[tuple[KnownText, set[int]]]] = {}
+        for place, candidate in enumerate(candidates, start=1):
+            terms = set(words.terms(candidate.text))
+            earlier = by_subject.setdefault(folded(candidate.subject), [])
+            nearest = sorted(earlier, key=lambda one, t=terms: -len(t & one[1]))[
+                : self._most(candidate)
+            ]
+            found.append([*self._known(candidate), *(one for one, _ in nearest)])
+            earlier.insert(0, (KnownText(candidate_id(place), candidate.text), terms))
+        return found
+
+    def _most(self, candidate: CandidateFact) -> int:
+        """Return how many facts a candidate is compared with."""
+        return NEAREST_BY_RULES if self._model is None and may_replace(candidate) else NEAREST
+
+    def _known(self, candidate: CandidateFact) -> list[KnownText]:
+        """Return the known facts of the same subject that are nearest to a candidate."""
+        where = {"subject_key": folded(candidate.subject), "state": CURRENT}
+        options = search_options(self._most(candidate), where, None, None, ANY_TIME, reranker=None)
+        hits = self._engine.recall.search([self._facts], candidate.text, options)
+        return [
+            KnownText(str(hit.item.id), hit.item.text or "")
+            for hit in hits
+            if Fact.of(hit.item) is not None
+        ]
+
+    def _decided(self, asked: _Asked, near: Sequence[Sequence[KnownText]]) -> list[CheckedDecision]:
+        """Return what becomes of each candidate; the model is asked of those that need it."""
+        candidates = asked.found.facts
+        plain = [_said_before(*pair) for pair in zip(candidates, near, strict=True)]
+        open_ = [some if same is None else () for some, same in zip(near, plain, strict=True)]
+        if not any(open_):
+            return [same or NEW for same in plain]
+        if self._model is None:
+            answered = decided_by_rules(candidates, open_)
+        else:
+            answered = self._asked_decisions(self._model, asked, open_)
+        return [same or one for same, one in zip(plain, answered, strict=True)]
+
+    def _asked_decisions(
+        self, model: ChatModel, asked: _Asked, near: Sequence[Sequence[KnownText]]
+    ) -> list[CheckedDecision]:
+        """Return what the model decides, or decided before."""
+        request = decisions_request(asked.found.facts, near)
+        digest = self._engine.request([message["content"] for message in request]).hex()
+        name: list[Value] = [*asked.name, digest]
+        recorded = self._records.answer(name)
+        if recorded is None:
+            found = ask_json(
+                model,
+                request,
+                json_schema=DECISIONS_SCHEMA,
+                check=lambda answer: checked_decisions(answer, near),
+                asking=self._options.asking,
+            )
+            facts = dict.fromkeys(one.id for some in near for one in some)
+            links = [Link(self._facts, item_id) for item_id in facts if not _is_candidate(item_id)]
+            links += [
+                Link(self._conversation, one.record.id) for one in asked.messages if is_read(one)
+            ]
+            value: dict[str, Value] = {"of": digest, "answer": cast("Value", found)}
+            recorded = self._records.record_answer(name, value, links)
+        return [CheckedDecision(*one) for one in recorded["answer"]]
+
+
+def _is_candidate(item_id: str) -> bool:
+    return item_id.startswith(candidate_id(0)[0])
+
+
+def _joined(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return ids of several commits, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))
+
+
+def _is_about_the_messages(error: ModelFailed) -> bool:
+    """Return whether a failure may be due to the messages, and not to the server."""
+    return not isinstance(error, ModelRefused) or error.status in (None, 400, 413, 422)
+
+
+def is_read(message: StoredItem) -> bool:
+    """Return whether a message can teach anything."""
+    return message.record.role in READ_ROLES and bool(text_of(message).strip())
+
+
+def _said_before(candidate: CandidateFact, near: Sequence[KnownText]) -> CheckedDecision | None:
+    """Return the decision about a candidate that another fact says in the same words."""
+    text = folded(candidate.text)
+    found = next((one.id for one in near if folded(one.text) == text), None)
+    return None if found is None else CheckedDecision("same", found)
+
+
+# --- the commit ---------------------------------------------------------------------------------
+
+
+class _Notes(NamedTuple):
+    """What is noted beside the facts, in the same commit."""
+
+    records: LearningRecords
+    conversation: str
+    position: ReadPosition
+
+    def changes(self, learnt: Learnt, about: Mapping[str, Value]) -> Iterator[ItemChange]:
+        """Yield the changes: the position, what was learnt, and answers that were used."""
+        yield self.records.moved(self.conversation, self.position)
+        noted: dict[str, Value] = {"conversation": self.conversation, **about}
+        yield self.records.learnt(learnt.changes, noted, learnt.messages)
+        yield from self.records.used(self.conversation)
+
+
+@dataclass(slots=True, kw_only=True)
+class _LearningSource(BatchSource):
+    """Plans the commit of one batch of messages, as often as rules of admission move."""
+
+    engine: Engine
+    changes: Callable[[], FactChanges]
+    decided: Sequence[tuple[CandidateFact, CheckedDecision]]
+    notes: _Notes
+    about: Mapping[str, Value]
+    learnt: Learnt = field(init=False)
+
+    def batch(self) -> Batch:
+        """See `BatchSource.batch`."""
+        engine, planned = self.engine, self.changes()
+        planned.take(self.decided)
+        self.learnt = planned.learnt()
+        items = [*planned.items, *self.notes.changes(self.learnt, self.about)]
+        engine.compactions.relieve(items)
+        now, corroborated = engine.clock.times()
+        return Batch(
+            scope=self.notes.records.scope,
+            time=now,
+            corroborated=corroborated,
+            expects=engine.expects,
+            define=[*planned.define, *self.notes.records.definitions()],
+            items=items,
+            admission_checks=[*planned.admission_checks, *self.notes.records.checks()],
+            limits=engine.limits,
+        )
+
+    def can_retry(self, error: Refusal) -> bool:
+        """See `BatchSource.can_retry`."""
+        return isinstance(error, SetMoved)
+
+
+class _CountedModel(ChatModel):
+    """A model that counts how often it is asked.
+
+    Args:
+        budget: Counts a call; False: none is left.
+    """
+
+    def __init__(self, model: ChatModel, budget: Callable[[], bool] | None) -> None:
+        self._model, self._budget = model, budget
+        self.calls = 0
+        self.is_spent = False
+
+    @property
+    def name(self) -> str:
+        """See `ChatModel.name`."""
+        return self._model.name
+
+    @property
+    def usage(self) -> Usage:
+        """See `ChatModel.usage`."""
+        return self._model.usage
+
+    def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
+        """See `ChatModel.complete`."""
+        if self._budget is not None and not self._budget():
+            self.is_spent = True
+            raise ModelUnavailable(self.name, "all calls of this hour were made (calls_per_hour)")
+        self.calls += 1
+        return self._model.complete(messages, **options)

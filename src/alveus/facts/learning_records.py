@@ -1,0 +1,526 @@
+"""What learning notes for itself: how far it read, what a model answered, and what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from alveus.errors import DuplicateItem, InvalidInput, NotFound, StaleItem
+from alveus.facts.fact import Learning
+from alveus.sets.commits import CommitWriter
+from alveus.sets.set_editor import SetEditor
+from alveus.sets.writer import Engine, NewId, PlannedWrite, Writer
+from alveus.store import (
+    Add,
+    AdmissionCheck,
+    Define,
+    ItemChange,
+    ItemRecord,
+    Link,
+    Replace,
+    Scope,
+    SetRef,
+    StoredItem,
+)
+from alveus.store.items import Item
+from alveus.store.records import item_of
+from alveus.store.scope import HIDDEN
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.retries import call_with_retries
+from alveus.values.storable import Value
+
+RECORDS = f"{HIDDEN}learning"
+"""The hidden set of a key with positions and learnings: numbers and ids, no words of anybody."""
+
+ANSWERS = f"{HIDDEN}learning/answers"
+"""The hidden set of a key with answers of models that no facts were made of yet.
+
+What an answer says is in the facts, once they are stored; then it goes."""
+
+POSITION = "position/"
+"""Begins the ids of positions; the name of a conversation follows."""
+
+LEARNING = "learning/"
+"""Begins the ids of learnings."""
+
+
+OPEN_END = (1 << 62) - 1
+"""A row that no message has reached."""
+
+
+class RowRange(NamedTuple):
+    """Messages that are still to be read: those whose first row is in a range.
+
+    Attributes:
+        after: The row before them.
+        until: The last row of the range.
+        failures: In how many calls in a row no usable answer about them was given.
+    """
+
+    after: int
+    until: int
+    failures: int = 0
+
+
+CALLS = "calls"
+"""The id of the record that counts calls of models, in the set of the space's own knowledge."""
+
+
+class ReadPosition(NamedTuple):
+    """How far a conversation was read.
+
+    Attributes:
+        row: The first row of the last message that was read; 0: none was.
+        version: Of the record; 0: there is none yet.
+        failures: In how many calls in a row the next messages failed.
+        skipped: What was passed over before that, in order.
+    """
+
+    row: int = 0
+    version: int = 0
+    failures: int = 0
+    skipped: tuple[RowRange, ...] = ()
+
+    def ranges(self) -> tuple[RowRange, ...]:
+        """Return what is still to be read: what was passed over, then the rest."""
+        return (*self.skipped, RowRange(self.row, OPEN_END, self.failures))
+
+    def failures_of(self, row: int) -> int | None:
+        """Return in how many calls a message failed that waits to be read; None: it was read."""
+        found = next((one for one in self.ranges() if one.after < row <= one.until), None)
+        return None if found is None else found.failures
+
+    @classmethod
+    def of(cls, waiting: Sequence[tuple[int, int | None]], version: int) -> ReadPosition:
+        """Return the position where messages, by row, were read (None) or failed so often."""
+        row = max((row for row, failures in waiting if failures is None or failures), default=0)
+        skipped: list[RowRange] = []
+        before = 0
+        for at, failures in waiting:
+            if failures is not None and at <= row:
+                last = skipped[-1] if skipped else RowRange(0, 0, -1)
+                if (last.until, last.failures) == (before, failures):
+                    skipped[-1] = last._replace(until=at)
+                else:
+                    skipped.append(RowRange(before, at, failures))
+            before = at
+        return cls(row, version, 0, tuple(skipped))
+
+    def moved(self, part: RowRange, last: int) -> ReadPosition:
+        """Return the position once a part was read up to a row."""
+        if part.until == OPEN_END:
+            return self._replace(row=last, failures=0)
+        rest = [part._replace(after=last)] if last < part.until else []
+        return self._replace(skipped=self._with(part, rest))
+
+    def failed(self, part: RowRange, last: int, *, tries: int) -> ReadPosition:
+        """Return the position once the messages of a part up to a row failed.
+
+        After so many tries they are set aside, and what is behind them is read.
+        """
+        failures = part.failures + 1
+        if part.until != OPEN_END:
+            last = min(last, part.until)
+            rest = [part._replace(after=last)] if last < part.until else []
+            return self._replace(
+                skipped=self._with(part, [RowRange(part.after, last, failures), *rest])
+            )
+        if failures < tries:
+            return self._replace(failures=failures)
+        skipped = (*self.skipped, RowRange(self.row, last, failures))
+        return self._replace(row=last, failures=0, skipped=skipped)
+
+    def _with(self, part: RowRange, parts: Sequence[RowRange]) -> tuple[RowRange, ...]:
+        return tuple(sorted([*(one for one in self.skipped if one.after != part.after), *parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class LearningChanges:
+    """What a learning changed: enough to take it back.
+
+    Attributes:
+        id: Of the learning.
+        added: Ids of facts.
+        changed: Of known facts: the row before it, and the version that it made.
+        taken_back: Of facts that it retired: the row that it ended.
+    """
+
+    id: str
+    added: tuple[str, ...]
+    changed: Mapping[str, tuple[int, int]]
+    taken_back: Mapping[str, int]
+
+    @property
+    def facts(self) -> set[str]:
+        """All facts that it had to do with."""
+        return {*self.added, *self.changed, *self.taken_back}
+
+
+class LearningRecords:
+    """The notes of one key, as its store has them now."""
+
+    def __init__(self, writer: Writer, scope: Scope) -> None:
+        self.scope = scope
+        self._records = SetEditor(writer, SetRef(scope, RECORDS), purges=True)
+        self._answers = SetEditor(writer, SetRef(scope, ANSWERS), purges=True)
+
+    def checks(self) -> list[AdmissionCheck]:
+        """Return what stands for the rules of the key, which are not for these notes."""
+        sets = (self._records, self._answers)
+        ruled = [(editor.ref, editor.writer.rules(editor.ref, None)) for editor in sets]
+        return [AdmissionCheck(ref, one.set_rules) for ref, one in ruled if one is not None]
+
+    def definitions(self) -> list[Define]:
+        """Return what defines the set of these notes, if that is still to be done.
+
+        What they were before nobody asks: the position and the count of calls change with each
+        call of a model, and each version of them would stay for good.
+        """
+        return self._records.definitions()
+
+    # --- how far was read -----------------------------------------------------------------------
+
+    def position(self, conversation: str) -> ReadPosition:
+        """Return how far a conversation was read."""
+        return read_position(self._records.one(POSITION + conversation))
+
+    def moved(self, conversation: str, position: ReadPosition) -> ItemChange:
+        """Return the change that notes how far a conversation was read.
+
+        A batch with it is refused as `StaleItem` or `DuplicateItem` if another process changed the
+        record since the version that the position has.
+        """
+        value: dict[str, Value] = {
+            "row": position.row,
+            "failures": position.failures,
+            "skipped": [[*one] for one in position.skipped],
+        }
+        record = self._record(POSITION + conversation, value)
+        if position.version:
+            return Replace(self._records.ref, position.version, record)
+        return Add(self._records.ref, record)
+
+    def move(self, conversation: str, position: ReadPosition) -> None:
+        """Commit how far a conversation was read, and nothing else; errors as of `moved`."""
+        change = self.moved(conversation, position)
+        self._records.change("read position", [conversation], [change])
+
+    def mark(self, conversation: SetRef, learnt: Container[str], failed: Mapping[str, int]) -> None:
+        """Note that messages were read elsewhere, and which of them were set aside there.
+
+        Others that are there are read when their turn comes, as before. Calling it again changes
+        nothing.
+        """
+        talk = SetEditor(self._records.writer, conversation)
+
+        def plan(_: NewId) -> PlannedWrite:
+            position = self.position(conversation.name)
+            found: list[tuple[int, int | None]] = []
+            for stored in talk.items():
+                name, failures = stored.record.id, position.failures_of(stored.first)
+                if failures is not None and name in learnt:
+                    failures = None
+                elif failures is not None:
+                    failures = failed.get(name, failures if stored.first <= position.row else 0)
+                found.append((stored.first, failures))
+            marked = ReadPosition.of(sorted(found), position.version)
+            is_known = position.version and marked == position._replace(failures=0)
+            return self._records.plan([] if is_known else [self.moved(conversation.name, marked)])
+
+        self._records.commit("mark as learnt", [conversation.name], plan)
+
+    # --- what a model answered ------------------------------------------------------------------
+
+    def answer(self, name: Sequence[Value]) -> Mapping[str, Any] | None:
+        """Return an answer that was recorded under a name and not used yet."""
+        stored = self._answers.one(self._answer_id(name))
+        return None if stored is None else _value(stored)
+
+    def record_answer(
+        self, name: Sequence[Value], value: Mapping[str, Value], links: Sequence[Link]
+    ) -> Mapping[str, Any]:
+        """Record an answer; return it, or the one that another process recorded first.
+
+        Args:
+            name: Of what was asked; begins with the conversation.
+            links: What it was made of: forgetting that erases the answer.
+
+        Raises:
+            NotFound: Something of that was forgotten meanwhile; nothing was recorded.
+        """
+        answer_id = self._answer_id(name)
+        value = {"conversation": name[0], **value}
+
+        def plan(_: NewId) -> PlannedWrite:
+            if (known := self._answers.one(answer_id)) is not None:
+                if _value(known)["of"] == value["of"]:
+                    return PlannedWrite([], None)
+                record = self._record(answer_id, value)
+                return self._answers.plan([Replace(known.set, known.version, record, links)])
+            change = Add(self._answers.ref, self._record(answer_id, value), links=links)
+            return self._answers.plan([change], retry=True)
+
+        call_with_retries(
+            lambda: self._answers.commit("record an answer", [answer_id], plan),
+            on=(StaleItem, DuplicateItem),
+        )
+        return self.answer(name) or value
+
+    def used(self, conversation: str) -> list[ItemChange]:
+        """Return the changes that remove the answers about a conversation, which moves on.
+
+        Those of others who are slower are among them: they are about what is read by then.
+        """
+        found = [
+            one for one in self._answers.items() if _value(one)["conversation"] == conversation
+        ]
+        return self._answers.retired(found)
+
+    def discard(self, conversation: str) -> None:
+        """Remove answers about a conversation that was read to its end by somebody else."""
+
+        def plan(_: NewId) -> PlannedWrite:
+            return self._answers.plan(self.used(conversation), retry=True)
+
+        self._answers.commit("discard answers", [conversation], plan)
+
+    def _answer_id(self, name: Sequence[Value]) -> str:
+        return wire.digest([*name], salt=b"alveus learning").hex()
+
+    # --- what a learning changed ----------------------------------------------------------------
+
+    def learnt(
+        self, changes: LearningChanges, about: Mapping[str, Value], messages: int
+    ) -> ItemChange:
+        """Return the change that notes a learning.
+
+        Args:
+            about: Its conversation, model and prompt.
+        """
+        value: dict[str, Value] = {
+            **about,
+            "messages": messages,
+            "added": [*changes.added],
+            "changed": {name: [*rows] for name, rows in changes.changed.items()},
+            "taken_back": dict(changes.taken_back),
+            "undone": False,
+        }
+        return Add(self._records.ref, self._record(LEARNING + changes.id, value))
+
+    def changes_of(self, learnings: Sequence[str]) -> list[LearningChanges]:
+        """Return what learnings changed, the first one first.
+
+        Raises:
+            NotFound: There is no such learning, or it was undone before.
+        """
+        notes = [self._records.one(LEARNING + one) for one in learnings]
+        for name, stored in zip(learnings, notes, strict=True):
+            if stored is None:
+                raise NotFound(f"key {self.scope.key!r} has no learning {name!r}")
+            if _value(stored)["undone"]:
+                raise NotFound(f"learning {name!r} of key {self.scope.key!r} was undone before")
+        found = [stored for stored in notes if stored is not None]
+        return [_changes(stored) for stored in sorted(found, key=lambda one: one.first)]
+
+    def learning(self, learning: str) -> Learning | None:
+        """Return a learning, or None."""
+        stored = self._records.one(LEARNING + learning)
+        return None if stored is None else _learning(stored)
+
+    def learnings(self) -> Iterator[Learning]:
+        """Yield the learnings, the last one first."""
+        return map(_learning, self._newest())
+
+    def since(self, learnings: Sequence[str]) -> Iterator[LearningChanges]:
+        """Yield what was learnt after the first of some learnings, but by them, and not undone."""
+        left = set(learnings)
+        for stored in self._newest():
+            if not left:
+                return
+            changes = _changes(stored)
+            if changes.id in left:
+                left.remove(changes.id)
+            elif not _value(stored)["undone"]:
+                yield changes
+
+    def _newest(self) -> Iterator[StoredItem]:
+        notes = self._records.items(newest_first=True)
+        return (stored for stored in notes if stored.record.id.startswith(LEARNING))
+
+    def undone(self, learnings: Sequence[str]) -> list[ItemChange]:
+        """Return the changes that note that learnings were undone."""
+        found = self._records.get([LEARNING + one for one in learnings])
+        return [
+            Replace(
+                stored.set,
+                stored.version,
+                self._record(stored.record.id, {**_value(stored), "undone": True}, stored),
+            )
+            for stored in found
+        ]
+
+    def _record(
+        self, item_id: str, value: Mapping[str, Value], stored: StoredItem | None = None
+    ) -> ItemRecord:
+        time = None if stored is None else item_of(stored).time
+        item = Item(dict(value), text="", time=time)
+        return self._records.writer.records([(item_id, item)])[0]
+
+
+class CallBudget:
+    """How often models were asked in this hour of the clock, by all who learn in a space."""
+
+    def __init__(self, engine: Engine, space: str) -> None:
+        self._engine = engine
+        scope = Scope(space, None)
+        ref = SetRef(scope, RECORDS)
+        self._records = SetEditor(CommitWriter(engine, scope), ref, purges=True)
+
+    def take(self, most: int) -> bool:
+        """Count a call, before it is made; return whether one is left of so many an hour.
+
+        Raises:
+            StaleItem: Others counted calls for as long as the memory waits.
+        """
+        hour = self._engine.clock() // 3_600_000_000
+
+        def plan(_: NewId) -> PlannedWrite:
+            stored = self._records.one(CALLS)
+            value = {"hour": hour, "calls": 0} if stored is None else dict(_value(stored))
+            if value["hour"] != hour:
+                value = {"hour": hour, "calls": 0}
+            if value["calls"] >= most:
+                return self._records.plan([], result=False)
+            item = Item({**value, "calls": value["calls"] + 1}, text="")
+            record = self._records.writer.records([(CALLS, item)])[0]
+            if stored is None:
+                return self._records.plan([Add(self._records.ref, record)], result=True)
+            change = Replace(self._records.ref, stored.version, record)
+            return self._records.plan([change], result=True)
+
+        return bool(
+            call_with_retries(
+                lambda: self._records.commit("count a call", [], plan),
+                on=(StaleItem, DuplicateItem),
+            )
+        )
+
+
+def read_position(stored: StoredItem | None) -> ReadPosition:
+    """Return what a record says of how far a conversation was read; None: nothing was."""
+    if stored is None:
+        return ReadPosition()
+    value = _value(stored)
+    skipped = tuple(RowRange(*one) for one in value["skipped"])
+    return ReadPosition(value["row"], stored.version, value["failures"], skipped)
+
+
+def renumbered(item: Item, row: Callable[[int], int]) -> Item:
+    """Return an item of the set `RECORDS` for a store that has the same history by other rows.
+
+    Args:
+        row: Returns the row there of a row here; 0 stays.
+    """
+    value = dict(cast("Mapping[str, Any]", item.value))
+    if str(item.id).startswith(POSITION):
+        value["row"] = row(value["row"])
+        value["skipped"] = [[row(one[0]), row(one[1]), one[2]] for one in value["skipped"]]
+    elif str(item.id).startswith(LEARNING):
+        changed = value["changed"].items()
+        value["changed"] = {name: [row(rows[0]), rows[1]] for name, rows in changed}
+        value["taken_back"] = {name: row(at) for name, at in value["taken_back"].items()}
+    return replace(item, value=cast("Value", value))
+
+
+def check_note(item: Item) -> None:
+    """Refuse an item for the set `RECORDS` that is no note as it is read from there.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    value: Any = item.value
+    forms = _FORMS.get(str(item.id).partition("/")[0], {})
+    found = cast("dict[str, object]", value) if isinstance(value, dict) else None
+    if found is None or not all(
+        name in found and is_right(found[name]) for name, is_right in forms.items()
+    ):
+        raise InvalidInput(f"{str(item.id)!r} is no note of learning as alveus writes it")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= OPEN_END
+
+
+def _are_counts(length: int) -> Callable[[object], bool]:
+    def check(value: object) -> bool:
+        return (
+            isinstance(value, list)
+            and len(cast("list[object]", value)) == length
+            and all(map(_is_count, cast("list[object]", value)))
+        )
+
+    return check
+
+
+def _is_list_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(check, cast("list[object]", value)))
+
+
+def _is_dict_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, dict) and all(map(check, cast("dict[str, object]", value).values()))
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_FORMS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
+    POSITION.rstrip("/"): {
+        "row": _is_count,
+        "failures": _is_count,
+        "skipped": _is_list_of(_are_counts(3)),
+    },
+    LEARNING.rstrip("/"): {
+        **dict.fromkeys(("conversation", "model", "prompt"), _is_text),
+        "messages": _is_count,
+        "added": _is_list_of(_is_text),
+        "changed": _is_dict_of(_are_counts(2)),
+        "taken_back": _is_dict_of(_is_count),
+        "undone": lambda value: isinstance(value, bool),
+    },
+    CALLS: {"hour": _is_count, "calls": _is_count},
+}
+"""What each kind of note holds, by how its id begins."""
+
+
+def _value(stored: StoredItem) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", wire.decode(stored.record.value or "{}"))
+
+
+def _changes(stored: StoredItem) -> LearningChanges:
+    value = _value(stored)
+    return LearningChanges(
+        stored.record.id.removeprefix(LEARNING),
+        tuple(value["added"]),
+        {name: (rows[0], rows[1]) for name, rows in value["changed"].items()},
+        dict(value["taken_back"]),
+    )
+
+
+def _learning(stored: StoredItem) -> Learning:
+    value = _value(stored)
+    return Learning(
+        id=stored.record.id.removeprefix(LEARNING),
+        conversation=value["conversation"],
+        model=value["model"],
+        prompt=value["prompt"],
+        messages=value["messages"],
+        added=tuple(value["added"]),
+        changed=tuple(value["changed"]),
+        taken_back=tuple(value["taken_back"]),
+        undone=value["undone"],
+    )

@@ -1,0 +1,363 @@
+"""New facts against known ones, as the changes of one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from typing import Any
+
+from alveus.facts.answers import (
+    CandidateFact,
+    CheckedDecision,
+    candidate_id,
+    end_of,
+    folded,
+    said_at,
+    time_of,
+)
+from alveus.facts.fact import TIMELESS, Quotation
+from alveus.facts.learning_records import LearningChanges
+from alveus.sets.admission.barrier import Barrier
+from alveus.sets.admission.quarantine import QuarantineDraft
+from alveus.sets.admission.verdicts import ACCEPT, Verdict
+from alveus.sets.writer import Writer
+from alveus.store import (
+    Add,
+    AdmissionCheck,
+    Define,
+    ItemChange,
+    Link,
+    Replace,
+    Retire,
+    SetRef,
+    StoredItem,
+)
+from alveus.store.items import Item
+from alveus.store.records import item_of
+from alveus.values.ids import new_id
+from alveus.values.lazy_dataclass import dataclass
+
+CURRENT, REPLACED = "current", "replaced"
+"""Values of the metadata field "state"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What one commit of learning did; see `LearnReport`."""
+
+    changes: LearningChanges
+    confirmed: tuple[str, ...]
+    superseded: tuple[str, ...]
+    contradicted: tuple[str, ...]
+    refused: Mapping[str, int]
+    messages: int
+
+
+@dataclass(slots=True)
+class _KnownFact:
+    """A fact that the set holds, or is to hold, and how it is to be changed.
+
+    Attributes:
+        stored: As the set holds it; None: it is new.
+        is_taken_back: It is retired instead, or never added.
+    """
+
+    stored: StoredItem | None
+    item: Item
+    links: list[Link] = field(default_factory=list[Link])
+    is_taken_back: bool = False
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """Its metadata."""
+        return self.item.metadata
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything becomes of it."""
+        return self.is_taken_back or self.stored is None or self.item != item_of(self.stored)
+
+    def note(self, **notes: object) -> None:
+        """Change its metadata."""
+        self.item = replace(self.item, metadata={**self.item.metadata, **notes})
+
+    def append(self, name: str, item_id: str) -> None:
+        """Add an id to a list of its metadata."""
+        self.note(**{name: [*self.notes[name], item_id]})
+
+
+class FactChanges:
+    """What one batch of messages changes in the facts of a key, planned as the set is now.
+
+    Args:
+        messages: Those that the candidates were found in.
+        found_by: The name of the model, and the version of its prompt.
+        refused: How many candidates were refused before.
+    """
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        facts: SetRef,
+        conversation: SetRef,
+        messages: Sequence[StoredItem],
+        found_by: tuple[str, str],
+        refused: Mapping[str, int],
+    ) -> None:
+        self._writer, self._facts, self._conversation = writer, facts, conversation
+        self._messages, (self._model, self._prompt) = messages, found_by
+        self.id = new_id()
+        self.refused = Counter(refused)
+        self.items: list[ItemChange] = []
+        self.define: list[Define] = []
+        self.admission_checks: list[AdmissionCheck] = []
+        self._known: dict[str, _KnownFact] = {}
+        self._added: list[_KnownFact] = []
+        self._gone: set[str] = set()
+        self._held = QuarantineDraft(writer, facts, new_id)
+        self._groups: dict[str, list[str]] = {"same": [], "replaces": [], "contradicts": []}
+
+    def take(self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]) -> None:
+        """Plan what becomes of candidates, in the order in which they were said."""
+        ids = {decision.fact for _, decision in decided if decision.fact is not None}
+        found = self._writer.get(self._facts, sorted(ids), at=None) if ids else []
+        self._known = {s.record.id: _KnownFact(s, item_of(s)) for s in found if s is not None}
+        made = self._made_and_judged(decided)
+        for place, (candidate, decision) in enumerate(decided, start=1):
+            name, known = candidate_id(place), self._known.get(decision.fact or "")
+            if self._is_refused(decision):
+                continue
+            if decision.fact in self._gone or (known and known.is_taken_back):
+                known = None
+            if decision.decision == "same" and known is not None:
+                self._known[name] = self._confirm(known, candidate)
+            elif decision.decision == "takes_back":
+                self._take_back(known, name)
+            elif (new := made.get(place)) is not None:
+                self._known[name] = new
+                self._added.append(new)
+                self._relate(new, known, decision.decision, candidate)
+        self.items += self._edits()
+        self.define += self._held.define
+        self.admission_checks += self._held.admission_checks
+
+    def _relate(
+        self, new: _KnownFact, known: _KnownFact | None, decision: str, candidate: CandidateFact
+    ) -> None:
+        """Have a new fact replace a known one, or contradict it."""
+        if known is None:
+            return
+        if decision == "replaces":
+            self._supersede(known, new, self._since(candidate))
+        elif decision == "contradicts":
+            known.append("contradicts", str(new.item.id))
+            new.append("contradicts", str(known.item.id))
+            self._note("contradicts", known)
+
+    def learnt(self) -> Learnt:
+        """Return what was planned, for the record and the report."""
+        edits = [
+            (one.stored, one.is_taken_back)
+            for one in self._unique()
+            if one.stored is not None and one.is_changed
+        ]
+        changed = {s.record.id: (s.row, s.version + 1) for s, is_gone in edits if not is_gone}
+        taken = {s.record.id: s.row for s, is_gone in edits if is_gone}
+        added = [str(one.item.id) for one in self._added if not one.is_taken_back]
+        return Learnt(
+            changes=LearningChanges(self.id, tuple(added), changed, taken),
+            confirmed=tuple(dict.fromkeys(self._groups["same"])),
+            superseded=tuple(dict.fromkeys(self._groups["replaces"])),
+            contradicted=tuple(dict.fromkeys(self._groups["contradicts"])),
+            refused=dict(self.refused),
+            messages=len(self._messages),
+        )
+
+    def _unique(self) -> list[_KnownFact]:
+        """Return all facts that the plan knows, each once."""
+        return list({str(one.item.id): one for one in self._known.values()}.values())
+
+    def _note(self, group: str, known: _KnownFact) -> None:
+        """Note for the report what became of a fact that the set held before."""
+        if known.stored is not None:
+            self._groups[group].append(str(known.item.id))
+
+    def _is_refused(self, decision: CheckedDecision) -> bool:
+        if decision.refused:
+            self.refused[decision.refused] += 1
+        return bool(decision.refused)
+
+    # --- facts that are known -------------------------------------------------------------------
+
+    def _confirm(self, known: _KnownFact, candidate: CandidateFact) -> _KnownFact:
+        """Give a known fact the sources of a candidate that says the same; return it."""
+        new = self._evidence(candidate, known)
+        if not new:
+            self.refused["known from the same messages"] += 1
+            return known
+        quotations = [*known.notes["quotations"], *(one.to_json() for one in new)]
+        known.note(quotations=quotations, confirmed=known.notes["confirmed"] + 1)
+        sources = dict.fromkeys((*known.item.sources, *(one.source for one in new)))
+        known.item = replace(known.item, sources=tuple(sources))
+        known.links += self._links(new)
+        self._note("same", known)
+        return known
+
+    def _take_back(self, known: _KnownFact | None, name: str) -> None:
+        if known is None:
+            self.refused["takes back a fact that is gone"] += 1
+            return
+        known.is_taken_back = True
+        self._gone.add(name)
+
+    def _evidence(self, candidate: CandidateFact, known: _KnownFact) -> list[Quotation]:
+        """Return the quotations of messages that a known fact does not rest on yet."""
+        if known.notes["conversation"] != self._conversation.name:
+            return candidate.quotations(self._messages)
+        before = set(known.item.sources)
+        return [one for one in candidate.quotations(self._messages) if one.source not in before]
+
+    def _supersede(self, known: _KnownFact, new: _KnownFact, since: datetime) -> None:
+        """End a known fact at a time; the new one holds from then on.
+
+        One that began to hold later stays: then the new one ended when that began, or before. It
+        stays as well where the new one, as is said of it, had ended by then.
+        """
+        begins, ends, until = known.item.valid_from, known.item.valid_to, new.item.valid_to
+        if until is not None and until <= since:
+            return
+        if begins is not None and since < begins:
+            new.item = replace(new.item, valid_to=begins if until is None else min(begins, until))
+            return
+        ended = since if ends is None or since < ends else ends
+        known.item = replace(known.item, valid_to=ended)
+        known.note(state=REPLACED)
+        known.append("replaced_by", str(new.item.id))
+        self._note("replaces", known)
+        new.item = replace(new.item, valid_from=since)
+        new.append("replaces", str(known.item.id))
+
+    def _edits(self) -> Iterator[ItemChange]:
+        """Yield the changes of facts, known and new."""
+        for one in self._unique():
+            if not one.is_changed or (one.is_taken_back and one.stored is None):
+                continue
+            if one.is_taken_back and one.stored is not None:
+                yield Retire(self._facts, one.stored.record.id, one.stored.version)
+                continue
+            record = self._writer.records([(str(one.item.id), one.item)])[0]
+            if one.stored is None:
+                yield Add(self._facts, record, fresh=True, links=one.links)
+            else:
+                yield Replace(self._facts, one.stored.version, record, links=one.links)
+
+    # --- facts that are new ---------------------------------------------------------------------
+
+    def _made_and_judged(
+        self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]
+    ) -> dict[int, _KnownFact]:
+        """Return new facts by place, as far as the rules of the set let them in."""
+        new = {
+            place: self._made(candidate)
+            for place, (candidate, decision) in enumerate(decided, start=1)
+            if not decision.refused and decision.decision not in ("same", "takes_back")
+        }
+        verdicts = self._judged([one.item for one in new.values()])
+        for (place, one), verdict in zip(list(new.items()), verdicts, strict=True):
+            if verdict.outcome != "accept":
+                self._keep_out(decided[place - 1][0], one, verdict)
+                del new[place]
+        return new
+
+    def _made(self, candidate: CandidateFact) -> _KnownFact:
+        """Return the fact that a candidate is to be."""
+        quotations = candidate.quotations(self._messages)
+        last = self._said(candidate)
+        begins, ends = _times(candidate)
+        holds = candidate.kind not in TIMELESS
+        item = Item(
+            candidate.text,
+            id=new_id(),
+            metadata={
+                "subject": candidate.subject,
+                "subject_key": folded(candidate.subject),
+                "kind": candidate.kind,
+                "entities": [*candidate.entities],
+                "confidence": candidate.confidence,
+                "quotations": [one.to_json() for one in quotations],
+                "conversation": self._conversation.name,
+                "when": [None, None] if holds else [candidate.begins, candidate.ends],
+                "state": CURRENT,
+                "confirmed": 0,
+                "replaces": [],
+                "replaced_by": [],
+                "contradicts": [],
+                "learning": self.id,
+                "model": self._model,
+                "prompt": self._prompt,
+            },
+            session=f"{self._conversation.name} {last:%Y-%m-%d}",  # a day: search knows sessions
+            time=last,
+            valid_from=begins if holds else None,
+            valid_to=ends if holds else None,
+            sources=tuple(dict.fromkeys(one.source for one in quotations)),
+        )
+        return _KnownFact(None, item, self._links(quotations))
+
+    def _said(self, candidate: CandidateFact) -> datetime:
+        return max(said_at(self._messages[one.message]) for one in candidate.evidence)
+
+    def _since(self, candidate: CandidateFact) -> datetime:
+        begins = None if candidate.kind in TIMELESS else _times(candidate)[0]
+        return self._said(candidate) if begins is None else begins
+
+    def _links(self, quotations: Sequence[Quotation]) -> list[Link]:
+        ids = dict.fromkeys(one.source for one in quotations)
+        return [Link(self._conversation, item_id) for item_id in ids]
+
+    # --- rules of admission ---------------------------------------------------------------------
+
+    def _judged(self, items: Sequence[Item]) -> Sequence[Verdict]:
+        ruled = self._writer.rules(self._facts, None)
+        if ruled is None:
+            return [ACCEPT] * len(items)
+        records = self._writer.records([(str(item.id), item) for item in items])
+        barrier = Barrier(self._writer, self._facts, ruled)
+        verdicts = barrier.judge(list(zip(items, records, strict=True)))
+        self.admission_checks.append(barrier.admission_check)
+        return verdicts
+
+    def _keep_out(self, candidate: CandidateFact, new: _KnownFact, verdict: Verdict) -> None:
+        """Do with a fact what a rule says: reject it, hold it, or let a known one stand for it."""
+        if verdict.outcome == "merge":
+            if (known := self._known_fact(verdict.into or "")) is not None:
+                self._confirm(known, candidate)
+            else:
+                self.refused["said twice in one answer"] += 1
+            return
+        self.refused[f"rule {verdict.rule}: {verdict.outcome}"] += 1
+        if verdict.outcome == "quarantine":
+            self._held.take(self._writer.records([(str(new.item.id), new.item)])[0], verdict)
+            self.items += [
+                replace(change, links=new.links) if isinstance(change, Add) else change
+                for change in self._held.changes
+            ]
+            self._held.changes.clear()
+
+    def _known_fact(self, item_id: str) -> _KnownFact | None:
+        """Return a fact that the set holds, unless it was not learnt."""
+        if item_id not in self._known:
+            stored = self._writer.get(self._facts, [item_id], at=None)[0]
+            if stored is None or "learning" not in (item := item_of(stored)).metadata:
+                return None
+            self._known[item_id] = _KnownFact(stored, item)
+        return self._known[item_id]
+
+
+def _times(candidate: CandidateFact) -> tuple[datetime | None, datetime | None]:
+    begins = None if candidate.begins is None else time_of(candidate.begins)
+    ends = None if candidate.ends is None else end_of(candidate.ends)
+    return begins, ends

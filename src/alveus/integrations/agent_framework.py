@@ -1,0 +1,162 @@
+"""Microsoft Agent Framework: the history of sessions, and what memory holds about an input.
+
+The messages of a session are items of a set of a key, so that what was said in one session is
+found in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_framework import (
+    AgentSession,
+    ContextProvider,
+    HistoryProvider,
+    Message,
+    SessionContext,
+    SupportsAgentRun,
+)
+
+from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+
+NO_SESSION = "default"
+"""The session of an agent that is run without one."""
+
+
+def _set_of(session_id: str | None) -> str:
+    return f"agent_session.{session_id or NO_SESSION}"
+
+
+class AlveusHistoryProvider(HistoryProvider):
+    """Keeps the messages of sessions, for ``Agent(context_providers=[…])``.
+
+    What a run adds is one commit, durable when it ends. A message that has an id is kept once,
+    however often the framework hands it over. Who is cancelled waits until the commit has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
+        key: Whose the sessions are, such as a user; session ID is its set ``agent_session.ID``.
+        options: ``load_messages store_inputs store_outputs store_context_messages
+            store_context_from`` of the framework's `HistoryProvider`.
+    """
+
+    DEFAULT_SOURCE_ID = "alveus_history"
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        key: str,
+        source_id: str = DEFAULT_SOURCE_ID,
+        **options: Any,  # noqa: ANN401 - the framework's
+    ) -> None:
+        super().__init__(source_id, **options)
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(key)
+
+    async def get_messages(
+        self,
+        session_id: str | None,
+        *,
+        state: dict[str, Any] | None = None,  # noqa: ARG002 - the framework's
+        **_: Any,  # noqa: ANN401 - the framework's
+    ) -> list[Message]:
+        """Return the messages of a session, the oldest first."""
+        kept = self._key.set(_set_of(session_id))
+        items = await self._opened.awaited(kept.list)
+        return [Message.from_dict(item.value) for item in items]
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,  # noqa: ARG002 - the framework's
+        **_: Any,  # noqa: ANN401 - the framework's
+    ) -> None:
+        """Add messages behind the others, all or none."""
+        kept = self._key.set(_set_of(session_id))
+        items: dict[str | int, Item] = {}
+        for position, message in enumerate(messages):
+            items.setdefault(message.message_id or position, _item(message))
+        if items:
+            await self._opened.awaited(
+                lambda: kept.add_many(list(items.values()), on_existing="keep")
+            )
+
+    def close(self) -> None:
+        """Close the memory, if the provider opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+
+class AlveusContextProvider(ContextProvider):
+    """Tells a model what a key's memory holds about its input; stores nothing.
+
+    It is one message of the user that quotes what is remembered as data, before the input. The
+    messages of the session itself are left out: they are the part of its `AlveusHistoryProvider`.
+
+    Args:
+        memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
+        key: Whose memory it is, such as a user.
+        budget_tokens: The most that the message may have.
+        options: Of `KeyMemory.context`, such as ``profile where signals limit``.
+    """
+
+    DEFAULT_SOURCE_ID = "alveus_memory"
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        key: str,
+        budget_tokens: int = 1_000,
+        source_id: str = DEFAULT_SOURCE_ID,
+        **options: Any,  # noqa: ANN401 - of KeyMemory.context
+    ) -> None:
+        super().__init__(source_id)
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(key)
+        self._budget_tokens, self._options = budget_tokens, options
+
+    async def before_run(
+        self,
+        *,
+        agent: SupportsAgentRun,  # noqa: ARG002 - the framework's
+        session: AgentSession,  # noqa: ARG002 - the framework's
+        context: SessionContext,
+        state: dict[str, Any],  # noqa: ARG002 - the framework's
+    ) -> None:
+        """Add what is remembered about the input, if there is anything."""
+        query = "\n".join(message.text for message in context.input_messages if message.text)
+        if query:
+            told = await self._opened.awaited(lambda: self._told(query, context.session_id))
+            if told:
+                context.extend_messages(self, [Message(role="user", contents=[told])])
+
+    def _told(self, query: str, session_id: str | None) -> str:
+        sets = [name for name in self._key.sets() if name != _set_of(session_id)]
+        return quoted(
+            self._key,
+            query,
+            budget_tokens=self._budget_tokens,
+            options={"sets": sets, **self._options},
+        )
+
+    def close(self) -> None:
+        """Close the memory, if the provider opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+
+def _item(message: Message) -> Item:
+    """Return a message as an item: its text is searched."""
+    return Item(
+        value=message.to_dict(),
+        id=message.message_id or None,
+        text=message.text or "",
+        role=message.role or None,
+        speaker=message.author_name or None,
+    )

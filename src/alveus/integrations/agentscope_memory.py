@@ -1,0 +1,174 @@
+"""AgentScope 1.0: the long-term memory of an agent; for AgentScope 2 see `agentscope_middleware`.
+
+What an agent says and is told, and what it chooses to remember, are items of a set of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from agentscope.memory import LongTermMemoryBase
+from agentscope.message import Msg, TextBlock
+from agentscope.tool import ToolResponse
+
+from alveus.errors import AlveusError, InvalidInput, InvalidValue
+from alveus.integrations.opened import OpenedMemory
+from alveus.memory.keys import KeyBatch
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+
+NAME = "agentscope"
+"""The set of what is remembered."""
+
+NOTE = "long_term_memory"
+"""The name of the message in which AgentScope tells an agent what was retrieved."""
+
+
+class AlveusLongTermMemory(LongTermMemoryBase):
+    """Remembers what is said, for ``ReActAgent(long_term_memory=…)``.
+
+    Each call is one commit, durable when it returns; a message is kept once, however often its
+    conversation is recorded, and not again after it was deleted. Who is cancelled waits until the
+    commit has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that this object opens, and closes with `close`.
+        agent_name: An agent, as with AgentScope's own memory: what is recorded has the names that
+            are given, and only what has all of them is found.
+        user_name: A user.
+        run_name: A run.
+        key: Whose memory it is; by default the first name of user, agent and run that is given.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        agent_name: str | None = None,
+        user_name: str | None = None,
+        run_name: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        super().__init__()
+        names = {"user": user_name, "agent": agent_name, "run": run_name}
+        self._names = {name: value for name, value in names.items() if value}
+        if not self._names:
+            raise InvalidInput("one of agent_name, user_name and run_name is needed")
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(key or next(iter(self._names.values())))
+
+    async def record(
+        self,
+        msgs: list[Msg | None],
+        **_: Any,  # noqa: ANN401 - AgentScope's
+    ) -> list[str]:
+        """Record messages that are not there yet; return their ids.
+
+        What AgentScope tells an agent of this memory is left out.
+        """
+        messages = [one for one in _checked(msgs) if one.name != NOTE and _text(one)]
+        items = {one.id: self._item(one) for one in messages}
+
+        def change(batch: KeyBatch) -> list[str]:
+            kept = batch.set(NAME)
+            new = [item for item in items.values() if item.id and not kept.history(item.id)]
+            return kept.add_many(new) if new else []
+
+        return await self._opened.awaited(lambda: self._key.commit(change))
+
+    async def retrieve(
+        self,
+        msg: Msg | list[Msg] | None,
+        limit: int = 5,
+        **_: Any,  # noqa: ANN401 - AgentScope's
+    ) -> str:
+        """Return what bears on messages, a line each, the best of each message first."""
+        return "\n".join(await self._found([_text(one) for one in _checked(msg)], limit))
+
+    async def record_to_memory(
+        self,
+        thinking: str,  # noqa: ARG002 - AgentScope's: a model thinks first
+        content: list[str],
+        **_: Any,  # noqa: ANN401 - AgentScope's
+    ) -> ToolResponse:
+        """Remember what will matter later. Say who, when, where and what, each a whole sentence.
+
+        Args:
+            thinking (`str`):
+                Why it is worth remembering. This is not stored.
+            content (`list[str]`):
+                What to remember.
+        """
+        items = [Item(value=text, metadata=self._names) for text in content]
+        try:
+            await self._opened.awaited(lambda: self._key.set(NAME).add_many(items))
+        except AlveusError as error:
+            return _told(f"Nothing was remembered: {error}")
+        return _told(f"Remembered: {len(items)}.")
+
+    async def retrieve_from_memory(
+        self,
+        keywords: list[str],
+        limit: int = 5,
+        **_: Any,  # noqa: ANN401 - AgentScope's
+    ) -> ToolResponse:
+        """Search what is remembered.
+
+        Args:
+            keywords (`list[str]`):
+                Short phrases, such as a name, a place, a date or a topic; each is a search.
+            limit (`int`, optional):
+                The most that a keyword finds.
+        """
+        try:
+            texts = await self._found(keywords, limit)
+        except AlveusError as error:
+            return _told(f"The search failed: {error}")
+        return _told("\n".join(texts) or "Nothing is remembered about that.")
+
+    def close(self) -> None:
+        """Close the memory, if this object opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+    async def _found(self, queries: Sequence[str], limit: int) -> list[str]:
+        """Return the texts that queries find, each once."""
+
+        def search() -> list[str]:
+            kept, texts = self._key.set(NAME), dict[str, None]()
+            for query in filter(None, queries):
+                hits = kept.search(query, limit=limit, where=dict(self._names))
+                texts |= dict.fromkeys(hit.item.text or "" for hit in hits)
+            return list(texts)
+
+        return await self._opened.awaited(search)
+
+    def _item(self, message: Msg) -> Item:
+        """Return a message as an item: its text is searched."""
+        given: dict[str, Any] = message.to_dict()  # pyright: ignore[reportUnknownMemberType] - AgentScope says only "dict"
+        return Item(
+            value={**given, "invocation_id": message.invocation_id},
+            id=message.id,
+            text=_text(message),
+            metadata=self._names,
+            role=message.role,
+            speaker=message.name or None,
+        )
+
+
+def _told(text: str) -> ToolResponse:
+    return ToolResponse(content=[TextBlock(type="text", text=text)])
+
+
+def _checked(messages: object) -> list[Msg]:
+    """Return messages as a list without None."""
+    given = cast("list[object]", messages) if isinstance(messages, list) else [messages]
+    for one in given:
+        if not isinstance(one, Msg | None):
+            raise InvalidValue("a message", f"it must be a Msg, not {type(one).__name__}")
+    return [one for one in given if isinstance(one, Msg)]
+
+
+def _text(message: Msg) -> str:
+    return message.get_text_content() or ""

@@ -1,0 +1,292 @@
+"""AgentScope 2: long-term memory of an agent, as a middleware; for 1.0 see `agentscope_memory`.
+
+The messages of a turn are items of a set of the user's key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from agentscope.agent import Agent
+from agentscope.event import ReplyStartEvent
+from agentscope.message import HintBlock, Msg, TextBlock, ToolResultState
+from agentscope.middleware import MiddlewareBase
+from agentscope.permission import PermissionBehavior, PermissionDecision
+from agentscope.tool import ToolBase, ToolChunk
+
+from alveus.errors import AlveusError, InvalidInput
+from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.memory.keys import KeyBatch
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+
+SETS = "agentscope."
+"""What the names of sets begin with; the agent follows."""
+
+NO_AGENT = "default"
+"""The agent of a middleware that names none."""
+
+MODES = ("static_control", "agent_control", "both")
+
+INSTRUCTIONS = (
+    "## Long-term memory\n\n"
+    "The tools `search_memory` and `add_memory` reach what is remembered of earlier "
+    "conversations. Search before you answer what depends on it, and add what will matter later."
+)
+
+logger = logging.getLogger(__name__)
+
+
+class AlveusMiddleware(MiddlewareBase):
+    """Remembers turns and tells the model what bears on the next, for ``Agent(middlewares=[…])``.
+
+    A turn is one commit, durable when the reply ends, and kept once, however often it is repeated.
+    If a search fails, the agent replies without it, and a warning is logged; if a turn cannot be
+    kept, the error is raised. Who is cancelled waits until the commit has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.
+        user_id: Whose memory it is: a key.
+        mode: "static_control" tells and remembers by itself; "agent_control" gives the agent the
+            tools ``search_memory`` and ``add_memory`` (its toolkit takes `list_tools`); or "both".
+        agent_id: The agent, of which what it remembers is a set of its own.
+        top_k: Most items that are told of.
+        scope_search_by_agent: Whether an agent that has a name is told only of its own set; else
+            of all sets of the user.
+        budget_tokens: The most that is told.
+    """
+
+    def __init__(  # noqa: PLR0913 - those of AgentScope's own middleware, and all but one by name
+        self,
+        memory: Memory | str | Path,
+        *,
+        user_id: str,
+        mode: Literal["static_control", "agent_control", "both"] = "both",
+        agent_id: str | None = None,
+        top_k: int = 5,
+        scope_search_by_agent: bool = True,
+        budget_tokens: int = 1_000,
+    ) -> None:
+        if not user_id.strip():
+            raise InvalidInput("user_id must say whose memory it is; it is empty")
+        if mode not in MODES:
+            raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(user_id)
+        self._name = SETS + (agent_id or NO_AGENT)
+        self._is_scoped = bool(agent_id) and scope_search_by_agent
+        self._mode, self._top_k, self._budget_tokens = mode, top_k, budget_tokens
+
+    async def on_reply(
+        self,
+        agent: Agent,
+        input_kwargs: dict[str, Any],
+        next_handler: Callable[..., AsyncGenerator[Any, None]],
+    ) -> AsyncGenerator[Any, None]:
+        """Tell what is remembered while the agent replies, then remember the turn."""
+        asked = _asked(input_kwargs.get("inputs"))
+        if self._mode == "agent_control" or not asked:
+            async for event in next_handler(**input_kwargs):
+                yield event
+            return
+        note = await self._note(asked, [message.id for message in agent.state.context])
+        reply: Msg | None = None
+        try:
+            async for event in next_handler(**input_kwargs):
+                if isinstance(event, ReplyStartEvent) and note is not None:
+                    agent.state.context.append(note)
+                if isinstance(event, Msg) and event.role == "assistant":
+                    reply = event
+                yield event
+        finally:  # of this turn only: it is neither kept nor told again
+            context = agent.state.context
+            context[:] = [message for message in context if message is not note]
+        if reply is not None:
+            await self._remember(asked, reply, agent.state.session_id)
+
+    async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:  # noqa: ARG002 - AgentScope's
+        """Return the prompt, with what the tools are for where the agent has them."""
+        if self._mode == "static_control":
+            return current_prompt
+        return f"{current_prompt}\n\n{INSTRUCTIONS}"
+
+    async def list_tools(self) -> list[ToolBase]:
+        """Return the tools of the agent; none with "static_control"."""
+        if self._mode == "static_control":
+            return []
+        return [SearchMemoryTool(self), AddMemoryTool(self)]
+
+    async def find(self, query: str, *, limit: int) -> list[str]:
+        """Return texts that are remembered, the best first."""
+
+        def search() -> list[str]:
+            hits = self._key.search(query, sets=self._sets(), limit=limit)
+            return [hit.item.text or "" for hit in hits]
+
+        return await self._opened.awaited(search)
+
+    async def add(self, texts: list[str]) -> None:
+        """Remember texts, all or none."""
+        await self._opened.awaited(lambda: self._key.set(self._name).add_many(texts))
+
+    def close(self) -> None:
+        """Close the memory, if the middleware opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+    def _sets(self) -> list[str]:
+        return [self._name] if self._is_scoped else self._key.sets()
+
+    async def _note(self, asked: list[Msg], shown: list[str]) -> Msg | None:
+        """Return what is told to the model, without the messages that it is shown; or None."""
+        query = "\n".join(message.get_text_content() or "" for message in asked)
+
+        def told() -> str:
+            options = {
+                "sets": self._sets(),
+                "limit": self._top_k,
+                "where": {"not": {"$id": {"in": shown}}},
+            }
+            return quoted(self._key, query, budget_tokens=self._budget_tokens, options=options)
+
+        try:
+            hint = await self._opened.awaited(told)
+        except AlveusError:
+            logger.warning("a search failed; the agent replies without it", exc_info=True)
+            return None
+        return (
+            Msg(name="memory", role="assistant", content=[HintBlock(hint=hint)]) if hint else None
+        )
+
+    async def _remember(self, asked: list[Msg], reply: Msg, session: str) -> None:
+        """Remember a turn, unless it is there: a second answer to a question has another id."""
+        said = [message for message in (*asked, reply) if message.get_text_content()]
+        items = [_item(message, session) for message in said]
+
+        def change(batch: KeyBatch) -> None:
+            kept = batch.set(self._name)
+            if not kept.history(asked[-1].id):
+                kept.add_many(items, on_existing="keep")
+
+        await self._opened.awaited(lambda: self._key.commit(change))
+
+
+class MemoryTool(ToolBase):
+    """A tool of an `AlveusMiddleware`; the agent need not ask whether it may use it."""
+
+    def __init__(self, middleware: AlveusMiddleware) -> None:
+        super().__init__()
+        self._middleware = middleware
+
+    async def check_permissions(
+        self,
+        *_: Any,  # noqa: ANN401 - AgentScope's
+        **__: Any,  # noqa: ANN401 - the same
+    ) -> PermissionDecision:
+        """Allow it."""
+        return PermissionDecision(
+            behavior=PermissionBehavior.ALLOW, message="a tool of the agent's own memory"
+        )
+
+
+class SearchMemoryTool(MemoryTool):
+    """Finds what is remembered."""
+
+    name = "search_memory"
+    description = (
+        "Search what is remembered of earlier conversations. Each keyword is a search of its own; "
+        "what several of them find is listed once."
+    )
+    input_schema = {  # noqa: RUF012 - AgentScope's form
+        "type": "object",
+        "properties": {
+            "keywords": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Short phrases, such as a name, a place, a date or a topic.",
+            },
+            "limit": {
+                "type": "integer",
+                "description": "The most that a keyword finds.",
+                "default": 5,
+            },
+        },
+        "required": ["keywords"],
+    }
+    is_concurrency_safe = True
+    is_read_only = True
+
+    async def call(self, keywords: list[str], limit: int = 5) -> ToolChunk:
+        """Return what the keywords find, each text once."""
+        texts: dict[str, None] = {}
+        try:
+            for keyword in keywords:
+                texts |= dict.fromkeys(await self._middleware.find(keyword, limit=limit))
+        except AlveusError as error:
+            return _failed(f"The search failed: {error}")
+        found = [f"- {text}" for text in texts]
+        return _done("\n".join(found) or "Nothing is remembered about that.")
+
+
+class AddMemoryTool(MemoryTool):
+    """Remembers texts."""
+
+    name = "add_memory"
+    description = "Remember what will matter in later conversations."
+    input_schema = {  # noqa: RUF012 - AgentScope's form
+        "type": "object",
+        "properties": {
+            "thinking": {
+                "type": "string",
+                "description": "Why it is worth remembering. This is not stored.",
+            },
+            "content": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "What to remember: each a whole sentence that stands by itself.",
+            },
+        },
+        "required": ["thinking", "content"],
+    }
+    is_concurrency_safe = True
+    is_read_only = False
+
+    async def call(self, thinking: str, content: list[str]) -> ToolChunk:  # noqa: ARG002 - AgentScope's
+        """Remember each text of *content*."""
+        try:
+            await self._middleware.add(content)
+        except AlveusError as error:
+            return _failed(f"Nothing was remembered: {error}")
+        return _done(f"Remembered: {len(content)}.")
+
+
+def _done(text: str) -> ToolChunk:
+    return ToolChunk(content=[TextBlock(text=text)])
+
+
+def _failed(text: str) -> ToolChunk:
+    return ToolChunk(content=[TextBlock(text=text)], state=ToolResultState.ERROR)
+
+
+def _asked(inputs: object) -> list[Msg]:
+    """Return the messages of the user among what a reply is to; those that say something."""
+    given = cast("list[object]", inputs) if isinstance(inputs, list) else [inputs]
+    return [
+        one
+        for one in given
+        if isinstance(one, Msg) and one.role == "user" and one.get_text_content()
+    ]
+
+
+def _item(message: Msg, session: str) -> Item:
+    """Return a message as an item: its text is searched."""
+    return Item(
+        value=message.model_dump(mode="json"),
+        id=message.id,
+        text=message.get_text_content() or "",
+        role=message.role,
+        speaker=message.name or None,
+        session=session,
+    )

@@ -1,0 +1,329 @@
+"""CrewAI: what its `Memory` remembers, and the embedder of it, so that nothing leaves the machine.
+
+Records are items of a set. They are found by their meaning, as alveus's embedder reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Self
+
+import numpy as np
+from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
+from crewai.memory.types import MemoryRecord, ScopeInfo
+
+from alveus.embed import Embedder
+from alveus.errors import InvalidInput
+from alveus.integrations.opened import OpenedMemory
+from alveus.memory.memory import Memory
+from alveus.search.signals import Signals
+from alveus.store.items import Item
+
+NAME = "crewai"
+"""The set of the records, unless another is named."""
+
+MEANING = Signals(
+    words=0,
+    meaning=1,
+    previous=0,
+    next=0,
+    reply=0,
+    speaker=0,
+    user=0,
+    date=0,
+    when=0,
+    session=0,
+    instruction=0,
+    short_question=0,
+)
+"""The cosine alone: CrewAI weighs it against age and importance itself."""
+
+REMEMBERED = 10_000
+"""Texts whose vectors are known, beside a question's: more than CrewAI embeds before it asks."""
+
+
+class AlveusStorage(OpenedMemory):
+    """Keeps the records of CrewAI's memory: ``Memory(storage=s, embedder=s.embedder)``.
+
+    Each call is one commit, durable when it returns. Any thread and event loop may use it; who is
+    cancelled waits until the commit has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that the storage opens, and closes with `close`.
+        key: Whose memory it is, such as a crew.
+        name: The set of the records.
+        deleting: What happens to records that are deleted: "retire" removes them, and their
+            history stays for as long as the memory keeps it; "forget" erases them, and leaves a
+            receipt.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        key: str,
+        name: str = NAME,
+        deleting: Literal["retire", "forget"] = "retire",
+    ) -> None:
+        if deleting not in ("retire", "forget"):
+            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        super().__init__(memory)
+        self._records = self.memory.key(key).set(name)
+        self._deleting = deleting
+        self.embedder = TextEmbedder(self.memory.embedder)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself: a copy of a crew has the same storage."""
+        return self
+
+    def save(self, records: list[MemoryRecord]) -> None:
+        """Add records, all or none; one whose id is there replaces it."""
+        items = [_item(record) for record in records]
+        if items:
+            self._records.add_many(items, on_existing="update")
+
+    def search(
+        self,
+        query_embedding: list[float],
+        scope_prefix: str | None = None,
+        categories: list[str] | None = None,
+        metadata_filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        min_score: float = 0.0,
+    ) -> list[tuple[MemoryRecord, float]]:
+        """Return the records nearest in meaning to what was embedded, with cosines, best first.
+
+        Raises:
+            EmbeddingDimensionMismatchError: The vector is of an embedder with other dimensions.
+            InvalidInput: It is none that `embedder` returned lately.
+        """
+        query = self.embedder.text_of(query_embedding)
+        where = _where(scope_prefix, categories, metadata_filter)
+        hits = self._records.search(query, where=where, limit=max(limit, 1), signals=MEANING)
+        found = [(_record(hit.item), hit.score) for hit in hits if hit.score >= min_score]
+        return found[: max(limit, 0)]
+
+    def delete(
+        self,
+        scope_prefix: str | None = None,
+        categories: list[str] | None = None,
+        record_ids: list[str] | None = None,
+        older_than: datetime | None = None,
+        metadata_filter: dict[str, Any] | None = None,
+    ) -> int:
+        """Delete the records that match all that is given; return how many there were."""
+        where = _where(scope_prefix, categories, metadata_filter)
+        if record_ids is not None:
+            where["all"].append({"$id": {"in": record_ids}})
+        if older_than is not None:
+            where["all"].append({"$time": {"lt": _aware(older_than)}})
+        return self._delete(where)
+
+    def update(self, record: MemoryRecord) -> None:
+        """Replace the record of the same id; add it, if there is none."""
+        self.save([record])
+
+    def get_record(self, record_id: str) -> MemoryRecord | None:
+        """Return a record by its id, or None."""
+        item = self._records.get(record_id) if record_id else None
+        return None if item is None else _record(item)
+
+    def list_records(
+        self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
+    ) -> list[MemoryRecord]:
+        """Return the records of a scope and of those below it, the newest first."""
+        if limit <= 0 or offset < 0:
+            return []
+        items = self._records.list(
+            where=_where(scope_prefix), newest_first=True, limit=limit + offset
+        )
+        return [_record(item) for item in items[offset:]]
+
+    def get_scope_info(self, scope: str) -> ScopeInfo:
+        """Return how many records a scope and those below it have, their categories and times."""
+        items = self._records.list(where=_where(scope))
+        times = [record.created_at for record in map(_record, items)]
+        return ScopeInfo(
+            path=_path(scope) or "/",
+            record_count=len(items),
+            categories=sorted(_categories(items)),
+            oldest_record=min(times, default=None),
+            newest_record=max(times, default=None),
+            child_scopes=_children(items, scope),
+        )
+
+    def list_scopes(self, parent: str = "/") -> list[str]:
+        """Return the scopes that are directly below another."""
+        return _children(self._records.list(where=_where(parent)), parent)
+
+    def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
+        """Return how many records each category has, in a scope and those below it."""
+        return dict(_categories(self._records.list(where=_where(scope_prefix))))
+
+    def count(self, scope_prefix: str | None = None) -> int:
+        """Return how many records a scope and those below it have."""
+        if not _path(scope_prefix):
+            return len(self._records)
+        return len(self._records.list(where=_where(scope_prefix)))
+
+    def reset(self, scope_prefix: str | None = None) -> None:
+        """Delete the records of a scope and of those below it; None: all."""
+        self._delete(_where(scope_prefix))
+
+    def touch_records(self, record_ids: list[str]) -> None:
+        """Note that records were read."""
+        self._records.get(record_ids)
+
+    async def asave(self, records: list[MemoryRecord]) -> None:
+        """See `save`."""
+        await self.awaited(lambda: self.save(records))
+
+    async def asearch(
+        self,
+        query_embedding: list[float],
+        scope_prefix: str | None = None,
+        categories: list[str] | None = None,
+        metadata_filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        min_score: float = 0.0,
+    ) -> list[tuple[MemoryRecord, float]]:
+        """See `search`."""
+        return await self.awaited(
+            lambda: self.search(
+                query_embedding, scope_prefix, categories, metadata_filter, limit, min_score
+            )
+        )
+
+    async def adelete(
+        self,
+        scope_prefix: str | None = None,
+        categories: list[str] | None = None,
+        record_ids: list[str] | None = None,
+        older_than: datetime | None = None,
+        metadata_filter: dict[str, Any] | None = None,
+    ) -> int:
+        """See `delete`."""
+        return await self.awaited(
+            lambda: self.delete(scope_prefix, categories, record_ids, older_than, metadata_filter)
+        )
+
+    def _delete(self, where: dict[str, Any]) -> int:
+        ids = [item.id for item in self._records.list(where=where) if item.id]
+        count = self._records.delete(ids) if ids else 0
+        if ids and self._deleting == "forget":
+            self._records.forget(ids)
+        return count
+
+
+class TextEmbedder:
+    """What CrewAI embeds by: a memory's embedder, which knows the text of a vector that it made.
+
+    CrewAI asks a storage with a vector alone; alveus searches by texts.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._texts: OrderedDict[bytes, str] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector per text, each of length one."""
+        if not self._embedder.dimensions:
+            raise InvalidInput(
+                f"embedder {self._embedder.name!r} has no vectors, which CrewAI needs; "
+                "open the memory with another one"
+            )
+        vectors = self._embedder.embed(list(texts))
+        with self._lock:
+            for text, vector in zip(texts, vectors, strict=True):
+                self._texts[_digest(vector)] = text
+                self._texts.move_to_end(_digest(vector))
+            while len(self._texts) > REMEMBERED:
+                self._texts.popitem(last=False)
+        return vectors.tolist()
+
+    def text_of(self, vector: Sequence[float]) -> str:
+        """Return the text of a vector that was returned."""
+        if len(vector) != self._embedder.dimensions:
+            raise EmbeddingDimensionMismatchError(self._embedder.dimensions, len(vector))
+        with self._lock:
+            text = self._texts.get(_digest(vector))
+        if text is None:
+            raise InvalidInput(
+                "the vector that is searched for is none that this storage embedded; "
+                "pass its embedder: Memory(storage=storage, embedder=storage.embedder)"
+            )
+        return text
+
+
+def _digest(vector: object) -> bytes:
+    return hashlib.blake2b(np.asarray(vector, np.float32).tobytes(), digest_size=16).digest()
+
+
+def _path(scope: str | None) -> str:
+    """Return the path of a scope; of all scopes ""."""
+    parts = (scope or "").strip("/")
+    return f"/{parts}" if parts else ""
+
+
+def _where(
+    scope: str | None,
+    categories: list[str] | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a filter: in the scope or below it, of one of the categories, with the metadata."""
+    every: list[dict[str, Any]] = []
+    if path := _path(scope):
+        below = {"gte": f"{path}/", "lt": f"{path}0"}  # "0" is what follows "/"
+        every.append({"any": [{"$value.scope": path}, {"$value.scope": below}]})
+    if categories:
+        every.append({"any": [{"$value.categories": {"contains": one}} for one in categories]})
+    for name, value in (metadata or {}).items():
+        field = "$value.metadata." + name.replace("\\", "\\\\").replace(".", "\\.")
+        if value is None:
+            every.append({"any": [{field: {"eq": None}}, {field: {"exists": False}}]})
+        else:
+            every.append({field: {"eq": value}})
+    return {"all": every}
+
+
+def _item(record: MemoryRecord) -> Item:
+    """Return a record as an item: its content is searched."""
+    value = record.model_dump(mode="json")
+    return Item(
+        value={**value, "scope": _path(record.scope) or "/"},
+        id=record.id,
+        text=record.content,
+        importance=record.importance,
+        time=_aware(record.created_at),
+    )
+
+
+def _record(item: Item) -> MemoryRecord:
+    record = MemoryRecord.model_validate(item.value)
+    last, read = record.last_accessed, item.accessed
+    if read is not None and _aware(last) < read:
+        read = read if last.tzinfo else read.replace(tzinfo=None)
+        return record.model_copy(update={"last_accessed": read})
+    return record
+
+
+def _aware(time: datetime) -> datetime:
+    """Return a time of CrewAI, which has no zone and is meant in UTC."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+def _categories(items: Sequence[Item]) -> Counter[str]:
+    return Counter(category for item in items for category in item.value["categories"])
+
+
+def _children(items: Sequence[Item], scope: str) -> list[str]:
+    """Return the scopes of items that are directly below a scope."""
+    start = f"{_path(scope)}/"
+    names = {item.value["scope"].removeprefix(start).split("/")[0] for item in items}
+    return sorted(start + name for name in names if name)

@@ -1,0 +1,212 @@
+"""Google's Agent Development Kit: its memory service, over the events of sessions.
+
+The events that say something are items of a set of the user's key, so that an agent finds in one
+session what was said in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions.session import Session
+from google.genai import types
+
+from alveus.errors import InvalidInput
+from alveus.integrations.opened import OpenedMemory
+from alveus.memory.keys import KeyBatch, KeyMemory
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+
+ROOT = "google_adk"
+"""Below it, exact memory notes which events were deleted: adding their session adds them not."""
+
+
+class AlveusMemoryService(BaseMemoryService):
+    """Remembers the events of sessions, for ``Runner(memory_service=…)``.
+
+    What a user said to an app, and was told, is the set ``google_adk.APP`` of the user's key. Each
+    call is one commit, durable when it returns. Who is cancelled waits until the commit has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that the service opens, and closes with `close`.
+        limit: The most that a search finds.
+        deleting: What `delete_memory` does: "retire" removes the item, of which the history stays
+            for as long as the memory keeps it; "forget" erases it, and leaves a receipt.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        limit: int = 10,
+        deleting: Literal["retire", "forget"] = "retire",
+    ) -> None:
+        if deleting not in ("retire", "forget"):
+            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        self._opened = OpenedMemory(memory)
+        self._limit, self._deleting = limit, deleting
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Add the events of a session that are not there yet."""
+        await self.add_events_to_memory(
+            app_name=session.app_name,
+            user_id=session.user_id,
+            events=session.events,
+            session_id=session.id,
+        )
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add the events that are not there yet, and were not deleted.
+
+        Args:
+            custom_metadata: Facts to filter by, of each of the events.
+        """
+        items = [
+            _item(
+                event.content,
+                event.id,
+                event.author,
+                custom_metadata,
+                session_id=session_id,
+                time=datetime.fromtimestamp(event.timestamp, UTC),
+            )
+            for event in events
+            if event.content and event.content.parts and not event.partial
+        ]
+        await self._add(app_name, user_id, items)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add entries; one whose id is there already, or was deleted, is left out.
+
+        Args:
+            custom_metadata: Facts to filter by, of each of the entries, beside those of its own.
+        """
+        items = [
+            _item(
+                entry.content,
+                entry.id,
+                entry.author,
+                {**(custom_metadata or {}), **entry.custom_metadata},
+                time=_time(entry.timestamp),
+            )
+            for entry in memories
+        ]
+        await self._add(app_name, user_id, items)
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """Return what was said that is nearest to the query by words and meaning, best first."""
+        kept = self._key(user_id).set(_set_of(app_name))
+        hits = await self._opened.awaited(lambda: kept.search(query, limit=self._limit))
+        return SearchMemoryResponse(memories=[_entry(hit.item) for hit in hits])
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """Remove what a search gave *memory_id*, for good: no later call adds it again."""
+        if memory_id:
+            key, name = self._key(user_id), _set_of(app_name)
+            await self._opened.awaited(lambda: self._delete(key, name, memory_id))
+
+    def close(self) -> None:
+        """Close the memory, if the service opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+    def _key(self, user_id: str) -> KeyMemory:
+        return self._opened.memory.key(user_id)
+
+    async def _add(self, app_name: str, user_id: str, items: list[Item]) -> None:
+        key, name = self._key(user_id), _set_of(app_name)
+
+        def change(batch: KeyBatch) -> None:
+            new, seen = list[Item](), set[str]()
+            for one in items:
+                if one.id is None:
+                    new.append(one)
+                elif one.id not in seen and (ROOT, name, one.id) not in batch.short_term:
+                    new.append(one)
+                    seen.add(one.id)
+            if new:
+                batch.set(name).add_many(new, on_existing="keep")
+
+        if items:
+            await self._opened.awaited(lambda: key.commit(change))
+
+    def _delete(self, key: KeyMemory, name: str, memory_id: str) -> None:
+        def change(batch: KeyBatch) -> None:
+            if batch.set(name).delete(memory_id):
+                batch.short_term.set((ROOT, name, memory_id), value=True)
+
+        key.commit(change)
+        # Asked of the history, so that a second call ends what a killed process had begun.
+        if self._deleting == "forget" and key.set(name).history(memory_id):
+            key.set(name).forget(memory_id)
+
+
+def _set_of(app_name: str) -> str:
+    return f"google_adk.{app_name}"
+
+
+def _item(
+    content: types.Content,
+    item_id: str | None,
+    author: str | None,
+    metadata: Mapping[str, Any] | None,
+    *,
+    time: datetime | None,
+    session_id: str | None = None,
+) -> Item:
+    """Return a content as an item: its texts are searched."""
+    return Item(
+        value=content.model_dump(mode="json", exclude_none=True),
+        id=item_id or None,
+        text=" ".join(part.text for part in content.parts or () if part.text),
+        metadata=dict(metadata or {}),
+        role="assistant" if content.role == "model" else content.role or None,
+        speaker=author or None,
+        session=session_id or None,
+        time=time,
+    )
+
+
+def _entry(item: Item) -> MemoryEntry:
+    return MemoryEntry(
+        content=types.Content.model_validate(item.value),
+        custom_metadata=dict(item.metadata),
+        id=item.id,
+        author=item.speaker,
+        timestamp=item.time.isoformat() if item.time else None,
+    )
+
+
+def _time(timestamp: str | None) -> datetime | None:
+    """Return the time that an entry names; one without a zone is of this machine's."""
+    if not timestamp:
+        return None
+    try:
+        return datetime.fromisoformat(timestamp).astimezone(UTC)
+    except ValueError:
+        problem = f"the timestamp of a memory must be a date of ISO 8601, not {timestamp!r}"
+        raise InvalidInput(problem) from None

@@ -1,0 +1,447 @@
+"""LangGraph's checkpointer: the state of a thread is exact memory of the key of that name.
+
+Below ``langgraph`` in the tree of the key stand::
+
+    checkpoints  namespace  checkpoint  the checkpoint, its metadata, its parent
+    values       namespace  channel     version: a value, stored once
+    writes       namespace  checkpoint  task and number: what a task wrote
+
+A checkpoint and its new values are one commit, which nothing can be in the way of.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeVar, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from alveus.errors import InvalidInput, NotAnObject
+from alveus.integrations.langgraph.connecting import Connected
+from alveus.memory.keys import KeyBatch, KeyMemory
+from alveus.memory.memory import Memory
+from alveus.state import MemoryObject
+
+Result = TypeVar("Result")
+
+ROOT = "langgraph"
+"""The object of a key's tree that is the checkpointer's."""
+
+PAGE = 64
+"""Checkpoints whose ids are read at a time."""
+
+NO_VALUE = "empty"
+"""The type of a channel's version without a value."""
+
+
+class AlveusSaver(Connected, BaseCheckpointSaver[str]):
+    """A checkpointer for LangGraph, sync and async in one object, safe between threads.
+
+    Each thread of LangGraph is the key of its name. All of `BaseCheckpointSaver` is there: deleting
+    for runs, copying and pruning threads too, and the history of delta channels.
+
+    Args:
+        serde: Makes bytes of values; by default LangGraph's own, with MessagePack.
+        deleting: What `delete_thread` does: "retire" removes the thread's state, of which the
+            history stays for as long as the memory keeps it; "forget" erases the whole key, with
+            everything else that it holds, and leaves a receipt.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        serde: SerializerProtocol | None = None,
+        deleting: Literal["retire", "forget"] = "retire",
+    ) -> None:
+        if deleting not in ("retire", "forget"):
+            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        Connected.__init__(self, memory)
+        BaseCheckpointSaver.__init__(self, serde=serde)  # pyright: ignore[reportUnknownMemberType] - of no type argument
+        self._deleting = deleting
+
+    # --- reading ---
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that is asked for, or the last one; None: there is none."""
+        thread, namespace = _place(config)
+        tree = self._tree(thread)
+        asked = get_checkpoint_id(config)
+        if asked is None:
+            last = _names(tree, "checkpoints", namespace, limit=1, newest_first=True)
+            if not last:
+                return None
+            asked = last[0]
+        return self._tuple(tree, thread, namespace, asked)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints of one thread, or of all, the newest of each namespace first."""
+        left = limit
+        for found in self._listed(config, None if before is None else get_checkpoint_id(before)):
+            metadata = cast("dict[str, Any]", found.metadata)
+            if filter and any(metadata.get(name) != value for name, value in filter.items()):
+                continue
+            if left is not None:
+                if left <= 0:
+                    return
+                left -= 1
+            yield found
+
+    def _listed(
+        self, config: RunnableConfig | None, before: str | None
+    ) -> Iterator[CheckpointTuple]:
+        threads = self.memory.keys() if config is None else [_place(config)[0]]
+        configurable = {} if config is None else config.get("configurable", {})
+        asked = configurable.get("checkpoint_ns")
+        only = configurable.get("checkpoint_id")
+        for thread in threads:
+            tree = self._tree(thread)
+            for name in _names(tree, "checkpoints"):
+                namespace = name[1:]
+                if asked is not None and namespace != asked:
+                    continue
+                for checkpoint_id in _ids(tree, namespace, before, only):
+                    found = self._tuple(tree, thread, namespace, checkpoint_id)
+                    if found is not None:
+                        yield found
+
+    def _tuple(
+        self, tree: MemoryObject, thread: str, namespace: str, checkpoint_id: str
+    ) -> CheckpointTuple | None:
+        record = tree.get(_path("checkpoints", namespace, checkpoint_id))
+        if record is None:
+            return None
+        stored: dict[str, Any] = self._loaded(record["checkpoint"])
+        values: dict[str, Any] = {}
+        for channel, version in stored["channel_versions"].items():
+            value = tree.get(_path("values", namespace, channel, str(version)))
+            if value is not None and value[0] != NO_VALUE:
+                values[channel] = self._loaded(value)
+        return CheckpointTuple(
+            config=_config(thread, namespace, checkpoint_id),
+            checkpoint=cast("Checkpoint", {**stored, "channel_values": values}),
+            metadata=self._loaded(record["metadata"]),
+            parent_config=(
+                _config(thread, namespace, record["parent"]) if record["parent"] else None
+            ),
+            pending_writes=self._writes(tree, namespace, checkpoint_id),
+        )
+
+    def _writes(self, tree: MemoryObject, namespace: str, checkpoint_id: str) -> list[PendingWrite]:
+        found = [
+            tree.get(_path("writes", namespace, checkpoint_id, name))
+            for name in _names(tree, "writes", namespace, checkpoint_id)
+        ]
+        present = [write for write in found if write is not None]
+        present.sort(key=lambda write: writes_sort_key(write[3], write[0], write[1]))
+        return [(task, channel, self._loaded(value)) for task, _, channel, _, value in present]
+
+    # --- writing ---
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, with the values that are new in it; one commit."""
+        thread, namespace = _place(config)
+        stored: dict[str, Any] = {**checkpoint}
+        values = stored.pop("channel_values")
+        record = {
+            "checkpoint": self._dumped(stored),
+            "metadata": self._dumped(get_checkpoint_metadata(config, metadata)),
+            "parent": get_checkpoint_id(config),
+        }
+        with self._key(thread).batch() as batch:
+            tree = batch.short_term
+            for channel, version in new_versions.items():
+                value = self._dumped(values[channel]) if channel in values else [NO_VALUE, b""]
+                tree.set(_path("values", namespace, channel, str(version)), value)
+            tree.set(_path("checkpoints", namespace, checkpoint["id"]), record)
+        return _config(thread, namespace, checkpoint["id"])
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote, in one commit; what it wrote before stays."""
+        thread, namespace = _place(config)
+        checkpoint_id = get_checkpoint_id(config)
+        if checkpoint_id is None:
+            raise InvalidInput("put_writes needs a checkpoint_id in config['configurable']")
+        key = self._key(thread)
+        known = set(_names(key.short_term, "writes", namespace, checkpoint_id))
+        with key.batch() as batch:
+            for position, (channel, value) in enumerate(writes):
+                number = WRITES_IDX_MAP.get(channel, position)
+                name = f"{task_id} {number}"
+                if number < 0 or name not in known:
+                    batch.short_term.set(
+                        _path("writes", namespace, checkpoint_id, name),
+                        [task_id, number, channel, task_path, self._dumped(value)],
+                    )
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all of a thread; see the argument *deleting* of the class."""
+        key = self._key(str(thread_id))
+        if self._deleting == "forget":
+            key.forget()
+        else:
+            key.short_term.delete(ROOT)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that these runs made, in every thread."""
+        runs = set(run_ids)
+
+        def chosen(tree: MemoryObject) -> set[tuple[str, str]]:
+            return {
+                (namespace, checkpoint_id)
+                for namespace, checkpoint_id, record in _records(tree)
+                if self._loaded(record["metadata"]).get("run_id") in runs
+            }
+
+        for thread in self.memory.keys():  # noqa: SIM118 - a memory is no dict
+            if ROOT in self._key(thread).short_term:
+                self._remove(thread, chosen)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its checkpoints and writes, in one commit."""
+        source = self._tree(str(source_thread_id)).get(ROOT)
+        if not isinstance(source, MemoryObject):
+            return
+
+        def copy(batch: KeyBatch) -> None:
+            batch.short_term.delete(ROOT)
+            batch.short_term.set(ROOT, source)
+
+        self._key(str(target_thread_id)).commit(copy)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all checkpoints of threads ("delete"), or all but those that the last ones need.
+
+        With "keep_latest" the last checkpoint of each namespace stays, and those before it from
+        which a delta channel of it is read.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"strategy must be 'keep_latest' or 'delete', not {strategy!r}")
+        for thread in map(str, thread_ids):
+            if strategy == "delete":
+                self.delete_thread(thread)
+            elif ROOT in self._tree(thread):
+                self._remove(thread, self._outdated)
+
+    def _outdated(self, tree: MemoryObject) -> set[tuple[str, str]]:
+        """Return all checkpoints but the last ones, and what these are read from."""
+        records = {(namespace, name): record for namespace, name, record in _records(tree)}
+        outdated = set(records)
+        for namespace in {namespace for namespace, _ in records}:
+            last = max(name for of, name in records if of == namespace)
+            outdated.discard((namespace, last))
+            metadata = self._loaded(records[namespace, last]["metadata"])
+            missing = set(metadata.get("counters_since_delta_snapshot", ()))
+            at: str | None = last
+            while missing and at is not None and (namespace, at) in records:
+                outdated.discard((namespace, at))
+                missing -= self._stored_channels(tree, namespace, records[namespace, at])
+                at = records[namespace, at]["parent"]
+        return outdated
+
+    def _stored_channels(
+        self, tree: MemoryObject, namespace: str, record: dict[str, Any]
+    ) -> set[str]:
+        versions = self._loaded(record["checkpoint"])["channel_versions"]
+        found = {
+            channel: tree.get(_path("values", namespace, channel, str(version)))
+            for channel, version in versions.items()
+        }
+        return {channel for channel, value in found.items() if value and value[0] != NO_VALUE}
+
+    def _remove(self, thread: str, chosen: Callable[[MemoryObject], set[tuple[str, str]]]) -> None:
+        """Remove checkpoints, what was written under them, and values that no other one has."""
+
+        def remove(batch: KeyBatch) -> None:
+            tree = batch.short_term
+            gone = chosen(tree)
+            for namespace, checkpoint_id in gone:
+                tree.delete(_path("checkpoints", namespace, checkpoint_id))
+                tree.delete(_path("writes", namespace, checkpoint_id))
+            for namespace in {namespace for namespace, _ in gone}:
+                self._remove_unused(tree, namespace)
+
+        self._key(thread).commit(remove)
+
+    def _remove_unused(self, tree: MemoryObject, namespace: str) -> None:
+        used = {
+            (channel, str(version))
+            for of, _, record in _records(tree)
+            if of == namespace
+            for channel, version in self._loaded(record["checkpoint"])["channel_versions"].items()
+        }
+        for channel in _names(tree, "values", namespace):
+            for version in _names(tree, "values", namespace, channel):
+                if (channel, version) not in used:
+                    tree.delete(_path("values", namespace, channel, version))
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return a version after *current*; two forks of a thread never get the same."""
+        del channel
+        number = 0 if current is None else int(str(current).split(".")[0])
+        return f"{number + 1:032}.{secrets.token_hex(8)}"
+
+    # --- the same, awaited ---
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `get_tuple`."""
+        return await self.awaited(lambda: self.get_tuple(config))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """See `list`."""
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while (one := await self.awaited(lambda: next(found, None))) is not None:
+            yield one
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """See `put`."""
+        return await self.awaited(lambda: self.put(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """See `put_writes`."""
+        await self.awaited(lambda: self.put_writes(config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """See `delete_thread`."""
+        await self.awaited(lambda: self.delete_thread(thread_id))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """See `delete_for_runs`."""
+        await self.awaited(lambda: self.delete_for_runs(run_ids))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """See `copy_thread`."""
+        await self.awaited(lambda: self.copy_thread(source_thread_id, target_thread_id))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """See `prune`."""
+        await self.awaited(lambda: self.prune(thread_ids, strategy=strategy))
+
+    # --- inside ---
+
+    def _key(self, thread: str) -> KeyMemory:
+        return self.memory.key(thread)
+
+    def _tree(self, thread: str) -> MemoryObject:
+        return self._key(thread).short_term
+
+    def _dumped(self, value: object) -> list[Any]:
+        return list(self.serde.dumps_typed(value))
+
+    def _loaded(self, stored: Sequence[Any]) -> Any:  # noqa: ANN401 - whatever the graph holds
+        kind, data = stored
+        return self.serde.loads_typed((kind, data))
+
+
+def _place(config: RunnableConfig) -> tuple[str, str]:
+    """Return the thread and the namespace that a config names."""
+    configurable = config.get("configurable", {})
+    if "thread_id" not in configurable:
+        raise InvalidInput("a checkpointer needs config['configurable']['thread_id']")
+    return str(configurable["thread_id"]), configurable.get("checkpoint_ns", "")
+
+
+def _config(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": thread,
+            "checkpoint_ns": namespace,
+            "checkpoint_id": checkpoint_id,
+        }
+    }
+
+
+def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
+    """Return a path; a namespace may be empty and a name may not, so it gets a mark before it."""
+    return (ROOT, part, f"/{namespace}", *names)
+
+
+def _names(
+    tree: MemoryObject,
+    part: str,
+    namespace: str | None = None,
+    *names: str,
+    after: str | None = None,
+    limit: int | None = None,
+    newest_first: bool = False,
+) -> list[str]:
+    """Return names below a place; none where nothing is."""
+    path = (ROOT, part) if namespace is None else _path(part, namespace, *names)
+    found = tree.get(path)
+    if isinstance(found, MemoryObject):
+        with suppress(NotAnObject):  # deleted since
+            return found.names(after=after, limit=limit, newest_first=newest_first)
+    return []
+
+
+def _ids(tree: MemoryObject, namespace: str, before: str | None, only: str | None) -> Iterator[str]:
+    if only is not None:
+        if before is None or only < before:
+            yield only
+        return
+    last = before
+    while page := _names(tree, "checkpoints", namespace, after=last, limit=PAGE, newest_first=True):
+        yield from page
+        last = page[-1]
+
+
+def _records(tree: MemoryObject) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield all checkpoints: namespace, id and record."""
+    for name in _names(tree, "checkpoints"):
+        for checkpoint_id in _names(tree, "checkpoints", name[1:]):
+            record = tree.get(_path("checkpoints", name[1:], checkpoint_id))
+            if record is not None:
+                yield name[1:], checkpoint_id, record

@@ -1,0 +1,247 @@
+"""LangGraph's store: a namespace is a set of one key, an item of it an item of that set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeAlias, cast
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+)
+from langgraph.store.base import Item as StoreItem
+from langgraph.store.base.embed import get_text_at_path, tokenize_path
+
+from alveus.embed.wordpiece import MOST_WINDOWS
+from alveus.errors import InvalidFilter, InvalidInput
+from alveus.integrations.langgraph.connecting import Connected
+from alveus.memory.keys import KeyBatch, KeyMemory
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+
+KEY = "langgraph"
+"""The key whose sets the namespaces are, unless another is named."""
+
+TTL = "ttl_minutes"
+"""The field of an item's metadata that has its time to live."""
+
+_Plain: TypeAlias = dict[str, Any]
+
+_OPERATORS = {"$eq": "eq", "$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
+
+
+class AlveusStore(Connected, BaseStore):
+    """A store for LangGraph, sync and async in one object, safe between threads.
+
+    The puts of a batch are one commit, after its reads. What is put is found by words and by
+    meaning without any setting, with the embedder of the memory.
+
+    Args:
+        key: Whose sets the namespaces are: what is put here, `Memory.key(key).search` finds.
+        fields: Which parts of a value are searched, as paths of LangGraph's index; "$" is all of
+            it. `put` may say otherwise with *index*.
+        ttl: When items expire, and whether reading renews them, as LangGraph says it.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        key: str = KEY,
+        fields: Sequence[str] = ("$",),
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        Connected.__init__(self, memory)
+        self.ttl_config = ttl
+        self._sets: KeyMemory = memory.key(key)
+        self._fields = tuple(fields)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do all of *ops*: reads see what was there before; puts are one commit."""
+        asked = list(ops)
+        results: list[Result] = [self._read(op) for op in asked]
+        puts = {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
+        if puts:
+            self._sets.commit(lambda batch: self._put(batch, list(puts.values())))
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """See `batch`."""
+        return await self.awaited(lambda: self.batch(list(ops)))
+
+    # --- reading ---
+
+    def _read(self, op: Op) -> Result:
+        match op:
+            case GetOp():
+                item = self._sets.set(_set_name(op.namespace)).get(op.key)
+                if item is None:
+                    return None
+                if op.refresh_ttl:
+                    self._renew([item])
+                return StoreItem(**_told(item))
+            case SearchOp():
+                return cast("Result", self._search(op))
+            case ListNamespacesOp():
+                return self._namespaces(op)
+            case PutOp():
+                return None
+            case _:
+                raise InvalidInput(f"a store of LangGraph has no operation {op!r}")
+
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        where = _where(op.filter or {})
+        names = [name for name in self._sets.sets() if _is_below(_namespace(name), op)]
+        last = op.offset + op.limit
+        if op.query and names:
+            hits = self._sets.search(op.query, sets=names, limit=max(last, 1), where=where)
+            found = [(hit.item, float(hit.score)) for hit in hits]
+        else:
+            found = self._first_items(names, where, last)
+        chosen = found[op.offset : last]
+        if op.refresh_ttl:
+            self._renew([item for item, _ in chosen])
+        return [SearchItem(**_told(item), score=score) for item, score in chosen]
+
+    def _first_items(
+        self, names: Sequence[str], where: dict[str, Any], limit: int
+    ) -> list[tuple[Item, None]]:
+        """Return items of namespaces, one after the other, until there are *limit*."""
+        found: list[Item] = []
+        for name in names:
+            if len(found) >= limit:
+                break
+            found += self._sets.set(name).list(limit=limit - len(found), where=where)
+        return [(item, None) for item in found]
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        counts = self._sets.sets(counts=True)
+        found = {_namespace(name) for name, items in counts.items() if items}
+        for condition in op.match_conditions or ():
+            found = {namespace for namespace in found if _matches(condition, namespace)}
+        if op.max_depth is not None:
+            found = {namespace[: op.max_depth] for namespace in found}
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _renew(self, items: Sequence[Item]) -> None:
+        """Have items live as long as if they were put now."""
+        for item in items:
+            minutes = item.metadata.get(TTL)
+            if isinstance(minutes, int | float) and item.expire_at is not None:
+                target = self._sets.set(cast("str", item.set_name))
+                target.renew(cast("str", item.id), ttl=timedelta(minutes=minutes))
+
+    # --- writing ---
+
+    def _put(self, batch: KeyBatch, puts: Sequence[PutOp]) -> None:
+        for op in puts:
+            target = batch.set(_set_name(op.namespace))
+            if op.value is None:
+                target.delete(op.key)
+                continue
+            life = None if op.ttl is None else timedelta(minutes=op.ttl)
+            item = Item(
+                value=dict(op.value),
+                id=op.key,
+                texts=self._texts(op),
+                metadata={} if op.ttl is None else {TTL: op.ttl},
+                ttl=life,
+            )
+            target.add(item, on_existing="update")
+
+    def _texts(self, op: PutOp) -> list[str]:
+        if op.index is False:
+            return [""]
+        paths = self._fields if op.index is None else op.index
+        texts: list[str] = []
+        for path in paths:
+            if path == "$":
+                texts.append("\n".join(_texts_in(op.value)))
+            else:
+                texts += get_text_at_path(op.value, tokenize_path(path))
+        first, rest = texts[: MOST_WINDOWS - 1], texts[MOST_WINDOWS - 1 :]
+        return [*first, "\n".join(rest)] if rest else first or [""]
+
+
+def _set_name(namespace: Sequence[str]) -> str:
+    """Return the set of a namespace, whose labels have no dots."""
+    return ".".join(namespace)
+
+
+def _namespace(set_name: str) -> tuple[str, ...]:
+    return tuple(set_name.split("."))
+
+
+def _is_below(namespace: tuple[str, ...], op: SearchOp) -> bool:
+    return namespace[: len(op.namespace_prefix)] == tuple(op.namespace_prefix)
+
+
+def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[-len(path) :]
+    return len(part) == len(path) and all(
+        asked in ("*", label) for asked, label in zip(path, part, strict=True)
+    )
+
+
+def _told(item: Item) -> dict[str, Any]:
+    return {
+        "namespace": _namespace(cast("str", item.set_name)),
+        "key": item.id,
+        "value": item.value,
+        "created_at": item.created,
+        "updated_at": item.updated,
+    }
+
+
+def _texts_in(value: object, name: str = "") -> list[str]:
+    """Return what can be read in a value: its texts, and its numbers with their names."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return [f"{name}: {value}" if name else str(value)]
+    parts: list[tuple[str, object]] = []
+    if isinstance(value, dict):
+        parts = list(cast("dict[str, object]", value).items())
+    elif isinstance(value, list):
+        parts = [(name, part) for part in cast("list[object]", value)]
+    return [text for of, part in parts for text in _texts_in(part, of)]
+
+
+def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return LangGraph's filter as `where=`: None and ``$ne`` match what lacks the field, too."""
+    conditions: list[dict[str, Any]] = []
+    for name, wanted in asked.items():
+        field = "$value." + re.sub(r"([\\.])", r"\\\1", name)
+        operators: dict[str, Any] = {"$eq": wanted}
+        if isinstance(wanted, dict) and any(op.startswith("$") for op in cast("_Plain", wanted)):
+            operators = cast("_Plain", wanted)
+        for op, operand in operators.items():
+            if op == "$ne":
+                conditions.append({"not": _equal(field, operand)})
+            elif op == "$eq":
+                conditions.append(_equal(field, operand))
+            elif op in _OPERATORS:
+                conditions.append({field: {_OPERATORS[op]: operand}})
+            else:
+                known = ", ".join((*_OPERATORS, "$ne"))
+                raise InvalidFilter(f"filter[{name!r}][{op!r}] is no operator; known are {known}")
+    return {"all": conditions} if conditions else {}
+
+
+def _equal(field: str, operand: object) -> dict[str, Any]:
+    if operand is None:
+        return {"any": [{field: {"eq": None}}, {field: {"exists": False}}]}
+    return {field: {"eq": operand}}

@@ -1,0 +1,327 @@
+"""LlamaIndex: where its `Memory` keeps chats, and a block of it that tells what is remembered.
+
+The messages of a chat are items of two sets of a key: those that the model is shown, and those
+that no longer fit. So a chat is read at the same speed however long it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.memory import BaseMemoryBlock
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+
+from alveus.errors import InvalidInput, StaleItem
+from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.memory.keys import KeyBatch, KeyMemory
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+
+SHOWN, ARCHIVED = "llama_index.", "llama_index_archive."
+"""What the names of sets begin with; the id of the chat follows."""
+
+NO_SESSION = "default"
+"""The chat of messages that name none."""
+
+Result = TypeVar("Result")
+
+
+class AlveusChatStore(AsyncDBChatStore):
+    """Keeps the messages of chats, for ``Memory.from_defaults(session_id=…, chat_store=…)``.
+
+    Each call is one commit, durable when it returns. Who is cancelled waits until the commit has
+    ended. Any thread and event loop may use it.
+
+    Args:
+        memory: A memory, or a path or a URL that the store opens, and closes with `close`.
+        key: Whose chats they are, such as a user. What LlamaIndex calls a key, the id of a chat,
+            is a part of the names of its sets.
+        deleting: What happens to messages that are deleted: "retire" removes them, and their
+            history stays for as long as the memory keeps it; "forget" erases them, and leaves a
+            receipt.
+    """
+
+    _opened: OpenedMemory = PrivateAttr()
+    _key: KeyMemory = PrivateAttr()
+    _deleting: str = PrivateAttr()
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        key: str,
+        deleting: Literal["retire", "forget"] = "retire",
+    ) -> None:
+        if deleting not in ("retire", "forget"):
+            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        super().__init__()
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(key)
+        self._deleting = deleting
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the class."""
+        return "AlveusChatStore"
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Return messages of a chat, the oldest first; a status of None is both."""
+        items = await self._awaited(lambda: _listed(self._key, key, status))
+        start = offset or 0
+        return _messages(items[start : None if limit is None else start + limit])
+
+    async def count_messages(
+        self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
+    ) -> int:
+        """Return how many messages of a status there are; they are not read for that."""
+
+        def count() -> int:
+            return sum(len(self._key.set(name)) for name in _names(key, status))
+
+        return await self._awaited(count)
+
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Add a message behind the others."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self,
+        key: str,
+        messages: list[ChatMessage],
+        status: MessageStatus = MessageStatus.ACTIVE,
+    ) -> None:
+        """Add messages behind the others, all or none."""
+        items, (name,) = [_item(message) for message in messages], _names(key, status)
+        if items:
+            await self._awaited(lambda: self._key.set(name).add_many(items))
+
+    async def set_messages(
+        self,
+        key: str,
+        messages: list[ChatMessage],
+        status: MessageStatus = MessageStatus.ACTIVE,
+    ) -> None:
+        """Put messages in the place of all that the chat has, in one commit."""
+        items, (name,) = [_item(message) for message in messages], _names(key, status)
+
+        def change(batch: KeyBatch) -> list[Item]:
+            old = _remove(batch, key, None, None)
+            if items:
+                batch.set(name).add_many(items)
+            return old
+
+        await self._awaited(lambda: self._delete(key, change))
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Delete a message, and return it; None if there is none.
+
+        Args:
+            idx: Its place among all messages of the chat, from 0, the oldest first.
+        """
+
+        def change(batch: KeyBatch) -> list[Item]:
+            return _remove(batch, key, None, slice(idx, idx + 1) if idx >= 0 else slice(0))
+
+        deleted = await self._awaited(lambda: self._delete(key, change))
+        return deleted[0] if deleted else None
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Delete the messages of a status; None: the whole chat."""
+        await self._awaited(
+            lambda: self._delete(key, lambda batch: _remove(batch, key, status, None))
+        )
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Delete the first messages that the model is shown, and return them."""
+
+        def change(batch: KeyBatch) -> list[Item]:
+            return _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
+
+        return await self._awaited(lambda: self._delete(key, change))
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Show the model the first messages no longer, and return them; search still finds them."""
+
+        def change(batch: KeyBatch) -> list[Item]:
+            moved = _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
+            if moved:
+                batch.set(ARCHIVED + key).add_many(
+                    [_moved(item) for item in moved],
+                    on_existing="keep",  # another call was faster, and this one is tried again
+                )
+            return moved
+
+        return _messages(await self._awaited(lambda: self._key.commit(change)))
+
+    async def get_keys(self) -> list[str]:
+        """Return the ids of the chats that have a message."""
+
+        def read() -> list[str]:
+            ids = {
+                name.removeprefix(prefix)
+                for prefix in (SHOWN, ARCHIVED)
+                for name, count in self._key.sets(prefix=prefix, counts=True).items()
+                if count
+            }
+            return sorted(ids)
+
+        return await self._awaited(read)
+
+    def close(self) -> None:
+        """Close the memory, if the store opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+    async def _awaited(self, call: Callable[[], Result]) -> Result:
+        return await self._opened.awaited(call)
+
+    def _delete(self, key: str, change: Callable[[KeyBatch], list[Item]]) -> list[ChatMessage]:
+        deleted = self._key.commit(change)
+        if deleted and self._deleting == "forget":
+            for name in _names(key, None):
+                self._key.set(name).forget([item.id for item in deleted if item.id])
+        return _messages(deleted)
+
+
+class AlveusMemoryBlock(BaseMemoryBlock[str]):
+    """Tells the model what a key's memory holds about the last message, quoted as data.
+
+    The messages that the model is shown anyway are left out. Messages that no longer fit are
+    added, unless an `AlveusChatStore` of the same key keeps the chat, and so has them.
+
+    Args:
+        memory: A memory, or a path or a URL that the block opens, and closes with `close`.
+        key: Whose memory it is, such as a user.
+        budget_tokens: The most that it tells.
+        options: Of `KeyMemory.context`, such as ``profile where signals limit``.
+        name, description, priority, accept_short_term_memory: LlamaIndex's, of every block.
+    """
+
+    _opened: OpenedMemory = PrivateAttr()
+    _key: KeyMemory = PrivateAttr()
+    _budget_tokens: int = PrivateAttr()
+    _options: dict[str, Any] = PrivateAttr()
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        key: str,
+        budget_tokens: int = 1_000,
+        options: dict[str, Any] | None = None,
+        name: str = "Remembered",
+        **fields: Any,  # noqa: ANN401 - LlamaIndex's
+    ) -> None:
+        super().__init__(name=name, **fields)
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(key)
+        self._budget_tokens, self._options = budget_tokens, dict(options or {})
+
+    async def _aget(
+        self,
+        messages: list[ChatMessage] | None = None,
+        *,
+        session_id: str | None = None,
+        **_: Any,  # noqa: ANN401 - LlamaIndex's
+    ) -> str:
+        """Return what is remembered about the last message of the user; nothing: ""."""
+        said = [one.content for one in messages or () if one.role == MessageRole.USER]
+        query = next((text for text in reversed(said) if text), None)
+        if query is None:
+            return ""
+        return await self._opened.awaited(lambda: self._told(query, session_id or NO_SESSION))
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        """Add messages, all of a chat or none, that no `AlveusChatStore` of the key has."""
+        chats: dict[str, list[Item]] = {}
+        for message in messages:
+            kept = message.model_copy(update={"additional_kwargs": {**message.additional_kwargs}})
+            session_id = kept.additional_kwargs.pop("session_id", NO_SESSION)
+            chats.setdefault(session_id, []).append(_item(kept))
+        for session_id, items in chats.items():
+            await self._opened.awaited(lambda s=session_id, i=items: self._add(s, i))
+
+    def _add(self, session_id: str, items: Sequence[Item]) -> None:
+        if SHOWN + session_id not in self._key.sets(prefix=SHOWN):
+            self._key.set(ARCHIVED + session_id).add_many(items)
+
+    def _told(self, query: str, session_id: str) -> str:
+        sets = [name for name in self._key.sets() if name != SHOWN + session_id]
+        return quoted(
+            self._key,
+            query,
+            budget_tokens=self._budget_tokens,
+            options={"sets": sets, **self._options},
+        )
+
+    def close(self) -> None:
+        """Close the memory, if the block opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+
+def _names(key: str, status: MessageStatus | None) -> list[str]:
+    """Return the names of sets; in this order what moves between them is missed by no reader."""
+    names = {MessageStatus.ACTIVE: SHOWN + key, MessageStatus.ARCHIVED: ARCHIVED + key}
+    return list(names.values()) if status is None else [names[status]]
+
+
+def _listed(owner: KeyMemory | KeyBatch, key: str, status: MessageStatus | None) -> list[Item]:
+    """Return items in the order they were said; of those of one commit the archived are older."""
+    items: dict[str | None, Item] = {}
+    for name in _names(key, status):
+        found = {item.id: item for item in owner.set(name).list()}
+        items = {**found, **{id: item for id, item in items.items() if id not in found}}
+    return sorted(items.values(), key=_time)
+
+
+def _time(item: Item) -> datetime:
+    assert item.time is not None  # noqa: S101 - it is in a set
+    return item.time
+
+
+def _remove(
+    batch: KeyBatch, key: str, status: MessageStatus | None, part: slice | None
+) -> list[Item]:
+    """Remove a part of the items of a status, in their order, and return it; None: all of it."""
+    items = _listed(batch, key, status)[part or slice(None)]
+    ids = [item.id for item in items if item.id]
+    deleted = sum(batch.set(name).delete(ids) for name in _names(key, status)) if ids else 0
+    if deleted != len(ids):
+        raise StaleItem(ids[0], expected=items[0].version, found=None)  # the commit is tried again
+    return items
+
+
+def _item(message: ChatMessage) -> Item:
+    """Return a message as an item: its text is searched."""
+    return Item(
+        value=message.model_dump(mode="json"),
+        text=message.content or "",
+        role=message.role.value,
+    )
+
+
+def _moved(item: Item) -> Item:
+    """Return an item for another set, at its place in time."""
+    return Item(
+        value=item.value,
+        id=item.id,
+        text=item.text,
+        role=item.role,
+        time=item.time,
+    )
+
+
+def _messages(items: Sequence[Item]) -> list[ChatMessage]:
+    return [ChatMessage.model_validate(item.value) for item in items]

@@ -1,0 +1,119 @@
+"""A session of the OpenAI Agents SDK, of which nothing is imported: a session is a protocol.
+
+The items of a session are items of a set, so they are searched like any others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
+from alveus.integrations.opened import OpenedMemory
+from alveus.memory.memory import Memory
+from alveus.store.items import Item
+from alveus.values.storable import checked_name
+
+SessionItem: TypeAlias = dict[str, Any]
+"""An item as the SDK hands it over: a message, a call of a tool, its output, …"""
+
+_TEXTS = ("text", "transcript", "refusal", "name", "arguments", "output", "content", "summary")
+"""Fields whose texts are searched, in the order they are read."""
+
+
+class AlveusSession(OpenedMemory):
+    """The history of a session, for `Runner.run(…, session=…)`. Safe between threads and loops.
+
+    Each call is one commit, and durable when it returns. Who is cancelled waits until it has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that the session opens, and closes with `close`.
+        key: Whose the session is, such as a user; by default the session's id. Its items are in
+            the set ``session.ID`` of that key.
+        clearing: What `clear_session` does: "retire" removes the items, of which the history stays
+            for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
+        session_settings: Of the SDK; its `limit` holds where `get_items` is asked for none.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        memory: Memory | str | Path,
+        *,
+        key: str | None = None,
+        clearing: Literal["retire", "forget"] = "retire",
+        session_settings: Any = None,  # noqa: ANN401 - the SDK's SessionSettings
+    ) -> None:
+        if clearing not in ("retire", "forget"):
+            raise InvalidInput(f"clearing must be 'retire' or 'forget', not {clearing!r}")
+        self.session_id = checked_name(session_id, "a session's id")
+        of = checked_name(session_id if key is None else key, "a key")
+        super().__init__(memory)
+        self.session_settings = session_settings
+        self._clearing = clearing
+        self._items = self.memory.key(of).set(f"session.{session_id}")
+
+    async def get_items(self, limit: int | None = None) -> list[SessionItem]:
+        """Return the items, the oldest first; with a *limit* the last ones."""
+        if limit is None:
+            limit = getattr(self.session_settings, "limit", None)
+        if limit is not None and limit <= 0:
+            return []
+        newest = await self.awaited(lambda: self._items.list(newest_first=True, limit=limit))
+        return [item.value for item in reversed(newest)]
+
+    async def add_items(self, items: Sequence[SessionItem]) -> None:
+        """Add items behind the others.
+
+        Raises:
+            InvalidInput: They are no list of items, each a dict.
+        """
+        if not isinstance(items, (list, tuple)) or not all(  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            isinstance(item, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - the same
+            for item in items
+        ):
+            raise InvalidInput(
+                f"add_items takes a list of items, each a dict, not {short_repr(items)}"
+            )
+        made = [
+            Item(value=dict(item), text="\n".join(_texts_in(item)), role=_role(item))
+            for item in items
+        ]
+        if made:
+            await self.awaited(lambda: self._items.add_many(made))
+
+    async def pop_item(self) -> SessionItem | None:
+        """Remove the last item, and return it; no two callers get the same."""
+        popped = await self.awaited(lambda: self._items.pop(1))
+        return popped[0].value if popped else None
+
+    async def clear_session(self) -> None:
+        """Remove all items; see the argument *clearing* of the class."""
+
+        def clear() -> None:
+            if self._clearing == "retire":
+                self._items.clear()
+            else:
+                self._items.forget(where={})
+
+        await self.awaited(clear)
+
+
+def _role(item: Mapping[str, Any]) -> str | None:
+    role = item.get("role")
+    return role if isinstance(role, str) and role else None
+
+
+def _texts_in(part: object) -> list[str]:
+    """Return what somebody said, called or got in an item."""
+    if isinstance(part, str):
+        return [part]
+    if isinstance(part, dict):
+        fields = cast("dict[str, object]", part)
+        return [text for name in _TEXTS for text in _texts_in(fields.get(name))]
+    if isinstance(part, list):
+        return [text for one in cast("list[object]", part) for text in _texts_in(one)]
+    return [] if part is None else [json.dumps(part)]

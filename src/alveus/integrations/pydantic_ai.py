@@ -1,0 +1,222 @@
+"""A conversation store of PydanticAI, whose messages the memory searches.
+
+The record of a conversation is a value of exact memory, its messages are items of a set; one
+commit changes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from alveus.errors import InvalidInput
+from alveus.integrations.opened import OpenedMemory
+from alveus.memory.keys import KeyBatch, KeyMemory
+from alveus.memory.memory import Memory
+from alveus.sets import MemorySet
+from alveus.store.items import Item
+
+ROOT = "pydantic_ai"
+"""The object of exact memory that holds the records, by the ids of their conversations."""
+
+SET = "pydantic_ai"
+
+_RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
+
+Result = TypeVar("Result")
+
+
+class AlveusConversationStore(ConversationStore):
+    """Keeps conversations of agents, for ``await store.save(await agent.run(…))``.
+
+    A save is one commit of the record and its new messages, durable when it returns; of two that
+    continue the same conversation, one is told of the other by `ConversationConflict`. Who is
+    cancelled waits until the commit has ended.
+
+    Args:
+        memory: A memory, or a path or a URL that the store opens, and closes with `close`.
+        key: Whose the conversations are, such as a user.
+        deleting: What delete does: "retire" keeps the history of a conversation for as long as the
+            memory keeps it; "forget" erases its messages, and leaves a receipt.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | str | Path,
+        *,
+        key: str = "pydantic-ai",
+        deleting: Literal["retire", "forget"] = "retire",
+    ) -> None:
+        if deleting not in ("retire", "forget"):
+            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        self._opened = OpenedMemory(memory)
+        self._key = self._opened.memory.key(key)
+        self._entries = self._key.set(SET)
+        self._deleting = deleting
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation; None: there is none."""
+        return await self._awaited(lambda: _record(self._key, conversation_id))
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> Sequence[ConversationRecord]:
+        """Return records, the last saved first; with a *scope* its own."""
+        records = await self._awaited(lambda: _all_records(self._key))
+        chosen = [one for one in records if scope is None or one.scope == scope]
+        chosen.sort(key=lambda record: record.updated_at, reverse=True)
+        return chosen[:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and its new messages, all or nothing.
+
+        Raises:
+            ConversationConflict: Another record is stored than *expected_revision*, or what the
+                record ends with is gone.
+        """
+        items = [_item(entry) for entry in new_entries]
+
+        def change(batch: KeyBatch) -> None:
+            stored, entries = _record(batch, record.conversation_id), batch.set(SET)
+            if _revision(stored) != expected_revision:
+                raise ConversationConflict(record.conversation_id)
+            if items:
+                entries.add_many(items)
+            if record.head_id is not None and record.head_id not in entries:
+                raise ConversationConflict(record.conversation_id)
+            value = _RECORDS.dump_python(record, mode="json")
+            batch.short_term.set((ROOT, record.conversation_id), value)
+
+        await self._awaited(lambda: self._key.commit(change))
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Remove a record, and the messages that no other conversation has.
+
+        Raises:
+            ConversationConflict: Another record is stored than *expected_revision*, or none.
+        """
+
+        def change(batch: KeyBatch) -> list[str]:
+            if _revision(_record(batch, conversation_id)) != expected_revision:
+                raise ConversationConflict(conversation_id)
+            batch.short_term.delete((ROOT, conversation_id))
+            entries = batch.set(SET)
+            parents = {item.id: item.value["parent"] for item in entries.list()}
+            reached: set[str | None] = {None}
+            for record in _all_records(batch):
+                for tip in (record.head_id, *record.branches):
+                    entry_id = tip
+                    while entry_id not in reached:
+                        reached.add(entry_id)
+                        entry_id = parents.get(entry_id)
+            left = [entry_id for entry_id in parents if entry_id and entry_id not in reached]
+            entries.delete(left)
+            return left
+
+        def delete() -> None:
+            left = self._key.commit(change)
+            if self._deleting == "forget" and left:
+                self._entries.forget(left)
+
+        await self._awaited(delete)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return a message with its place.
+
+        Raises:
+            LookupError: It is not there.
+        """
+        return await self._awaited(lambda: _entry(self._entries, entry_id))
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """Return the messages up to *head_id*, the oldest first; with a *limit* the last ones."""
+
+        def read() -> list[ConversationEntry]:
+            history: list[ConversationEntry] = []
+            entry_id = head_id
+            while entry_id is not None and (limit is None or len(history) < limit):
+                history.append(_entry(self._entries, entry_id))
+                entry_id = history[-1].parent_id
+            return history[::-1]
+
+        return await self._awaited(read)
+
+    async def _awaited(self, call: Callable[[], Result]) -> Result:
+        return await self._opened.awaited(call)
+
+    def close(self) -> None:
+        """Close the memory, if the store opened it. Later calls raise `StoreClosed`."""
+        self._opened.close()
+
+
+def _record(owner: KeyMemory | KeyBatch, conversation_id: str) -> ConversationRecord | None:
+    value = owner.short_term.get((ROOT, conversation_id), None)
+    return None if value is None else _RECORDS.validate_python(value)
+
+
+def _all_records(owner: KeyMemory | KeyBatch) -> list[ConversationRecord]:
+    if ROOT not in owner.short_term:
+        return []
+    values = cast("dict[str, Any]", owner.short_term.get_object(ROOT).to_dict())
+    return [_RECORDS.validate_python(value) for value in values.values()]
+
+
+def _revision(record: ConversationRecord | None) -> str | None:
+    return None if record is None else record.revision
+
+
+def _entry(entries: MemorySet, entry_id: str) -> ConversationEntry:
+    item = entries.get(entry_id)
+    if item is None:
+        raise LookupError(f"there is no message {entry_id!r}; it was deleted")
+    (message,) = ModelMessagesTypeAdapter.validate_python([item.value["message"]])
+    return ConversationEntry(id=entry_id, parent_id=item.value["parent"], message=message)
+
+
+def _item(entry: ConversationEntry) -> Item:
+    """Return a message as an item: what was said in it is searched."""
+    (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
+    return Item(
+        value={"parent": entry.parent_id, "message": message},
+        id=entry.id,
+        text="\n".join(_said(entry.message)),
+        role="assistant" if entry.message.kind == "response" else "user",
+    )
+
+
+def _said(message: ModelMessage) -> list[str]:
+    """Return the texts of a message; instructions to the model are none."""
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, ToolCallPart):
+            texts.append(f"{part.tool_name} {part.args_as_json_str()}")
+        elif isinstance(part, (TextPart, ToolReturnPart, UserPromptPart)):
+            content: object = part.content
+            several = cast("list[object]", content) if isinstance(content, list) else [content]
+            texts += [one for one in several if isinstance(one, str)]
+    return texts

@@ -1,0 +1,65 @@
+"""Language models: their promise, one client for all servers of the OpenAI protocol, a script.
+
+Nothing in alveus needs one. `ScriptedChat` stands in for a model in tests.
+"""
+
+from typing import TYPE_CHECKING
+
+from alveus.llm.chat import (
+    ChatModel,
+    ChatRequest,
+    Messages,
+    ModelMessage,
+    Usage,
+    checked_messages,
+    checked_request,
+)
+from alveus.llm.reranker import (
+    MEMORY_DEFAULT,
+    Reranker,
+    RerankerChoice,
+    candidates_of,
+    checked_reranker,
+)
+from alveus.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from alveus.llm.json_answers import Asking, Unfit, ask_json, read_json
+    from alveus.llm.openai_chat import Dialect, OpenAIChat
+    from alveus.llm.reranking import ChatReranker, HttpReranker
+    from alveus.llm.scripted import ScriptedChat
+
+__all__ = [
+    "MEMORY_DEFAULT",
+    "Asking",
+    "ChatModel",
+    "ChatRequest",
+    "ChatReranker",
+    "Dialect",
+    "HttpReranker",
+    "Messages",
+    "ModelMessage",
+    "OpenAIChat",
+    "Reranker",
+    "RerankerChoice",
+    "ScriptedChat",
+    "Unfit",
+    "Usage",
+    "ask_json",
+    "candidates_of",
+    "checked_messages",
+    "checked_request",
+    "checked_reranker",
+    "read_json",
+]
+
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "alveus.llm.json_answers": ("Asking", "Unfit", "ask_json", "read_json"),
+            "alveus.llm.openai_chat": ("Dialect", "OpenAIChat"),
+            "alveus.llm.reranking": ("ChatReranker", "HttpReranker"),
+            "alveus.llm.scripted": ("ScriptedChat",),
+        },
+    )

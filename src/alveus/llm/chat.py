@@ -1,0 +1,357 @@
+"""The promise of a language model, what it is asked, and what it cost."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
+
+from alveus.errors import InvalidInput
+from alveus.values.forks import FreshLock
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+from alveus.values.urls import append_urls, checked_urls, is_image
+
+ROLES = ("system", "developer", "user", "assistant")
+"""Who may have said a message."""
+
+NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+"""What servers of the OpenAI protocol take as the name of who said a message."""
+
+_UNFIT = re.compile("[^A-Za-z0-9_-]")
+
+MOST_TEMPERATURE = 2.0
+"""The highest temperature that a request may ask for."""
+
+
+class ModelMessage(TypedDict):
+    """A message to a model, or of one; `urls` say where what it is about can be found."""
+
+    role: str
+    content: str
+    name: NotRequired[str]
+    urls: NotRequired[list[str]]
+
+
+Messages: TypeAlias = Sequence[Mapping[str, object]]
+"""Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name`` and
+``urls``; or what has `to_chat`, which returns such a dict."""
+
+
+class StreamOptions(TypedDict, total=False):
+    """The options of `ChatModel.stream`; see `ChatModel.complete`."""
+
+    temperature: float | None
+    max_tokens: int | None
+    stop: Sequence[str]
+
+
+class ChatOptions(StreamOptions, total=False):
+    """The options of `ChatModel.complete`."""
+
+    json_schema: Mapping[str, object] | None
+
+
+@runtime_checkable
+class ToChat(Protocol):
+    """A message of another shape, such as `alveus.agents.messages.Msg`."""
+
+    def to_chat(self) -> Mapping[str, object]:
+        """Return it as a dict of ``role``, ``content``, and perhaps ``name`` and ``urls``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a model was asked for, so far and in this process.
+
+    Attributes:
+        calls: Answers that came, whole or in part.
+        prompt_tokens, completion_tokens: As the model counted them.
+        uncounted: Calls among them of which the model told no tokens.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.uncounted + other.uncounted,
+        )
+
+    def __sub__(self, earlier: Usage) -> Usage:
+        return Usage(
+            self.calls - earlier.calls,
+            self.prompt_tokens - earlier.prompt_tokens,
+            self.completion_tokens - earlier.completion_tokens,
+            self.uncounted - earlier.uncounted,
+        )
+
+
+class Meter:
+    """Adds up usage, for many threads."""
+
+    def __init__(self) -> None:
+        self._lock, self._usage = FreshLock(), Usage()
+
+    @property
+    def usage(self) -> Usage:
+        """What was added so far."""
+        return self._usage
+
+    def add(self, usage: Usage) -> None:
+        """Add what one call used."""
+        with self._lock:
+            self._usage += usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """What a model is asked, checked; the fields are the arguments of `ChatModel.complete`."""
+
+    messages: tuple[ModelMessage, ...]
+    json_schema: Mapping[str, object] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """A language model that answers messages.
+
+    One instance serves many threads at once. A class of your own that derives from this one
+    needs `name`, `usage` and `complete`; the others go by these.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the model is called; it goes into what is made of its answers."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What it was asked for so far, by this instance in this process."""
+        ...
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it is shown the images that messages have urls of; else those are text."""
+        return False
+
+    def complete(
+        self,
+        messages: Messages,
+        *,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """Return the model's answer to *messages*.
+
+        Nothing is promised of what it says: whoever asks checks. An answer that was cut at
+        *max_tokens* is returned as far as it came.
+
+        Args:
+            json_schema: Ask for JSON of this schema. The answer should be JSON then, but may be
+                anything; one that was cut at *max_tokens* is a `ModelAnswerInvalid`.
+            temperature: 0..2; None, like every other option that is left out: the model's own.
+            max_tokens: The most that the answer may have, thinking included.
+            stop: Texts at which the answer ends.
+
+        Raises:
+            InvalidInput: A message or an option cannot be used; nothing was asked.
+            ModelUnavailable: It did not answer, but may later.
+            ModelRefused: It turned the request down.
+            ModelAnswerInvalid: It answered without a text.
+        """
+        ...
+
+    async def acomplete(
+        self,
+        messages: Messages,
+        *,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """Return what `complete` returns, from a thread of the event loop's own executor.
+
+        A call that is cancelled is not taken back: its thread waits for the answer.
+        """
+        import asyncio
+
+        options = ChatOptions(
+            json_schema=json_schema, temperature=temperature, max_tokens=max_tokens, stop=stop
+        )
+        return await asyncio.to_thread(partial(self.complete, messages, **options))
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """Return the pieces of the answer of `complete`, as they come; together they are it.
+
+        An error may come after pieces; nothing is ever said twice.
+        """
+        options = StreamOptions(temperature=temperature, max_tokens=max_tokens, stop=stop)
+        whole = partial(self.complete, messages, **options)
+        return (answer for answer in (whole(),) if answer)
+
+
+def checked_request(
+    messages: Messages,
+    *,
+    images: bool = False,
+    json_schema: Mapping[str, object] | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    stop: Sequence[str] = (),
+) -> ChatRequest:
+    """Return what is asked as a value, a copy of what was passed.
+
+    Args:
+        messages, json_schema, temperature, max_tokens, stop: As `ChatModel.complete`.
+        images: Whether the model takes images; see `checked_messages`.
+
+    Raises:
+        InvalidInput: A message or an option cannot be used.
+    """
+    return ChatRequest(
+        messages=checked_messages(messages, images=images),
+        json_schema=None if json_schema is None else _schema(json_schema),
+        temperature=None if temperature is None else _temperature(temperature),
+        max_tokens=None if max_tokens is None else counted(max_tokens, "max_tokens"),
+        stop=_stops(stop),
+    )
+
+
+def checked_messages(
+    messages: object, *, what: str = "messages", images: bool = False
+) -> tuple[ModelMessage, ...]:
+    """Return a copy of *messages*, if they are some.
+
+    Args:
+        what: What they are called in an error.
+        images: Whether the model that is told them takes images. Those that its user shows stay
+            in `urls`; all other urls follow the content as text.
+
+    Raises:
+        InvalidInput: There is none, or one is not a dict of ``role``, ``content``, ``name`` and
+            ``urls``.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        kind = type(messages).__name__
+        raise InvalidInput(f"{what} must be a list of dicts with role and content, not {kind}")
+    if not messages:
+        raise InvalidInput(f"{what} must hold at least one message")
+    listed = cast("Sequence[object]", messages)
+    return tuple(_message(m, f"{what}[{at}]", images=images) for at, m in enumerate(listed))
+
+
+def _message(message: object, where: str, *, images: bool) -> ModelMessage:
+    if isinstance(message, ToChat):
+        message = message.to_chat()
+    if not isinstance(message, Mapping):
+        raise InvalidInput(f"{where} must be a dict, not {type(message).__name__}")
+    given = cast("Mapping[object, object]", message)
+    if unknown := [key for key in given if key not in ModelMessage.__annotations__]:
+        raise InvalidInput(f"{where} has {unknown[0]!r}; it can have role, content, name and urls")
+    role = given.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise InvalidInput(f"the role of {where} must be one of {', '.join(ROLES)}")
+    content = _text(given.get("content"), f"the content of {where}")
+    what = f"the urls of {where}"
+    urls = [_text(url, what) for url in checked_urls(given.get("urls"), what)]
+    shown = [url for url in urls if images and role == "user" and is_image(url)]
+    checked = ModelMessage(
+        role=role, content=append_urls(content, [url for url in urls if url not in shown])
+    )
+    if "name" in given:
+        checked["name"] = _text(given["name"], f"the name of {where}")
+    if shown:
+        checked["urls"] = shown
+    return checked
+
+
+def for_servers(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return messages with such names as servers of the OpenAI protocol take.
+
+    They refuse a request for one name that does not fit `NAME`. What does not fit becomes "_",
+    where letters and digits are left to tell a name by, all of them, and no other name of the
+    request is the same then; else the name stands before what was said.
+    """
+    names = {message["name"] for message in messages if "name" in message}
+    fitting = {name: _fitting(name) for name in names}
+    often = Counter(fitting.values())
+    taken = {name: fit for name, fit in fitting.items() if fit == name or often[fit] == 1}
+    return [_named(message, taken) for message in messages]
+
+
+def _fitting(name: str) -> str:
+    """Return a name as it fits, or "" where it could not be told by that."""
+    fit = _UNFIT.sub("_", name)
+    is_told = any(map(str.isalnum, fit)) and not any(map(str.isalnum, set(name) - set(fit)))
+    return fit if NAME.fullmatch(fit) and (is_told or fit == name) else ""
+
+
+def _named(message: ModelMessage, taken: Mapping[str, str]) -> ModelMessage:
+    name = message.get("name", "")
+    if fit := taken.get(name):
+        return {**message, "name": fit}
+    told = message.copy()
+    told.pop("name", None)
+    if named := " ".join(name.split()):
+        told["content"] = f"{named}: {message['content']}"
+    return told
+
+
+def _text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        problem = f"{what} has a lone surrogate at {error.start}; use valid Unicode"
+        raise InvalidInput(problem) from None  # the cause would hold the text
+    return text
+
+
+def _schema(schema: object) -> Mapping[str, object]:
+    if not isinstance(schema, Mapping):
+        raise InvalidInput(f"json_schema must be a dict, not {type(schema).__name__}")
+    try:
+        return json.loads(json.dumps(schema, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"json_schema must be JSON: {error}") from error
+
+
+def _temperature(temperature: object) -> float:
+    number = temperature if isinstance(temperature, int | float) else math.nan
+    if 0 <= number <= MOST_TEMPERATURE and not isinstance(number, bool):  # NaN is not in between
+        return number
+    raise InvalidInput(f"temperature must be a number from 0 to 2, not {temperature!r}")
+
+
+def _stops(stop: object) -> tuple[str, ...]:
+    if isinstance(stop, str) or not isinstance(stop, Sequence):
+        raise InvalidInput(f"stop must be a list of texts, not {type(stop).__name__}")
+    listed = cast("Sequence[object]", stop)
+    if "" in listed:
+        raise InvalidInput("stop has an empty text, at which every answer would end")
+    return tuple(_text(text, f"stop[{at}]") for at, text in enumerate(listed))

@@ -1,0 +1,111 @@
+"""A language model for tests: it says what it was told to say, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias, Unpack
+
+from alveus.errors import InvalidInput, ScriptEnded
+from alveus.llm.chat import (
+    ChatModel,
+    ChatOptions,
+    ChatRequest,
+    Messages,
+    Meter,
+    ModelMessage,
+    StreamOptions,
+    Usage,
+    checked_request,
+)
+from alveus.values.forks import FreshLock
+from alveus.values.keywords import suggest_names
+
+Answer: TypeAlias = str | BaseException
+"""What `ScriptedChat` says, or raises."""
+
+
+class ScriptedChat(ChatModel):
+    """A `ChatModel` without a model: the same answers to the same calls, on every machine.
+
+    Its tokens are the words between spaces, and one for an image.
+
+    Args:
+        answers: What it says, one answer per call, in order; or a function that gives the answer
+            to the messages it is called with. An exception among them is raised instead.
+        name: What it is called.
+        takes_images: Whether it is shown images, in the `urls` of messages; else those are text.
+    """
+
+    @suggest_names
+    def __init__(
+        self,
+        answers: Sequence[Answer] | Callable[[tuple[ModelMessage, ...]], Answer],
+        *,
+        name: str = "scripted",
+        takes_images: bool = False,
+    ) -> None:
+        if isinstance(answers, str):
+            raise InvalidInput("answers must be a list of answers, or a function; not a str")
+        self._answers = answers if callable(answers) else tuple(answers)
+        self._name, self._meter, self._takes_images = name, Meter(), takes_images
+        self._lock, self._requests = FreshLock(), list[ChatRequest]()
+
+    def __repr__(self) -> str:
+        return f"ScriptedChat(name={self._name!r}, requests={len(self._requests)})"
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._name
+
+    @property
+    def usage(self) -> Usage:
+        """The answers it gave; what it raised is not among them."""
+        return self._meter.usage
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it is shown images."""
+        return self._takes_images
+
+    @property
+    def requests(self) -> tuple[ChatRequest, ...]:
+        """What it was asked, in order, also where it raised."""
+        return tuple(self._requests)
+
+    def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
+        """Return the next answer.
+
+        Raises:
+            InvalidInput: A message or an option cannot be used; it does not count as asked.
+            ScriptEnded: There is no answer left.
+        """
+        request = checked_request(messages, images=self._takes_images, **options)
+        answer = self._next(request)
+        if isinstance(answer, BaseException):
+            raise answer
+        if not isinstance(answer, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            kind = type(answer).__name__
+            raise InvalidInput(f"an answer of ScriptedChat must be a str or an error, not {kind}")
+        words = sum(
+            len(message["content"].split()) + len(message.get("urls", ()))
+            for message in request.messages
+        )
+        self._meter.add(Usage(1, words, len(answer.split())))
+        return answer
+
+    def stream(self, messages: Messages, **options: Unpack[StreamOptions]) -> Iterator[str]:
+        """Return the next answer word by word."""
+        words = self.complete(messages, **options).split(" ")
+        pieces = [*(f"{word} " for word in words[:-1]), words[-1]]
+        return (piece for piece in pieces if piece)
+
+    def _next(self, request: ChatRequest) -> Answer:
+        with self._lock:
+            self._requests.append(request)
+            at = len(self._requests) - 1
+        if callable(self._answers):
+            return self._answers(request.messages)
+        if at >= len(self._answers):
+            raise ScriptEnded(self._name, answers=len(self._answers))
+        return self._answers[at]

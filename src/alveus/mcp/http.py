@@ -1,0 +1,246 @@
+"""MCP over streamable HTTP: whoever asks is checked before a request is read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AbstractAsyncContextManager, nullcontext
+from http import HTTPStatus
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+import mcp_types as types
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.transport_security import TransportSecuritySettings
+from sse_starlette.sse import AppStatus
+
+from alveus.errors import AccessDenied, AlveusError, InvalidInput
+from alveus.mcp.served_key import Asker, ServedKey
+from alveus.mcp.server import ASKER, MemoryHandlers
+from alveus.mcp.stdio import NO_ID
+from alveus.server.callers import Unauthenticated, token_of
+from alveus.server.limits import App, Message, Receive, Scope, Send
+from alveus.server.tokens import Token, TokenFile
+from alveus.values.wire import unique_fields
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+PATH = "/mcp"
+
+SESSION = b"mcp-session-id"
+"""The header that names a session."""
+
+BODY_BYTES = 1_000_000
+"""Largest request: a text of the longest kind, in escapes, has a tenth of this."""
+
+REFUSED = -32_000
+"""The JSON-RPC code of a request that was refused before it was read."""
+
+
+def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker) -> McpApp:
+    """Return the ASGI app of a server; the memory stays open when it ends.
+
+    Args:
+        tokens: Who may ask; None: whoever comes from this machine, and no page of a browser that
+            was loaded from another one.
+        asker: Who asks, if their token, if any, may write.
+    """
+    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # at port 80 without one
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=tokens is None,  # no page can send a token it does not have
+        allowed_hosts=own,
+        allowed_origins=[f"http://{name}" for name in own],
+    )
+    app = (
+        MemoryHandlers(served, asker)
+        .server()
+        .streamable_http_app(
+            streamable_http_path=PATH, max_request_body_size=BODY_BYTES, transport_security=security
+        )
+    )
+
+    return McpApp(app, tokens, served, asker)
+
+
+def let_calls_end() -> None:
+    """Have no answer of this process cut off by a signal that ends it: `McpApp.stop` is told.
+
+    What sends answers as streams would end all of them within half a second, and a call that was
+    done would get no answer.
+    """
+    AppStatus.disable_automatic_graceful_drain()
+
+
+class McpApp:
+    """Lets in who has a token for the key, and has the request say what they may do."""
+
+    def __init__(self, app: App, tokens: TokenFile | None, served: ServedKey, asker: Asker) -> None:
+        self._app, self._tokens, self._served, self._asker = app, tokens, served, asker
+        self._turns, self._stops = _Turns(), asyncio.Event()
+
+    def stop(self) -> None:
+        """End streams that would go on for good; calls go on. In the thread of the event loop."""
+        self._stops.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http":
+            try:
+                token = self._let_in(scope)
+            except AlveusError as error:
+                await _refuse(send, error)
+                return
+            scope["user"] = _user(token)  # a session is of the token that began it
+            scope[ASKER] = self._asker if token.may("write") else _reader(token)
+            if scope["method"] == "GET":
+                await _until(self._stops, self._app, scope, receive, send)
+            else:
+                await _with_body_checked(self._app, scope, receive, send, self._turns)
+            return
+        await self._app(scope, receive, send)
+
+    def _let_in(self, scope: Scope) -> Token:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        token = token_of(given[0].decode("latin-1") if given else None, self._tokens)
+        token.check_space(self._served.key.space)
+        token.check_key(self._served.key.key)
+        return token
+
+
+class _Turns:
+    """Has a request wait for another one of its session and id, as its repetition is.
+
+    `mcp` would send both answers over the connection that came last; the other would wait for good.
+    """
+
+    def __init__(self) -> None:
+        self._locks = WeakValueDictionary[tuple[bytes, str], asyncio.Lock]()
+
+    def of(self, scope: Scope, told: object) -> AbstractAsyncContextManager[object]:
+        """Return what waits for the turn of a request, and ends it."""
+        session = next((value for name, value in scope["headers"] if name == SESSION), None)
+        request_id = _request_id(told)
+        if session is None or request_id is None:
+            return nullcontext()
+        return self._locks.setdefault((session, request_id), asyncio.Lock())
+
+
+def _request_id(told: object) -> str | None:
+    """Return the id of a request, 1 and "1" as the one that they are to `mcp`; None: it is none."""
+    if not isinstance(told, dict) or "method" not in told:
+        return None
+    request_id = cast("dict[str, Any]", told).get("id")
+    return None if request_id is None else str(request_id)
+
+
+async def _until(
+    stops: asyncio.Event, app: App, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Serve a stream until it ends, or the server stops: to the app, the client is gone then."""
+    is_open = False
+
+    async def received() -> Message:
+        coming, stopping = asyncio.ensure_future(receive()), asyncio.ensure_future(stops.wait())
+        try:
+            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return coming.result() if coming.done() else {"type": "http.disconnect"}
+        finally:
+            coming.cancel()
+            stopping.cancel()
+
+    async def answer(message: Message) -> None:
+        nonlocal is_open
+        is_open = message["type"] == "http.response.start" or bool(message.get("more_body"))
+        await send(message)
+
+    await app(scope, received, answer)
+    if is_open and stops.is_set():
+        await send({"type": "http.response.body"})  # the end: what was sent is whole
+
+
+async def _with_body_checked(
+    app: App, scope: Scope, receive: Receive, send: Send, turns: _Turns
+) -> None:
+    """Serve a request once all of it is there, unless `mcp` would take it for another one.
+
+    Of two fields of one name `mcp` keeps the last. It leaves out an id that is none, as 1.5 and
+    null are, and answers what then is a notification with 202.
+    """
+    body = await _whole(receive)
+    if body is None:  # the client has gone; or it is there, but was waited for too long
+        message = "the body did not come as a whole; nothing was done"
+        await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
+        return
+    try:
+        told: Any = json.loads(body, object_pairs_hook=unique_fields)
+    except InvalidInput as error:
+        message = f"{error}; nothing was done"
+        await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
+        return
+    except (ValueError, RecursionError):
+        told = None  # `mcp` says what is wrong
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    refused = False
+
+    async def replayed() -> Message:
+        return unread.pop() if unread else await receive()
+
+    async def answer(message: Message) -> None:
+        nonlocal refused
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.ACCEPTED:
+            refused = _is_question(told)
+            if refused:
+                await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, NO_ID)
+        if not refused:
+            await send(message)
+
+    async with turns.of(scope, told):
+        await app(scope, replayed, answer)
+
+
+async def _whole(receive: Receive) -> bytes | None:
+    """Return the body of a request, or more of it than is taken; None: the rest does not come."""
+    body = bytearray()
+    while len(body) <= BODY_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body)
+
+
+def _is_question(told: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Return whether a message that `mcp` read is a request, and no notification or answer."""
+    method = told.get("method")
+    return method is not None and not method.startswith("notifications/")
+
+
+def _reader(token: Token) -> Asker:
+    return Asker(
+        f"Token {token.name!r} may only read; whoever runs the server makes one that may write: "
+        "alveus token new NAME --access write"
+    )
+
+
+def _user(token: Token) -> AuthenticatedUser:
+    return AuthenticatedUser(AccessToken(token=token.digest, client_id=token.name, scopes=[]))
+
+
+async def _refuse(send: Send, error: AlveusError) -> None:
+    if isinstance(error, Unauthenticated):
+        status, extra = 401, [(b"www-authenticate", b"Bearer")]
+    else:
+        status, extra = (403 if isinstance(error, AccessDenied) else 503), []
+    await _send_error(send, status, REFUSED, str(error), *extra)
+
+
+async def _send_error(
+    send: Send, status: int, code: int, message: str, *extra: tuple[bytes, bytes]
+) -> None:
+    told = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    headers = [(b"content-type", b"application/json"), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(told).encode()})

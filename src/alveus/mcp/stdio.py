@@ -1,0 +1,188 @@
+"""MCP over stdin and stdout: one client, until it ends.
+
+What the transport of `mcp` leaves open is closed here: a line that is no message is answered, and
+requests that were sent before stdin ended are too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self, cast
+
+import mcp_types as types
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from alveus.mcp.served_key import Asker, ServedKey
+from alveus.mcp.server import MemoryHandlers
+
+GRACE_S = 30
+"""How long requests that were begun may take once stdin has ended."""
+
+
+def serve_stdio(served: ServedKey, asker: Asker) -> None:
+    """Serve one client over stdin and stdout, until it ends.
+
+    Raises:
+        BrokenPipeError: It does not read its answers.
+    """
+    server = MemoryHandlers(served, asker).server()
+
+    async def serve() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            answers = _Answers(outgoing)
+            questions = _Questions(incoming, answers)
+            await server.run(questions, answers, server.create_initialization_options())
+
+    # A thread waits in a read of stdin, which nothing but its end, or this, interrupts.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        asyncio.run(serve())
+    except BaseExceptionGroup as failed:
+        if failed.split(BrokenPipeError)[1] is not None:
+            raise
+        raise BrokenPipeError("the client has closed stdout") from failed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Closes:
+    """A stream that is closed as the one inside it is."""
+
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - of a private module of `mcp`
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class _Answers(_Closes):
+    """What the server sends; knows which requests wait for an answer."""
+
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - the same
+        super().__init__(inner)
+        # A client may number two requests the same; and `mcp` takes "1" and 1 for one.
+        self._waiting = Counter[str]()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def expect(self, request_id: types.RequestId) -> None:
+        """Note that a request waits."""
+        self._waiting[str(request_id)] += 1
+        self._none.clear()
+
+    def drop(self, request_id: object) -> None:
+        """Note that a request waits no more."""
+        self._waiting[str(request_id)] -= 1
+        self._waiting = +self._waiting
+        if not self._waiting:
+            self._none.set()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        await self._inner.send(item)
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self.drop(item.message.id)
+
+    async def all_sent(self) -> None:
+        """Wait, bounded, until no request waits."""
+        try:
+            await asyncio.wait_for(self._none.wait(), GRACE_S)
+        except TimeoutError:
+            return
+
+
+class _Questions(_Closes):
+    """What the client sends; ends once all of it is answered."""
+
+    def __init__(self, inner: Any, answers: _Answers) -> None:  # noqa: ANN401 - the same
+        super().__init__(inner)
+        self._answers = answers
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            try:
+                item = await self._inner.__anext__()
+            except StopAsyncIteration:
+                await self._answers.all_sent()
+                raise
+            if isinstance(item, ValidationError):
+                await self._answers.send(SessionMessage(_unreadable(item)))
+            elif _is_request_without_id(item):
+                await self._answers.send(SessionMessage(_WITHOUT_ID))
+            else:
+                self._note(item)
+                return item
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        return await self.__anext__()
+
+    def _note(self, item: SessionMessage) -> None:
+        match item.message:
+            case types.JSONRPCRequest(id=request_id):
+                self._answers.expect(request_id)
+            case types.JSONRPCNotification(method="notifications/cancelled", params=params):
+                self._answers.drop((params or {}).get("requestId"))
+            case _:
+                pass
+
+
+NO_ID = "the id of a request must be a text or a whole number; nothing was done"
+
+_WITHOUT_ID = types.JSONRPCError(
+    jsonrpc="2.0", id=None, error=types.ErrorData(code=types.INVALID_REQUEST, message=NO_ID)
+)
+
+
+def _is_request_without_id(item: SessionMessage) -> bool:
+    """Return whether it is a request whose id `mcp` left out, as it does with 1.5 and with null."""
+    match item.message:
+        case types.JSONRPCNotification(method=method):
+            return not method.startswith("notifications/")
+        case _:
+            return False
+
+
+def _unreadable(error: ValidationError) -> types.JSONRPCError:
+    """Return the answer to a line that is no message."""
+    first = error.errors(include_url=False)[0]
+    line, request_id = first["input"], None
+    try:
+        told = json.loads(line) if isinstance(line, str) else line
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, dict):
+        request_id = _told_id(cast("dict[str, Any]", told).get("id"))
+    code = types.PARSE_ERROR if told is None else types.INVALID_REQUEST
+    message = f"the line is no message of JSON-RPC ({first['msg']}); nothing was done"
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message)
+    )
+
+
+def _told_id(given: object) -> int | str | None:
+    """Return the id of a request, if an answer can hold it: there are no lone surrogates in one."""
+    if isinstance(given, str):
+        return given if given.encode(errors="ignore").decode() == given else None
+    return given if type(given) is int else None

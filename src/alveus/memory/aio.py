@@ -1,0 +1,634 @@
+"""The same memory for asyncio: each call runs in a thread of its own and is awaited.
+
+Nothing is repeated here: every method is the sync one's, with its name, arguments and promises.
+What the sync class answers at once (a name, a path) is a property here too; what reads the store
+is awaited, so a set's `definition` is a call here, and its `len` is `size`. It serves every event
+loop of the process. Who is cancelled is told so when the call that it waited for has ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from asyncio import CancelledError, ensure_future
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, cast
+
+from alveus.embed import Embedder
+from alveus.errors import Unusable
+from alveus.facts import Facts, LearningCost, LearnOptions, LearnReport, Source
+from alveus.facts.facts import no_attribute_of_facts
+from alveus.llm import ChatModel
+from alveus.memory.async_calls import (
+    Async,
+    AsyncConversation,
+    CallExecutor,
+    CallLane,
+    GetsItemsLater,
+    ListsSetsLater,
+    OneByOne,
+    awaited,
+    direct,
+    ended,
+    in_thread,
+    shown,
+)
+from alveus.memory.blocks import Blocks
+from alveus.memory.keys import (
+    KeyBatch,
+    KeyMemory,
+    KeySets,
+    KnowledgeMemory,
+    Touched,
+    default_set,
+    no_attribute,
+)
+from alveus.memory.memory import Memory
+from alveus.memory.prompt import Prompts
+from alveus.sets import KnowledgeSet, MemorySet
+from alveus.sets.admission import Quarantine
+from alveus.sets.writer import Engine
+from alveus.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
+from alveus.store import Commit, Definition, Store
+from alveus.store.as_of import AsOf
+from alveus.values.keywords import made_by
+from alveus.values.storable import Value
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def _opened(
+    method: Callable[Concatenate[S, P], MemorySet],
+) -> Callable[Concatenate[Async, P], Coroutine[None, None, AsyncMemorySet]]:
+    """Make a call that gives a set."""
+
+    @wraps(method)
+    async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
+        made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+        return AsyncMemorySet(self.loop, made)
+
+    return call
+
+
+def _opening(
+    method: Callable[P, Memory],
+) -> Callable[Concatenate[type[AsyncMemory], P], Coroutine[None, None, AsyncMemory]]:
+    """Make the call that opens a memory; it takes what *method* takes."""
+
+    @wraps(cast("Any", method).__func__)
+    async def call(cls: type[AsyncMemory], *args: P.args, **kwargs: P.kwargs) -> AsyncMemory:
+        loop = CallExecutor()
+        opened: list[Memory] = []
+        try:
+            await loop.run(lambda: opened.append(method(*args, **kwargs)))
+        except BaseException:
+            for memory in opened:  # for somebody who was cancelled meanwhile
+                with suppress(CancelledError):
+                    await loop.run(memory.close, certain=True)
+            loop.close()
+            raise
+        return cls(loop, opened[0])
+
+    return call
+
+
+class AsyncMemoryObject:
+    """A `MemoryObject` whose calls are awaited; objects it gives are of its kind."""
+
+    def __init__(self, loop: CallLane, sync: MemoryObject) -> None:
+        self.loop, self.sync = loop, sync
+
+    __repr__ = shown
+    is_exist = awaited(MemoryObject.is_exist)
+    get_field_names = awaited(MemoryObject.get_field_names)
+    names = awaited(MemoryObject.names)
+    to_dict = awaited(MemoryObject.to_dict)
+    delete = awaited(MemoryObject.delete)
+    move = awaited(MemoryObject.move)
+    clear = awaited(MemoryObject.clear)
+    append = awaited(MemoryObject.append)
+    increment = awaited(MemoryObject.increment)
+    update = awaited(MemoryObject.update)
+    _get = awaited(MemoryObject.get)
+    _set = awaited(MemoryObject.set)
+    _new_object = awaited(MemoryObject.new_object)
+    _get_object = awaited(MemoryObject.get_object)
+    _get_fields = awaited(MemoryObject.get_fields)
+
+    @property
+    def path(self) -> DottedPath:
+        """See `MemoryObject.path`."""
+        return self.sync.path
+
+    @property
+    def kind(self) -> MemoryKind:
+        """See `MemoryObject.kind`."""
+        return self.sync.kind
+
+    @property
+    def ref(self) -> MemoryRef:
+        """See `MemoryObject.ref`."""
+        return self.sync.ref
+
+    async def get(self, path: DottedPath | MemoryRef = "", default: object = None) -> Any:  # noqa: ANN401 - see MemoryObject.get
+        """See `MemoryObject.get`."""
+        return self._shown(await self._get(path, default))
+
+    async def get_object(self, path: DottedPath | MemoryRef = "") -> AsyncMemoryObject:
+        """See `MemoryObject.get_object`."""
+        return AsyncMemoryObject(self.loop, await self._get_object(path))
+
+    async def get_fields(self) -> dict[str, Any]:
+        """See `MemoryObject.get_fields`."""
+        return {name: self._shown(field) for name, field in (await self._get_fields()).items()}
+
+    async def set(
+        self,
+        path: DottedPath,
+        value: object,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """See `MemoryObject.set`; takes an AsyncMemoryObject too."""
+        plain = value.sync if isinstance(value, AsyncMemoryObject) else value
+        return await self._set(path, plain, ttl=ttl, expires_at=expires_at)
+
+    async def new_object(
+        self,
+        path: DottedPath,
+        *,
+        overwrite: bool = False,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> AsyncMemoryObject:
+        """See `MemoryObject.new_object`."""
+        made = await self._new_object(path, overwrite=overwrite, ttl=ttl, expires_at=expires_at)
+        return AsyncMemoryObject(self.loop, made)
+
+    async def walk(self) -> list[tuple[DottedPath, Value]]:
+        """Return what `MemoryObject.walk` goes over."""
+        return await self.loop.run(lambda: list(self.sync.walk()))
+
+    async def once(self, idempotency_key: str) -> AsyncMemoryObject:
+        """See `MemoryObject.once`."""
+        same = await self.loop.run(lambda: self.sync.once(idempotency_key))
+        return AsyncMemoryObject(self.loop, same)
+
+    async def at(self, as_of: AsOf) -> AsyncMemoryObject:
+        """See `MemoryObject.at`."""
+        return AsyncMemoryObject(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
+
+    def _shown(self, found: object) -> object:
+        return AsyncMemoryObject(self.loop, found) if isinstance(found, MemoryObject) else found
+
+
+class AsyncQuarantine:
+    """A `Quarantine` whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: Quarantine) -> None:
+        self.loop, self.sync = loop, sync
+
+    __repr__ = shown
+    list = awaited(Quarantine.list)
+    get = awaited(Quarantine.get)
+    release = awaited(Quarantine.release)
+    discard = awaited(Quarantine.discard)
+    size = awaited(Quarantine.__len__)
+
+
+class AsyncMemorySet:
+    """A `MemorySet` whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: MemorySet) -> None:
+        self.loop, self.sync = loop, sync
+
+    __repr__ = shown
+    add = awaited(MemorySet.add)
+    add_many = awaited(MemorySet.add_many)
+    get = cast("GetsItemsLater", awaited(MemorySet.get))
+    list = awaited(MemorySet.list)
+    recent = awaited(MemorySet.recent)
+    history = awaited(MemorySet.history)
+    search = awaited(MemorySet.search)
+    points = awaited(MemorySet.points)
+    map = awaited(MemorySet.map)
+    update = awaited(MemorySet.update)
+    supersede = awaited(MemorySet.supersede)
+    delete = awaited(MemorySet.delete)
+    pop = awaited(MemorySet.pop)
+    renew = awaited(MemorySet.renew)
+    clear = awaited(MemorySet.clear)
+    forget = awaited(MemorySet.forget)
+    redefine = awaited(MemorySet.redefine)
+    compact = awaited(MemorySet.compact)
+    compactions = awaited(MemorySet.compactions)
+    undo = awaited(MemorySet.undo)
+    sources = awaited(MemorySet.sources)
+    lineage = awaited(MemorySet.lineage)
+    add_back = awaited(MemorySet.add_back)
+    admit = awaited(MemorySet.admit)
+    size = awaited(MemorySet.__len__)
+
+    @property
+    def name(self) -> str:
+        """See `MemorySet.name`."""
+        return self.sync.name
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `MemorySet.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+    async def definition(self) -> Definition:
+        """See `MemorySet.definition`."""
+        return await self.loop.run(lambda: self.sync.definition)
+
+
+class AsyncFacts:
+    """The `Facts` of a key, whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: Facts) -> None:
+        self.loop, self.sync = loop, sync
+
+    if not TYPE_CHECKING:  # as in `Facts`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of facts, but perhaps what a key does."""
+            raise no_attribute_of_facts(self, name)
+
+    __repr__ = shown
+    list = awaited(Facts.list)
+    get = awaited(Facts.get)
+    history = awaited(Facts.history)
+    learnings = awaited(Facts.learnings)
+
+    async def cost(
+        self,
+        conversation: AsyncConversation,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+    ) -> LearningCost:
+        """See `Facts.cost`."""
+        talk = conversation.sync
+        return await self.loop.run(lambda: self.sync.cost(talk, model=model, options=options))
+
+    about = awaited(Facts.about)
+    entities = awaited(Facts.entities)
+    neighbours = awaited(Facts.neighbours)
+    timeline = awaited(Facts.timeline)
+    profile = awaited(Facts.profile)
+    merge = awaited(Facts.merge)
+    split = awaited(Facts.split)
+    why = awaited(Facts.why)
+    check = awaited(Facts.check)
+    undo = awaited(Facts.undo)
+    size = awaited(Facts.__len__)
+
+
+class AsyncBlocks:
+    """The `Blocks` of a key or of a batch, whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: Blocks) -> None:
+        self.loop, self.sync = loop, sync
+
+    __repr__ = shown
+    names = awaited(Blocks.names)
+    get = awaited(Blocks.get)
+    to_dict = awaited(Blocks.to_dict)
+    set = awaited(Blocks.set)
+    append = awaited(Blocks.append)
+    replace = awaited(Blocks.replace)
+    limit = awaited(Blocks.limit)
+    set_limit = awaited(Blocks.set_limit)
+    history = awaited(Blocks.history)
+
+    async def at(self, as_of: AsOf) -> AsyncBlocks:
+        """See `Blocks.at`."""
+        return AsyncBlocks(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
+
+
+class AsyncKnowledge:
+    """A `KnowledgeMemory` whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: KnowledgeMemory) -> None:
+        self.loop, self.sync = loop, sync
+
+    __repr__ = shown
+
+    if not TYPE_CHECKING:  # as in `KnowledgeMemory`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a knowledge, but perhaps of its sets."""
+            raise no_attribute(self, name, KnowledgeSet, 'a set has it: (await knowledge.set("…"))')
+
+    search = awaited(KnowledgeMemory.search)
+    points = awaited(KnowledgeMemory.points)
+    map = awaited(KnowledgeMemory.map)
+    sets = cast("ListsSetsLater", awaited(KnowledgeMemory.sets))
+    set = _opened(KnowledgeMemory.set)
+
+    @property
+    def name(self) -> str:
+        """See `KnowledgeMemory.name`."""
+        return self.sync.name
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `KnowledgeMemory.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+
+class _AsyncSets(ABC):
+    """The sets of a key, or of a batch."""
+
+    def __init__(self, loop: CallLane) -> None:
+        self.loop = loop
+
+    @property
+    @abstractmethod
+    def sync(self) -> KeyMemory | KeyBatch:
+        """What its calls go to."""
+
+    context = awaited(Prompts.context)
+    search = awaited(KeySets.search)
+    points = awaited(KeySets.points)
+    map = awaited(KeySets.map)
+    sets = cast("ListsSetsLater", awaited(KeySets.sets))
+    set = _opened(KeySets.set)
+    add = awaited(KeySets.add)
+    add_many = awaited(KeySets.add_many)
+    get = cast("GetsItemsLater", awaited(MemorySet.get, default_set))
+    list = awaited(KeySets.list)
+    recent = awaited(KeySets.recent)
+    history = awaited(KeySets.history)
+    update = awaited(KeySets.update)
+    supersede = awaited(KeySets.supersede)
+    delete = awaited(KeySets.delete)
+    pop = awaited(KeySets.pop)
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `KeyMemory.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+    def conversation(self, name: str) -> AsyncConversation:
+        """See `KeySets.conversation`."""
+        return AsyncConversation(self.loop, self.sync.conversation(name))
+
+    async def get_memory_set(self, name: str) -> AsyncMemorySet:
+        """Return a set; the name Flink Agents gives to `set`."""
+        return await self.set(name)
+
+    @property
+    def long_term_memory(self) -> Self:
+        """This; the name Flink Agents gives to it."""
+        return self
+
+    @property
+    def short_term(self) -> AsyncMemoryObject:
+        """The root of its exact tree."""
+        return AsyncMemoryObject(self.loop, self.sync.short_term)
+
+    @property
+    def blocks(self) -> AsyncBlocks:
+        """See `KeyMemory.blocks`."""
+        return AsyncBlocks(self.loop, self.sync.blocks)
+
+    @property
+    def knowledge(self) -> AsyncKnowledge:
+        """The knowledge shared by all keys."""
+        return AsyncKnowledge(self.loop, self.sync.knowledge)
+
+
+class AsyncKey(_AsyncSets):
+    """A `KeyMemory` whose calls are awaited."""
+
+    def __init__(self, loop: CallLane, sync: KeyMemory) -> None:
+        super().__init__(loop)
+        self._sync = sync
+
+    __repr__ = shown
+
+    @property
+    def sync(self) -> KeyMemory:
+        """What its calls go to."""
+        return self._sync
+
+    forget = awaited(KeyMemory.forget)
+
+    about = awaited(KeyMemory.about)
+    profile = awaited(KeyMemory.profile)
+
+    async def learn(
+        self,
+        source: AsyncConversation | Source,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LearnReport:
+        """See `KeyMemory.learn`."""
+        given = source.sync if isinstance(source, AsyncConversation) else source
+        return await self.loop.run(
+            lambda: self.sync.learn(given, model=model, options=options, progress=progress)
+        )
+
+    @property
+    def facts(self) -> AsyncFacts:
+        """See `KeyMemory.facts`."""
+        return AsyncFacts(self.loop, self.sync.facts)
+
+    @property
+    def key(self) -> str:
+        """The key."""
+        return self.sync.key
+
+    @property
+    def space(self) -> str:
+        """See `KeyMemory.space`."""
+        return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `KeyMemory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `KeyMemory.short_term_ttl`."""
+        return self.sync.short_term_ttl
+
+    @property
+    def short_term_memory(self) -> AsyncMemoryObject:
+        """`short_term`, as Flink Agents names it."""
+        return self.short_term
+
+    def batch(self, *, idempotency_key: str | None = None) -> AsyncBatch:
+        """See `KeyMemory.batch`; for an ``async with`` block. Its calls go one after the other."""
+        made = partial(self.sync.batch, idempotency_key=idempotency_key)
+        return AsyncBatch(OneByOne(self.loop), made)
+
+    async def commit(
+        self, change: Callable[[KeyBatch], R], *, idempotency_key: str | None = None
+    ) -> R:
+        """See `KeyMemory.commit`; *change* is a plain function, and is called in a thread."""
+        return await self.loop.run(
+            lambda: self.sync.commit(change, idempotency_key=idempotency_key)
+        )
+
+
+class AsyncBatch(_AsyncSets):
+    """A `KeyBatch` whose calls are awaited."""
+
+    def __init__(self, loop: OneByOne, make: Callable[[], KeyBatch]) -> None:
+        super().__init__(loop)
+        self._calls, self._make = loop, make
+        self._entered: KeyBatch | None = None
+
+    def __repr__(self) -> str:
+        return shown(self) if self._entered else "<AsyncBatch before its block>"
+
+    @property
+    def sync(self) -> KeyBatch:
+        """What its calls go to."""
+        if self._entered is None:
+            raise Unusable("a batch is used inside its async with block")
+        return self._entered
+
+    async def __aenter__(self) -> Self:
+        if self._entered is not None:
+            raise Unusable("a batch serves one block; ask for another one")
+        self._entered = await self.loop.run(lambda: self._make().__enter__())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        leave = self.sync.__exit__
+        try:
+            await self.loop.run(partial(leave, kind, error, trace))
+        except CancelledError as cancelled:  # if it has not ended yet, it ends without a commit
+            drop = partial(leave, type(cancelled), cancelled, None)
+            await ended(ensure_future(self._calls.run_here(drop)))
+            raise
+
+    @property
+    def base(self) -> int:
+        """See `KeyBatch.base`."""
+        return self.sync.base
+
+    @property
+    def touched(self) -> list[Touched]:
+        """See `KeyBatch.touched`."""
+        return self.sync.touched
+
+    @property
+    def has_changes(self) -> bool:
+        """See `KeyBatch.has_changes`."""
+        return self.sync.has_changes
+
+    @property
+    def committed(self) -> Commit | None:
+        """See `KeyBatch.committed`."""
+        return self.sync.committed
+
+
+@made_by('await AsyncMemory.open("app.db")', CallExecutor)
+class AsyncMemory:
+    """A `Memory` whose calls are awaited, in any event loop."""
+
+    def __init__(self, loop: CallExecutor, sync: Memory) -> None:
+        self.loop, self.sync = loop, sync
+
+    __repr__ = shown
+
+    if not TYPE_CHECKING:  # as in `Memory`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a memory, but perhaps of a key's."""
+            raise no_attribute(self, name, KeyMemory, 'a key has it: (await memory.key("…"))')
+
+    open = classmethod(_opening(Memory.open))
+    restore = staticmethod(in_thread(Memory.restore))
+    repair = staticmethod(in_thread(Memory.repair))
+    reindex = staticmethod(in_thread(Memory.reindex))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    context = awaited(Memory.context)
+    settle = awaited(Memory.settle)
+    stats = awaited(Memory.stats)
+    sweep = awaited(Memory.sweep)
+    shrink = awaited(Memory.shrink)
+    diff = awaited(Memory.diff)
+    prune_history = awaited(Memory.prune_history)
+    backup = awaited(Memory.backup)
+    forget = awaited(Memory.forget)
+    scrub = awaited(Memory.scrub)
+    receipts = awaited(Memory.receipts)
+    receipt = awaited(Memory.receipt)
+
+    # Listeners are called in a thread.
+    subscribe = direct(Memory.subscribe)
+    on_compaction = direct(Memory.on_compaction)
+
+    @property
+    def space(self) -> str:
+        """See `Memory.space`."""
+        return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `Memory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `Memory.short_term_ttl`."""
+        return self.sync.short_term_ttl
+
+    @property
+    def embedder(self) -> Embedder:
+        """See `Memory.embedder`."""
+        return self.sync.embedder
+
+    @property
+    def store(self) -> Store:
+        """See `Memory.store`: its calls are not awaited."""
+        return self.sync.store
+
+    async def keys(self, *, prefix: str = "", after: str | None = None) -> list[str]:
+        """Return the keys of the space, sorted; see `Memory.keys`."""
+        return await self.loop.run(lambda: list(self.sync.keys(prefix=prefix, after=after)))
+
+    async def key(self, key: str) -> AsyncKey:
+        """Return the memory of one key."""
+        return await self.loop.run(lambda: AsyncKey(self.loop, self.sync.key(key)))
+
+    @property
+    def knowledge(self) -> AsyncKnowledge:
+        """The knowledge that this memory shares with all that name it."""
+        return AsyncKnowledge(self.loop, self.sync.knowledge)
+
+    async def close(self) -> None:
+        """Close the memory, also if this is cancelled; twice is fine."""
+        await self.loop.end(self.sync.close)

@@ -1,0 +1,228 @@
+"""Blocks: short texts of a key that an agent edits itself, in its exact tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+
+from alveus.errors import CompareFailed, InvalidInput, TooLarge, TreeConflict
+from alveus.sets.writer import Engine
+from alveus.state import MISSING, MemoryObject
+from alveus.store import Node, Scope
+from alveus.store.as_of import AsOf
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Path, checked_name, counted, moment
+
+BLOCKS, LIMITS = "blocks", "block_limits"
+"""The objects in exact memory that hold the texts, and the limits that somebody set."""
+
+STANDARD: Mapping[str, str] = {
+    "human": "what you know about the user",
+    "persona": "who you are, and how you speak",
+}
+"""The blocks that every key has, with what each is for; empty until something is written."""
+
+CHARACTERS = 2_000
+"""The most that a block may have, unless another limit was set."""
+
+TRIES = 100
+"""How often an edit is made anew, from a fresh read, if another one came in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockVersion:
+    """What a block said from one commit on.
+
+    Attributes:
+        text: The text; "" if the block was removed.
+        commit: The number of the commit, which `Blocks.at` and every ``as_of=`` take.
+        time: When it was.
+    """
+
+    text: str
+    commit: int
+    time: datetime
+
+
+@suggest_names_in
+class Blocks:
+    """The blocks of one key; reached by ``key.blocks``, in a batch and in an action as well.
+
+    A block is a value in short-term memory, at ``blocks.NAME``. An edit is made from what the
+    block says at that moment, and is a commit of its own, or a part of the batch or the action.
+
+    Args:
+        tree: The root of short-term memory.
+        scope: Whose it is.
+        engine: Returns what reads the history; raises where there is none.
+        most: What `limited` was told.
+    """
+
+    def __init__(
+        self,
+        tree: MemoryObject,
+        scope: Scope,
+        engine: Callable[[], Engine],
+        *,
+        most: int | None = None,
+    ) -> None:
+        self._tree, self._scope, self._engine, self._most = tree, scope, engine, most
+
+    def __repr__(self) -> str:
+        return f"<blocks of key {self._scope.key!r}>"
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the names of all blocks: "human" and "persona" first, then your own."""
+        written = self._written()
+        return [*dict.fromkeys([*STANDARD, *written])]
+
+    def get(self, name: str) -> str:
+        """Return what a block says; "" if nothing was written to it.
+
+        Raises:
+            TreeConflict: What is at its place in exact memory is no text.
+        """
+        return _text(self._tree.get(_path(name), ""), name)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the texts of the blocks that say something, by name."""
+        written = self._written()
+        named = {name: _text(written.get(name, ""), name) for name in (*STANDARD, *written)}
+        return {name: text for name, text in named.items() if text}
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self.get(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def _written(self) -> dict[str, object]:
+        found = self._tree.get(BLOCKS)
+        return found.get_fields() if isinstance(found, MemoryObject) else {}
+
+    # --- editing ------------------------------------------------------------------------------
+
+    def set(self, name: str, text: str) -> None:
+        """Write a block: *text* takes the place of all that it said.
+
+        Raises:
+            TooLarge: It has more characters than the block may have.
+        """
+        self._edit(name, lambda _: text)
+
+    def append(self, name: str, text: str) -> str:
+        """Add *text* to a block as a new line; return what the block says now.
+
+        Raises:
+            TooLarge: It would have more characters than it may have.
+        """
+        return self._edit(name, lambda before: f"{before}\n{text}" if before else text)
+
+    def replace(self, name: str, old: str, new: str) -> str:
+        """Put *new* in place of a part of a block; return what the block says now.
+
+        Raises:
+            InvalidInput: *old* is not in the block, or is there several times.
+            TooLarge: It would have more characters than it may have.
+        """
+        if not isinstance(old, str) or not old:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"block {name!r}: old is the text to replace, not {old!r}")
+
+        def replaced(before: str) -> str:
+            if (times := before.count(old)) != 1:
+                raise InvalidInput(
+                    f"block {name!r} has the text to replace {times} times, not once; read the "
+                    "block, and pass more of the words around it"
+                )
+            return before.replace(old, new)
+
+        return self._edit(name, replaced)
+
+    def _edit(self, name: str, change: Callable[[str], str]) -> str:
+        for _ in range(TRIES - 1):
+            with suppress(CompareFailed):
+                return self._edited(name, change)
+        return self._edited(name, change)
+
+    def _edited(self, name: str, change: Callable[[str], str]) -> str:
+        path = _path(name)
+        found = self._tree.get(path, MISSING)
+        before = "" if found is MISSING else _text(found, name)
+        after = change(before)
+        if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"block {name!r} takes a text, not {type(after).__name__}")
+        if len(after) > (most := self.limit(name)) and len(after) > len(before):
+            raise TooLarge(
+                f"block {name!r} would have {len(after):,} characters, and may have {most:,}; "
+                "say less, or rewrite it shorter"
+            )
+        if after != before:
+            self._tree.update(path, after, expected=found)
+        return after
+
+    # --- limits -------------------------------------------------------------------------------
+
+    def limit(self, name: str) -> int:
+        """Return how many characters a block may have: 2,000, unless `set_limit` said otherwise."""
+        found: object = self._tree.get((LIMITS, _path(name)[1]))
+        if type(found) is not int:
+            return self._most or CHARACTERS
+        return min(found, self._most or found)
+
+    def limited(self, characters: int | None) -> Blocks:
+        """Return the same blocks, where an edit may leave so many characters.
+
+        Of a block that `set_limit` gave fewer, as many as that.
+        """
+        return Blocks(self._tree, self._scope, self._engine, most=characters)
+
+    def set_limit(self, name: str, characters: int) -> None:
+        """Say how many characters a block may have; it is stored, and holds for all who edit it.
+
+        What the block says now stays, also if it is longer; it can only become shorter then.
+        """
+        self._tree.set((LIMITS, _path(name)[1]), counted(characters, "characters"))
+
+    # --- the past -----------------------------------------------------------------------------
+
+    def at(self, as_of: AsOf) -> Blocks:
+        """Return the blocks as they were after a commit, or at a time, to be read only.
+
+        Raises:
+            HistoryPruned: What was there is no longer kept.
+            Unsupported: Inside a batch or an action.
+        """
+        return Blocks(self._tree.at(as_of), self._scope, self._engine)
+
+    def history(self, name: str) -> list[BlockVersion]:
+        """Return every version of a block that is kept, the oldest first.
+
+        Some may be from before the past of the whole tree is complete, where `at` refuses to read.
+
+        Raises:
+            Unusable: Inside a batch or an action.
+        """
+        store, path = self._engine().store, _path(name)
+        versions: list[BlockVersion] = []
+        for number in store.node_commits(self._scope, path):
+            time = store.time_of_commit(number)
+            node = store.node(self._scope, path, at=number, now=time)
+            found = "" if node is None else node if node.is_object else node.value
+            versions.append(BlockVersion(_text(found, name), number, moment(time)))
+        return versions
+
+
+def _path(name: str) -> Path:
+    return BLOCKS, checked_name(name, "a block's name")
+
+
+def _text(found: object, name: str) -> str:
+    if isinstance(found, str):
+        return found
+    what = "an object" if isinstance(found, MemoryObject | Node) else "another value"
+    problem = f"a block is a text, but {what} is here; delete it from exact memory first"
+    raise TreeConflict(".".join(_path(name)), problem)

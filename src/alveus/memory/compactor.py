@@ -1,0 +1,269 @@
+"""Compaction by a process of its own: it follows what others add, and sees to full sets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import cast
+
+from alveus.compaction import Compacted, compactor_notes
+from alveus.compaction.executor import due
+from alveus.compaction.set_snapshot import living
+from alveus.errors import (
+    AlveusError,
+    ForkedStore,
+    InvalidInput,
+    SetBusy,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+)
+from alveus.memory.memory import Memory
+from alveus.store import SetInfo
+from alveus.store.scope import Scope, SetRef, is_hidden
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_name, moment
+from alveus.values.threads import Flag
+
+_LOG = logging.getLogger(__name__)
+
+EVERY = timedelta(seconds=30)
+MOST_EVERY = timedelta(days=365)
+"""The longest wait between two looks."""
+
+WHOLE_S = 600.0
+"""How often all sets are looked at, and not only those that were added to."""
+
+PAUSES_S = (1.0, 300.0)
+"""First and longest pause before a set is tried again whose compaction failed."""
+
+HOURS = 24
+"""Of a day; the first hour is 0."""
+
+MOST_CHANGES = 100_000
+"""Lines of the change log that are followed; where there are more, all sets are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How far a compactor is.
+
+    Attributes:
+        set: The set it is at; None: it has seen to all.
+        items: What that holds.
+        done: Compactions so far.
+        failed: Why a set was left as it was; None: it was not.
+    """
+
+    set: SetRef | None
+    items: int = 0
+    done: int = 0
+    failed: AlveusError | None = None
+
+
+class Compactor:
+    """Compacts the sets of a memory's space whose execution is "external", or all of them.
+
+    Several may run side by side, and be killed at any time: a set is compacted by one at a time,
+    in whole steps.
+
+    Args:
+        at: The share of a capacity above which a set is compacted; None: each set's own mark.
+        hours: Only in these hours of the day, by local time, such as ``(1, 5)`` or ``(22, 4)``.
+        key, set_name: Only sets of this key, or of this name.
+        everything: Also sets whose execution is "background" or "sync".
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        at: float | None = None,
+        hours: tuple[int, int] | None = None,
+        key: str | None = None,
+        set_name: str | None = None,
+        everything: bool = False,
+    ) -> None:
+        if at is not None and (type(at) not in (int, float) or not 0 < at <= 1):
+            raise InvalidInput(f"at must be a share above 0 and up to 1, not {at!r}")
+        if hours is not None and not are_hours(hours):
+            raise InvalidInput(f"hours must be two hours of the day, such as (1, 5), not {hours!r}")
+        for name, what in ((key, "a key"), (set_name, "a set's name")):
+            if name is not None:
+                checked_name(name, what)
+        self._memory, self._at, self._hours = memory, at, hours
+        self._key, self._set_name, self._everything = key, set_name, everything
+        self._stop = Flag()
+        self._failed: dict[SetRef, tuple[int, float]] = {}
+        self._left: set[SetRef] = set()
+        self._seq: int | None = None
+        self._whole = 0.0
+        self._done = 0
+
+    def due(self) -> Iterator[SetInfo]:
+        """Yield the sets that are to be compacted now."""
+        for scope in self._scopes():
+            for info in self._memory.store.set_infos(scope):
+                if not is_hidden(info.ref) and self._wants(info):
+                    yield info
+
+    def _wants(self, info: SetInfo) -> bool:
+        chosen = self._everything or info.definition.execution == "external"
+        named = self._set_name is None or info.ref.name == self._set_name
+        engine = self._memory.engine
+        return chosen and named and due(living(engine.store, info, engine.clock()), self._at)
+
+    def _scopes(self) -> Iterator[Scope]:
+        memory = self._memory
+        if self._key is not None:
+            yield Scope(memory.space, self._key)
+            return
+        yield from (Scope(memory.space, key) for key in memory.keys())  # noqa: SIM118 - no dict
+
+    # --- at work ------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        watch: bool = False,
+        every: timedelta = EVERY,
+        progress: Callable[[Look], object] | None = None,
+    ) -> int:
+        """Compact what is due; return how many compactions were done.
+
+        Args:
+            watch: Go on, until `stop` is called: look after what was added, and every ten minutes
+                at all. What fails is logged, and tried again later.
+            every: How long to wait between two looks.
+            progress: Called before each set, after each compaction, and when all are seen to.
+
+        Raises:
+            AlveusError: Without *watch*: a set could not be compacted; the others were.
+        """
+        if not isinstance(every, timedelta) or not timedelta(0) < every <= MOST_EVERY:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"every must be a timedelta above 0, up to a year, not {every!r}")
+        tell, self._whole = progress or _untold, 0.0
+        failure = self._look(tell)
+        while watch and not self._stop.wait(every.total_seconds()):
+            self._look(tell)
+        if failure is not None and not watch:
+            raise failure
+        return self._done
+
+    def stop(self) -> None:
+        """Have `run` return after the step it is at; the handler of a signal may call this."""
+        self._stop.set()
+
+    def _look(self, tell: Callable[[Look], object]) -> AlveusError | None:
+        """See once to the sets that are due; return why one was left, if one was."""
+        try:
+            return self._seen_to(tell)
+        except (StoreBusy, StoreFull) as error:
+            self._seq = None  # what was added meanwhile is not to be missed
+            _LOG.warning("the sets could not be looked at: %s", type(error).__name__)
+            return error
+
+    def _seen_to(self, tell: Callable[[Look], object]) -> AlveusError | None:
+        now = self._memory.engine.clock()
+        compactor_notes.beat(self._memory.store, now)
+        if not self._in_hours(now):
+            return None
+        failure: AlveusError | None = None
+        for info in self._fresh():
+            if self._stop.is_set():
+                break
+            failure = self._see_to(info, tell) or failure
+        tell(Look(None, done=self._done))
+        return failure
+
+    def _in_hours(self, now: int) -> bool:
+        if self._hours is None:
+            return True
+        first, last = self._hours
+        hour = _local(now).hour
+        return first <= hour < last if first < last else hour >= first or hour < last
+
+    def _fresh(self) -> Iterator[SetInfo]:
+        """Yield sets that are due, of those that were added to since the last look."""
+        store, now = self._memory.store, time.monotonic()
+        since, self._seq = self._seq, store.seq()
+        if now >= self._whole:
+            since, self._whole = None, now + WHOLE_S
+        changes = None if since is None else store.changes(since, limit=MOST_CHANGES)
+        if changes is None or len(changes) == MOST_CHANGES:
+            yield from self.due()
+            return
+        rows = [change.row for change in changes if change.kind == "added"]
+        touched = (
+            {stored.set for stored in store.items_by_row(rows)} | set(self._failed) | self._left
+        )
+        self._left = set()
+        for ref in sorted(touched, key=lambda ref: (ref.scope.key or "", ref.name)):
+            info = store.set_info(ref)
+            mine = ref.scope.space == self._memory.space and ref.scope.key is not None
+            asked = self._key is None or ref.scope.key == self._key
+            if info is not None and mine and asked and self._wants(info):
+                yield info
+            else:  # it is no more, or another one saw to it
+                self._failed.pop(ref, None)
+
+    def _see_to(self, info: SetInfo, tell: Callable[[Look], object]) -> AlveusError | None:
+        """Compact one set until it is below its mark; return why it was left, if it was."""
+        ref, store = info.ref, self._memory.store
+        tries, again = self._failed.get(ref, (0, 0.0))
+        if time.monotonic() < again:
+            return None
+        found: SetInfo | None = info
+        try:
+            while found is not None and self._wants(found) and not self._stop.is_set():
+                tell(Look(ref, found.items, self._done))
+                if self._step(ref) is None:
+                    break
+                self._done += 1
+                found = store.set_info(ref)
+        except (StoreClosed, ForkedStore):
+            raise
+        except SetBusy:  # another compactor has it
+            self._left.add(ref)
+            return None
+        except AlveusError as error:
+            self._fail(info, tries + 1, error)
+            tell(Look(ref, info.items, self._done, error))
+            return error
+        self._failed.pop(ref, None)
+        return None
+
+    def _step(self, ref: SetRef) -> Compacted | None:
+        compactor_notes.beat(self._memory.store, self._memory.engine.clock())
+        return self._memory.engine.compactions.step(ref, by="external")
+
+    def _fail(self, info: SetInfo, tries: int, error: AlveusError) -> None:
+        shortest, longest = PAUSES_S
+        pause = min(longest, shortest * 2.0 ** min(tries - 1, 20))
+        self._failed[info.ref] = tries, time.monotonic() + pause
+        compactor_notes.put_failure(self._memory.store, info.number, (type(error).__name__, tries))
+        _LOG.warning(
+            "compaction failed, the set is as it was: %s",
+            type(error).__name__,
+            extra={"set": info.ref.name, "tries": tries},
+        )
+
+
+def are_hours(given: object) -> bool:
+    """Return whether *given* is an hour to begin at, 0 to 23, and another to end at, up to 24."""
+    if not isinstance(given, (tuple, list)):
+        return False
+    if [type(hour) for hour in cast("tuple[object, ...]", given)] != [int, int]:
+        return False
+    first, last = cast("tuple[int, int]", given)
+    return 0 <= first < HOURS and 0 <= last <= HOURS and first != last
+
+
+def _untold(_look: Look) -> None:
+    """Tell nobody."""
+
+
+def _local(now: int) -> datetime:
+    return moment(now).astimezone()

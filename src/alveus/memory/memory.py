@@ -1,0 +1,724 @@
+"""The door: open a memory, reach keys and knowledge, close it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+
+from alveus.client.local_only import no_engine, refused, unsupported
+from alveus.compaction import Compacted, Compactions, CompactionTools
+from alveus.display import Html
+from alveus.embed import Embedder, open_embedder
+from alveus.errors import InvalidInput, Unsupported
+from alveus.errors.short_repr import short_repr
+from alveus.events.memory_events import MemoryEvent
+from alveus.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
+from alveus.memory.differences import Difference
+from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
+from alveus.memory.maintenance import Maintenance, dimensions_of, sweep
+from alveus.memory.opening import (
+    NO_FILE,
+    WAIT_S,
+    alone,
+    check_access,
+    check_backup,
+    check_modes,
+    check_settings,
+    clock_for,
+    embedder_for,
+    end_threads_with,
+    extractive_summariser,
+    file_path,
+    index_for,
+    observed,
+    open_server,
+    open_store,
+    refuse_for_server_only,
+    side_folder,
+    sqlite_store,
+    summariser_of,
+)
+from alveus.memory.prompt import (
+    ALL,
+    MIN_SCORE,
+    NEWEST,
+    All,
+    Context,
+    Details,
+    ExactPaths,
+    Newest,
+    Secrecy,
+    Shares,
+)
+from alveus.memory.reindexing import embedder_notes, reindex
+from alveus.search.embedding_worker import EmbeddingWorker
+from alveus.search.index import Index
+from alveus.search.near_duplicates import Alike
+from alveus.search.query import Searcher
+from alveus.search.signals import Signals
+from alveus.sets.admission import Rule, plans
+from alveus.sets.forgetting import Receipt, Scrub
+from alveus.sets.writer import Engine, Where
+from alveus.state import Ttl
+from alveus.store import Lease, Limits, Scope, Store, StoreStats
+from alveus.store.as_of import AsOf, ValidAt
+from alveus.store.records import RecordMaker
+from alveus.text.budget import Budget
+from alveus.values.forks import FORKS
+from alveus.values.ids import new_id
+from alveus.values.keywords import made_by, suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import DEFAULT_SPACE, checked_name, checked_prefix, counted
+from alveus.values.urls import is_http
+
+if TYPE_CHECKING:
+    from alveus.client.connection import ServerConnection
+    from alveus.memory.remote import RemoteKey
+    from alveus.telemetry import OpenTelemetry
+
+CACHE_BYTES = 256 * 1024 * 1024
+"""What the index may keep in RAM, beside what is memory-mapped."""
+
+KEYS_SHOWN = 10
+"""Keys that a notebook shows of a memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Figures of a memory and the store below it.
+
+    Attributes:
+        pending: Items that wait for their vectors.
+        queue_age_s: How long the oldest of them has waited.
+        leases: Who may run which key now.
+        cache_bytes: What the index keeps in RAM.
+        unsealed_sets: Large sets that were searched and have no index file, so that every process
+            builds their index anew; a search of a memory that may write makes it.
+        failure: What the embedder in the background stumbled over last, if it did.
+    """
+
+    location: str
+    space: str
+    knowledge: str
+    embedder: str
+    store: StoreStats
+    pending: int
+    queue_age_s: float
+    wal_bytes: int
+    leases: tuple[Lease, ...]
+    cache_bytes: int
+    unsealed_sets: int
+    failure: str | None
+
+
+@made_by('Memory.open("app.db")', Engine)
+@suggest_names_in
+class Memory(Maintenance):
+    """A store, opened for one space: the way to the memory of its keys, and to knowledge.
+
+    Safe to share among threads; several processes may open one file. Not usable after a fork: the
+    child opens its own. Use it in a `with` block, or `close` it.
+    """
+
+    def __init__(self, engine: Engine, index: Index, *, space: str, knowledge: str) -> None:
+        self._engine, self._index = engine, index
+        self._space, self._knowledge = space, knowledge
+        self._ttl: Ttl | None = None
+        self._generation = FORKS.generation
+
+    @classmethod
+    def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
+        cls,
+        url: str | os.PathLike[str] = ":memory:",
+        *,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        embedder: str | Embedder | None = None,
+        model: ChatModel | None = None,
+        reranker: Reranker | None = None,
+        mode: Literal["rw", "ro"] = "rw",
+        durability: Literal["full", "normal"] = "full",
+        wait_s: float = WAIT_S,
+        limits: Limits | None = None,
+        short_term_ttl: Ttl | None = None,
+        admission: Sequence[Rule | Callable[..., object]] = (),
+        cache_bytes: int = CACHE_BYTES,
+        clock: Callable[[], datetime] | None = None,
+        telemetry: OpenTelemetry | None = None,
+        token: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Memory:
+        """Open a memory; make its store if there is none.
+
+        Args:
+            url: A path (or ``sqlite:///path``) of a file; ``postgresql://user@host/database`` of a
+                server; ``:memory:`` for RAM alone; ``http://host:port`` of an `alveus serve`.
+            space: The application's name; nothing crosses it but knowledge that both name.
+            knowledge: Name of the knowledge to share; by default the space's own.
+            embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
+                A space remembers its own.
+            model: A language model, for summaries; None: they are made of chosen sentences.
+            reranker: Orders the hits of each search and context again, unless a call has its own
+                ``reranker=``; None: only those that do.
+            mode: "ro" refuses every change and makes nothing.
+            durability: "full": what returned survives loss of power; "normal": only the death of
+                processes, and is faster.
+            wait_s: Longest wait for other writers.
+            limits: The most that one key may hold.
+            short_term_ttl: How long short-term values stay where a write does not say.
+            admission: Rules for what is added, by this memory, to sets of keys that name none.
+            cache_bytes: RAM for the index, beside the embedder's.
+            clock: Gives the time, with a zone; for tests and replays. A `SteadyClock` also tells
+                how much time has elapsed, which retention rests on.
+            telemetry: Emits traces and metrics of this memory; None: there are none.
+            token: For ``http://``: what the server knows you by; None: that of ALVEUS_TOKEN.
+            timeout_s: For ``http://``: how long a call may take, repetitions included; None: 30.
+
+        Raises:
+            EmbedderConflict: The space, or the knowledge, remembers another embedder.
+            AccessDenied, NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, NotFound, Unsupported:
+                See the messages.
+        """
+        space = checked_name(space, "a space")
+        knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
+        check_modes(mode, durability)
+        if is_http(url):
+            of_store = {
+                "knowledge": knowledge != space,
+                "embedder": embedder,
+                "model": model,
+                "reranker": reranker,
+                "durability": durability != "full",
+                "wait_s": wait_s != WAIT_S,
+                "limits": limits,
+                "short_term_ttl": short_term_ttl,
+                "admission": admission,
+                "cache_bytes": cache_bytes != CACHE_BYTES,
+                "clock": clock,
+                "telemetry": telemetry,
+            }
+            given = [name for name, passed in of_store.items() if passed]
+            return RemoteMemory(open_server(url, given, space, mode, token, timeout_s), space)
+        refuse_for_server_only(token=token, timeout_s=timeout_s)
+        check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry, reranker)
+        rules = plans(admission)
+        store = open_store(
+            url, mode=mode, durability=durability, wait_s=wait_s, shared=telemetry is None
+        )
+        try:
+            check_access(store, space, knowledge)
+            chosen = embedder_for(store, space, knowledge, embedder)
+            now = clock_for(store, clock)
+            folder, writable = side_folder(store), mode == "rw"
+            expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
+            index = index_for(store, dimensions=chosen.dimensions, budget_bytes=cache_bytes)
+            worker = EmbeddingWorker(
+                store, chosen, folder=folder if writable else None, expects=expects
+            )
+            recorder = RecordMaker(chosen)
+            summarisers = extractive_summariser, summariser_of(model)
+            tools = CompactionTools(store, recorder, *summarisers, now, new_id, expects, wait_s)
+            engine = Engine(
+                store=store,
+                recorder=recorder,
+                recall=Searcher(store, index, chosen, worker, now, expects, reranker=reranker),
+                alike=Alike(store, index, dimensions=chosen.dimensions),
+                worker=worker,
+                compactions=Compactions(tools),
+                clock=now,
+                limits=limits,
+                wait_s=wait_s,
+                expects=expects,
+                admission=rules,
+                knowledge=knowledge,
+            )
+            memory = cls(
+                end_threads_with(observed(engine, telemetry)),
+                index,
+                space=space,
+                knowledge=knowledge,
+            )
+            memory._ttl = short_term_ttl
+            if worker.needed and store.pending_vectors(limit=1):
+                worker.notify()
+        except BaseException:
+            store.close()
+            raise
+        return memory
+
+    @classmethod
+    def restore(
+        cls, url: str | os.PathLike[str], backup: str | os.PathLike[str], *, wait_s: float = 10
+    ) -> None:
+        """Replace all that a store holds by a backup of it; all of it, or nothing.
+
+        Raises:
+            NotFound: There is no such backup.
+            NotAStore, StoreTooNew: It is something else, or empty.
+            StoreDamaged: The backup cannot be read.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM, or on a server.
+        """
+        source = Path(file_path(backup, "a backup is named by a path"))
+        # First, and all of it for a store that is not there yet, as that is made by being opened.
+        is_place = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        is_there = is_place and os.path.exists(url)  # noqa: PTH110 - a URL is no path
+        check_backup(source, whole=not is_there)
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            file = sqlite_store(store)
+            if file is None:
+                raise Unsupported(f"{store.location} has no file to restore; {NO_FILE}")
+            file.restore(source)
+        finally:
+            store.close()
+
+    @classmethod
+    def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """Make again what follows from what a store holds; return what was done, in words.
+
+        What search reads of items, counts of sets, files beside the store; vectors that are lost
+        or broken wait for the embedder. Items, exact trees, runs and history are never touched.
+
+        Args:
+            progress: Called with how many items were looked at since the last call.
+
+        Raises:
+            NotAStore: The file itself is damaged; bring back a backup with `restore`.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM, or on a server.
+        """
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            file = sqlite_store(store)
+            if file is None:
+                raise Unsupported(f"{store.location} has no file to repair; {NO_FILE}")
+            sizes = dimensions_of(file)
+            return file.repair(dimensions=sizes, progress=progress or (lambda _count: None))
+        finally:
+            store.close()
+
+    @classmethod
+    def reindex(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        embedder: str | Embedder,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        wait_s: float = 10,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Give a space, and its knowledge, another embedder; return how many texts it embedded.
+
+        Others may go on with the old one meanwhile; then they are told to open the memory again.
+        Stopped, it goes on where it was when it is called again.
+
+        Args:
+            wait_s: Longest wait for another that re-embeds this store, and for other writers.
+            progress: Called with how many are done, and how many there are.
+
+        Raises:
+            StoreBusy: Another re-embeds this store for longer than that.
+        """
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            with alone(store, wait_s=wait_s):
+                return reindex(
+                    store,
+                    space=checked_name(space, "a space"),
+                    knowledge=checked_name(
+                        space if knowledge is None else knowledge, "a knowledge"
+                    ),
+                    embedder=open_embedder(embedder),
+                    progress=progress,
+                )
+        finally:
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one of a memory
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error of a name that is none of a memory, but perhaps of a key's."""
+            raise no_attribute(self, name, KeyMemory, 'a key has it: memory.key("…")')
+
+    def __repr__(self) -> str:
+        return f"<Memory {self._engine.store.location!r} space {self._space!r}>"
+
+    def _repr_html_(self) -> str:
+        from alveus.display import html
+
+        return html.drawn(self._html, repr(self))
+
+    def _html(self) -> Html:
+        from alveus.display import html
+
+        stats, keys = self.stats(), [*islice(self.keys(), KEYS_SHOWN + 1)]
+        counts = [(key, self.key(key).sets(counts=True)) for key in keys[:KEYS_SHOWN]]
+        rows = [(key, len(sets), sum(sets.values())) for key, sets in counts]
+        notes = ["… and more keys"] if len(keys) > KEYS_SHOWN else []
+        if stats.pending:
+            notes.append(f"items that wait to be embedded: {stats.pending:,}")
+        return html.frame(
+            f"Memory {stats.location!r}, space {self._space!r}",
+            html.soft(f"embedder {stats.embedder}, knowledge {self._knowledge!r}"),
+            html.table(["Key", "Sets", "Items"], rows) if rows else html.soft("no keys yet"),
+            notes=notes,
+        )
+
+    @property
+    def space(self) -> str:
+        """The application this memory is of."""
+        return self._space
+
+    @property
+    def engine(self) -> Engine:
+        """What it works with, for the rooms of alveus above it, such as runners."""
+        return self._engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """How long short-term values stay where a write does not say."""
+        return self._ttl
+
+    @property
+    def embedder(self) -> Embedder:
+        """What gives texts their vectors."""
+        return self._engine.recorder.embedder
+
+    @property
+    def store(self) -> Store:
+        """The store below; for tools and runners."""
+        return self._engine.store
+
+    def key(self, key: str) -> KeyMemory:
+        """Return the memory of one key: a user, a session, a device. Writes nothing."""
+        scope = Scope(self._space, checked_name(key, "a key"))
+        return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
+
+    def context(  # noqa: PLR0913 - as `Prompts.context`, and the key
+        self,
+        query: str | None,
+        *,
+        key: str,
+        budget_tokens: int | Budget | None = None,
+        system: str | None = None,
+        messages: str | Newest | None = NEWEST,
+        recent: int | None = None,
+        sets: Sequence[str] | All | None = ALL,
+        knowledge: Sequence[str] | All | None = ALL,
+        exact: ExactPaths | All | None = None,
+        profile: str | None = None,
+        blocks: Sequence[str] | All | None = None,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+        signals: Signals | None = None,
+        limit: int | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
+        min_score: float = MIN_SCORE,
+        shares: Shares = Shares(),  # noqa: B008 - frozen
+        secrets: Secrecy = "mask",
+        details: Details = "hide",
+    ) -> Context:
+        """Return a prompt for *query* from the memory of a key; see `Prompts.context`."""
+        return self.key(key).context(
+            query,
+            budget_tokens=budget_tokens,
+            system=system,
+            messages=messages,
+            recent=recent,
+            sets=sets,
+            knowledge=knowledge,
+            exact=exact,
+            profile=profile,
+            blocks=blocks,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            signals=signals,
+            limit=limit,
+            reranker=reranker,
+            min_score=min_score,
+            shares=shares,
+            secrets=secrets,
+            details=details,
+        )
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge that this memory shares with all that name it."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def keys(self, *, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Return an iterator over the keys of the space, sorted, which reads a page at a time.
+
+        Args:
+            prefix: Only keys that begin with it.
+            after: Only keys past this one, which need not be there.
+        """
+        last = None if after is None else checked_name(after, "after")
+        return self._keys(checked_prefix(prefix), last)
+
+    def _keys(self, prefix: str, after: str | None) -> Iterator[str]:
+        while page := self._engine.store.keys(self._space, prefix=prefix, after=after):
+            yield from page
+            after = page[-1]
+
+    def subscribe(
+        self,
+        listener: Callable[[Any], object],
+        *,
+        kinds: Iterable[type[MemoryEvent]] | None = None,
+    ) -> Callable[[], None]:
+        """Have *listener* called with the memory events of runs; return what ends that.
+
+        It is told of what runners on this memory do, in this process, after the commit and at most
+        once, by the thread that committed: it should be quick, and must not wait for a run. What
+        is changed outside of runs it is not told. If it raises, that is logged, and it is dropped.
+
+        Args:
+            kinds: Classes of memory events; by default all. `RunBeginEvent` comes from agents that
+                ask for it, or have it on.
+        """
+        return self._engine.listeners.subscribe(listener, kinds)
+
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """Have *listener* called with each compaction that this process commits; return its end.
+
+        After the commit, at most once, by the thread that committed; it should be quick. If it
+        raises, that is logged, and it is dropped.
+        """
+        return self._engine.compactions.listeners.subscribe(listener)
+
+    # --- care ---------------------------------------------------------------------------------
+
+    def settle(
+        self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Wait until all committed is found by meaning, and full sets are compacted; or *wait_s*.
+
+        Returns whether it is in time. A compaction that failed is not waited for.
+
+        Args:
+            progress: Called with the number of items embedded since the last call.
+        """
+        if wait_s is not None and type(wait_s) not in (int, float):
+            raise InvalidInput(
+                f"wait_s must be a number of seconds, or None, not {short_repr(wait_s)}"
+            )
+        began = time.monotonic()
+        compacted = self._engine.compactions.worker.settle(wait_s)
+        remaining_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+        return self._engine.worker.settle(wait_s=remaining_s, progress=progress) and compacted
+
+    def stats(self) -> MemoryStats:
+        """Return figures: what is stored, what waits, who runs what."""
+        engine = self._engine
+        store = engine.store.stats()
+        oldest = store.oldest_pending
+        failure, index = engine.worker.failure, self._index.stats()
+        return MemoryStats(
+            location=engine.store.location,
+            space=self._space,
+            knowledge=self._knowledge,
+            embedder=self.embedder.name,
+            store=store,
+            pending=store.pending,
+            queue_age_s=0.0 if oldest is None else max(0, engine.clock() - oldest) / 1e6,
+            wal_bytes=store.wal_bytes,
+            leases=tuple(store.leases),
+            cache_bytes=index.bytes,
+            unsealed_sets=index.unsealed,
+            failure=None if failure is None else str(failure),
+        )
+
+    def sweep(self) -> int:
+        """Remove what expired and what sets keep no longer, and tidy the index; return how much.
+
+        Items that have expired are retired; values of exact trees go a day after they expired;
+        versions that ended longer ago than the retention of their set go for good. Reads of the
+        present are the same before and after. A file is swept by itself as it is written to, but
+        for the items; worth calling now and then where items expire, large sets (20,000 items and
+        more) change much, or the memory is in RAM. Where more than a quarter of the file is free
+        then, the rest of it is given back to the disk.
+        """
+        self._index.tidy(dimensions=self.embedder.dimensions)
+        return sweep(self._engine)
+
+    def shrink(self, *, progress: Callable[[int], None] | None = None) -> int:
+        """Sweep, then give all free room back to the disk; return how many bytes.
+
+        In steps, each a short transaction: others write between them. Stopped or killed, what is
+        done is done, and nothing is lost. A file that an earlier alveus made is rewritten once,
+        while writers wait; see `scrub`.
+
+        Args:
+            progress: Called with the number of bytes given back since the last call.
+
+        Raises:
+            StoreReadOnly: This user may not remove index files that are no longer needed.
+        """
+        file = sqlite_store(self._engine.store)
+        if file is not None:
+            file.refuse_closed_index()
+        self.sweep()
+        freed = 0
+        while step_bytes := self._engine.store.shrink():
+            freed += step_bytes
+            if progress is not None:
+                progress(step_bytes)
+        return freed
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.
+
+        Raises:
+            InvalidInput: Something is at *path* already.
+            Unsupported: The store is in RAM, or on a server.
+        """
+        file = sqlite_store(self._engine.store)
+        if file is None:
+            raise Unsupported(f"{self._engine.store.location} has no file to back up; {NO_FILE}")
+        target = Path(file_path(path, "a backup is named by a path"))
+        if os.path.lexists(target):  # of a path that is too long the store tells
+            raise InvalidInput(f"{target} exists; choose another path, or move it away")
+        file.backup(target)
+
+    def close(self) -> None:
+        """Stop embedding and compacting, flush, close the store; twice is fine.
+
+        What is pending stays so. In a forked child an inherited one is closed already.
+        """
+        if FORKS.is_inherited(self._generation):
+            return
+        if self._engine.telemetry is not None:
+            self._engine.telemetry.close()
+        self._engine.compactions.worker.close()
+        self._engine.worker.close()
+        self._index.leave(self._engine.store)
+        self._engine.recall.clear()
+        self._engine.recent_hits.clear()
+        self._engine.store.close()
+
+
+class RemoteMemory(Memory):
+    """The way to the memory behind a server of alveus; safe to share among threads."""
+
+    def __init__(self, connection: ServerConnection, space: str) -> None:
+        self._connection, self._space, self._knowledge = connection, space, space
+        self._engine, self._ttl = no_engine(WAIT_S), None
+
+    def __repr__(self) -> str:
+        return f"<Memory {self._connection.address.url!r} space {self._space!r}>"
+
+    def key(self, key: str) -> RemoteKey:
+        """See `Memory.key`."""
+        from alveus.memory.remote import RemoteKey
+
+        return RemoteKey(self._connection, Scope(self._space, checked_name(key, "a key")))
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """See `Memory.knowledge`."""
+        from alveus.memory.remote import knowledge_of
+
+        return knowledge_of(self._connection, self._space)
+
+    def _keys(self, prefix: str, after: str | None) -> Iterator[str]:
+        from alveus.memory.remote import key_pages
+
+        for page in key_pages(self._connection, self._space, prefix, after):
+            yield from page
+
+    def diff(
+        self,
+        key: str,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """See `Maintenance.diff`."""
+        return self.key(key).diff(a, b, sets=sets, tree=tree)
+
+    def forget(
+        self,
+        key: str,
+        *,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """See `Maintenance.forget`."""
+        of = self.key(key)
+        return of.forget(scrub=scrub, dry_run=dry_run, idempotency_key=idempotency_key)
+
+    def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
+        """See `Maintenance.receipts`; the last 1,000 at most."""
+        from alveus.client.json_readers import read_receipt
+
+        if before is not None:
+            raise unsupported("memory.receipts(before=)", "give a limit of up to 1,000")
+        most = counted(limit, "limit", least=0, most=1_000)
+        told = self._connection.get("/v1/receipts", space=self._space, limit=max(1, most))
+        return [read_receipt(each) for each in told["receipts"][:most]]
+
+    def close(self) -> None:
+        """Close the connections; twice is fine."""
+        self._connection.close()
+
+    @property
+    def engine(self) -> NoReturn:
+        """Refused: there is no store here."""
+        raise unsupported("memory.engine")
+
+    @property
+    def store(self) -> NoReturn:
+        """Refused: there is no store here."""
+        raise unsupported("memory.store")
+
+    @property
+    def embedder(self) -> NoReturn:
+        """Refused: the server embeds."""
+        raise unsupported("memory.embedder", "`alveus serve --embedder` chooses it")
+
+    settle = refused("memory.settle", "a search says in `partial` whether items wait for vectors")
+    stats = refused("memory.stats", "ask GET /v1/stats")
+    sweep = refused("memory.sweep", "the server's file is swept as it is written to")
+    shrink = refused("memory.shrink", "run `alveus shrink` on the server's machine")
+    backup = refused("memory.backup", "run `alveus backup` on the server's machine")
+    prune_history = refused("memory.prune_history")
+    scrub = refused("memory.scrub", "run `alveus scrub` on the server's machine")
+    receipt = refused("memory.receipt", "ask GET /v1/receipts")
+    subscribe = refused("memory.subscribe", "runs are told of where they run")
+    on_compaction = refused("memory.on_compaction", "ask GET /v1/compactions")
+
+
+def unsealed_sets(memory: Memory) -> int:
+    """Return what `Memory.stats` says of it, and count nothing else."""
+    return memory._index.stats().unsealed  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file

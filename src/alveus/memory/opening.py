@@ -1,0 +1,371 @@
+"""What an open memory is put together from: its store, its embedder, its settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+from alveus.embed import Embedder, open_embedder
+from alveus.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
+from alveus.errors.short_repr import short_repr
+from alveus.llm import ChatModel, checked_reranker
+from alveus.memory.reindexing import (
+    alone_with_file,
+    embedder_notes,
+    query_prefix_note,
+    query_prefix_of,
+)
+from alveus.search.index import Index
+from alveus.sets.writer import Engine
+from alveus.state import Ttl
+from alveus.store import UNFINISHED_NOTE, Limits, Store
+from alveus.store.clocks import DisciplinedClock, elapsed_beside
+from alveus.text import Summariser
+from alveus.values.storable import counted, microseconds
+from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
+
+if TYPE_CHECKING:
+    from alveus.client.connection import ServerConnection
+    from alveus.compaction.background_worker import CompactionWorker
+    from alveus.search.embedding_worker import EmbeddingWorker
+    from alveus.store.postgres import PostgresStore
+    from alveus.store.sqlite import SharedStore, SqliteStore
+    from alveus.telemetry import OpenTelemetry
+
+LONGEST_WAIT_S = 366 * 24 * 3600
+NO_FILE = (
+    "a server has its own tools, pg_dump and pg_restore (docs/postgres.md); of RAM, export() a copy"
+)
+DEFAULT_EMBEDDER = "minilm"
+
+WAIT_S: float = 10
+"""How long is waited for other writers, unless the call says."""
+
+
+def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
+    """Return what makes summaries by a model; None without one."""
+    if model is None:
+        return None
+    from alveus.text import ModelSummariser
+
+    summariser = ModelSummariser(model)
+    return lambda: summariser
+
+
+def extractive_summariser() -> Summariser:
+    """Return what makes summaries without a model."""
+    from alveus.text import ExtractiveSummariser
+
+    return ExtractiveSummariser()
+
+
+def check_modes(mode: object, durability: object) -> None:
+    """Refuse what is neither way of opening a store."""
+    if mode not in ("rw", "ro"):
+        raise InvalidInput(f"mode must be 'rw' or 'ro', not {short_repr(mode)}")
+    if durability not in ("full", "normal"):
+        raise InvalidInput(f"durability must be 'full' or 'normal', not {short_repr(durability)}")
+
+
+def open_server(
+    url: str,
+    given: Sequence[str],
+    space: str,
+    mode: Literal["rw", "ro"],
+    token: str | None,
+    timeout_s: float | None,
+) -> ServerConnection:
+    """Return the way to a server of alveus; see `connected`."""
+    from alveus.client.connection import connected
+
+    return connected(url, given, space, mode, token, timeout_s)
+
+
+def refuse_for_server_only(**given: object) -> None:
+    """Refuse options that only a server of alveus is asked with."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(f"{name}= is for the url of a server of alveus, http://host:port")
+
+
+def check_settings(
+    wait_s: object,
+    limits: object,
+    ttl: object,
+    cache_bytes: object,
+    telemetry: object,
+    reranker: object,
+) -> None:
+    """Refuse at once what would fail at the first write."""
+    if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
+        raise InvalidInput(
+            f"wait_s must be a number of seconds from 0 to a year, not {short_repr(wait_s)}"
+        )
+    if limits is not None and not isinstance(limits, Limits):
+        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {short_repr(limits)}")
+    if ttl is not None and not isinstance(ttl, Ttl):
+        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {short_repr(ttl)}")
+    counted(cache_bytes, "cache_bytes", least=0)
+    checked_reranker(reranker)
+    if telemetry is not None:
+        _check_telemetry(telemetry)
+
+
+def _check_telemetry(telemetry: object) -> None:
+    from alveus.telemetry import OpenTelemetry
+
+    if not isinstance(telemetry, OpenTelemetry):
+        raise InvalidInput(f"telemetry must be an OpenTelemetry(…), not {short_repr(telemetry)}")
+
+
+def observed(engine: Engine, telemetry: OpenTelemetry | None) -> Engine:
+    """Return *engine*, with its work told to *telemetry*."""
+    if telemetry is None:
+        return engine
+    from alveus.telemetry.memory_telemetry import MemoryTelemetry
+
+    memory = MemoryTelemetry(telemetry, engine.store, engine.clock)
+    memory.watch(engine.recall, engine.compactions)
+    return replace(engine, telemetry=memory)
+
+
+def end_threads_with(engine: Engine) -> Engine:
+    """Return *engine*; its threads end when nobody has it any more, closed or not.
+
+    They hold on to the store, which then is collected too.
+    """
+    threads = engine.worker, engine.compactions.worker
+    weakref.finalize(engine, _leave, *threads).atexit = False  # all end as Python does
+    return engine
+
+
+def _leave(worker: EmbeddingWorker, compacting: CompactionWorker) -> None:
+    worker.leave()
+    compacting.leave()
+
+
+def open_store(
+    url: str | os.PathLike[str],
+    *,
+    mode: Literal["rw", "ro"],
+    durability: Literal["full", "normal"],
+    wait_s: float,
+    shared: bool = False,
+) -> Store:
+    """Return the store at a place; made if there is none.
+
+    Args:
+        shared: Whether it may have an open file in common with others of this process.
+    """
+    location = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
+    if location == ":memory:":
+        if mode == "ro":
+            raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
+        from alveus.store.ram import RamStore
+
+        return RamStore()
+    if is_server(location):
+        return _postgres_store()(
+            location, read_only=mode == "ro", durability=durability, wait_s=wait_s
+        )
+    from alveus.store.sqlite import SharedStore, SqliteStore
+
+    path = path_of_file(location, is_typed=isinstance(url, str))
+    still = path != location and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
+    return (SharedStore if shared else SqliteStore).open(
+        Path(path.removesuffix(IMMUTABLE_SUFFIX) if still else path),
+        read_only=mode == "ro",
+        durability=durability,
+        wait_s=wait_s,
+        still=still,
+    )
+
+
+def check_access(store: Store, space: str, knowledge: str) -> None:
+    """Refuse a user of a server that may not use the space, or the knowledge.
+
+    Raises:
+        AccessDenied: The owner of the tables did not grant it.
+        Unusable: Not everything was copied into the store yet that is migrated into it.
+    """
+    if store.note(UNFINISHED_NOTE) is not None:
+        raise Unusable(
+            f"{store.location} is a migration that was not finished; run the same "
+            "alveus migrate again"
+        )
+    if is_server(store.location):
+        _of_server(store).check_access(space, knowledge)
+
+
+def server_store(url: str) -> PostgresStore:
+    """Return the store on a server, for what only its owner does."""
+    return _of_server(open_store(url, mode="rw", durability="full", wait_s=10))
+
+
+def _of_server(store: Store) -> PostgresStore:
+    from alveus.store.postgres import PostgresStore
+
+    assert isinstance(store, PostgresStore)  # noqa: S101 - it says where it is
+    return store
+
+
+def _postgres_store() -> Callable[..., Store]:
+    try:
+        from alveus.store.postgres import PostgresStore
+    except ImportError as error:
+        raise Unsupported(
+            f"PostgreSQL needs the package {error.name}, which is not installed; run: "
+            "pip install 'alveus[postgres]'"
+        ) from None
+    return PostgresStore.open
+
+
+def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
+    """Hold the right to re-embed *store* for a block, among all processes that have it open.
+
+    Raises:
+        StoreBusy: Another had it for longer than *wait_s*.
+    """
+    if is_server(store.location):
+        return _of_server(store).alone("reindex", wait_s=wait_s)
+    file = sqlite_store(store)
+    return nullcontext() if file is None else alone_with_file(file.folder, wait_s=wait_s)
+
+
+def check_backup(source: Path, *, whole: bool) -> None:
+    """Refuse what is no backup of an SQLite file; see `SqliteStore.check_backup`."""
+    from alveus.store.sqlite import SqliteStore
+
+    SqliteStore.check_backup(source, whole=whole)
+
+
+def sqlite_store(store: Store) -> SqliteStore | None:
+    """Return *store* if it is an SQLite file, else None."""
+    if "alveus.store.sqlite" not in sys.modules:  # nothing has opened one: it need not be loaded
+        return None
+    from alveus.store.sqlite import SqliteStore
+
+    return store if isinstance(store, SqliteStore) else None
+
+
+def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
+    """Return the index of a store: of a file, one for all its handles that may share it."""
+    folder = side_folder(store)
+
+    def made(finder: Store) -> Index:
+        return Index(
+            finder,
+            folder=folder and folder / "index",
+            salt=store.salt(),
+            writable=not store.read_only,
+            budget_bytes=budget_bytes,
+            in_files=folder is not None or not _is_in_ram(store),
+        )
+
+    shared = shared_store(store)
+    index = (
+        made(store) if shared is None else shared.common((Index, dimensions, budget_bytes), made)
+    )
+    index.join(store)
+    return index
+
+
+def _is_in_ram(store: Store) -> bool:
+    """Return whether nothing of a store is to be on a disk."""
+    from alveus.store.ram import RamStore
+
+    return isinstance(store, RamStore)
+
+
+def shared_store(store: Store) -> SharedStore | None:
+    """Return *store* if it may have a file in common with others of this process, else None."""
+    if sqlite_store(store) is None:
+        return None
+    from alveus.store.sqlite import SharedStore
+
+    return store if isinstance(store, SharedStore) else None
+
+
+def side_folder(store: Store) -> Path | None:
+    """Return the folder of the files beside an SQLite file; None for another store."""
+    file = sqlite_store(store)
+    return None if file is None else file.folder
+
+
+def schema_version() -> int:
+    """Return the newest schema of a store file that this alveus knows."""
+    from alveus.store.sqlite.connection import SCHEMA
+
+    return SCHEMA
+
+
+def file_path(path: object, what: str) -> str:
+    """Return *path*, a text or an object of a path, as a text that can name a file.
+
+    Args:
+        what: What it is for, as an error begins.
+    """
+    is_path = isinstance(path, str | os.PathLike)
+    text: object = os.fspath(cast("str | os.PathLike[str]", path)) if is_path else None
+    if type(text) is not str or not text:
+        raise InvalidInput(f"{what}, not {short_repr(path)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what}; {short_repr(text)} is no UTF-8, as SQLite needs it") from None
+    if "\0" in text:
+        raise InvalidInput(f"{what}; {short_repr(text)} holds a NUL, which no path can")
+    return text
+
+
+def embedder_for(
+    store: Store, space: str, knowledge: str, requested: str | Embedder | None
+) -> Embedder:
+    """Return the embedder to use; have the space and the knowledge remember it.
+
+    Opened by the name that is remembered, it has the prefix of questions that it had last.
+    """
+    remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
+    remembered_name = next((name for name in remembered.values() if name is not None), None)
+    chosen = requested if requested is not None else remembered_name or DEFAULT_EMBEDDER
+    prefixes = {name: store.note(name) for name in map(query_prefix_note, remembered)}
+    is_remembered = chosen == remembered_name
+    prefix = next((text for text in prefixes.values() if text), "") if is_remembered else ""
+    embedder = open_embedder(chosen, query_prefix=prefix)
+    for note in sorted(
+        remembered, key=lambda note: remembered[note] is None
+    ):  # refuse, then remember
+        name = remembered[note]
+        if name is None and not store.read_only:
+            store.put_note(note, embedder.name, expected=None)
+            name = store.note(note)  # somebody may have been first
+        if name is not None and name != embedder.name:
+            raise EmbedderConflict(note, asked=embedder.name, found=name)
+    prefix = query_prefix_of(embedder)
+    for note, text in prefixes.items():
+        if prefix != (text or "") and not store.read_only:
+            store.put_note(note, prefix, expected=text)
+    return embedder
+
+
+def clock_for(store: Store, clock: Callable[[], datetime] | None) -> DisciplinedClock:
+    """Return the clock of a memory on *store*, which keeps what is known of its time."""
+    disciplined = DisciplinedClock(ticks_of(clock), elapsed_beside(clock), store)
+    if not store.read_only:
+        disciplined.settle()
+    return disciplined
+
+
+def ticks_of(clock: Callable[[], datetime] | None) -> Callable[[], int]:
+    """Return what gives the time in microseconds."""
+    if clock is None:
+        return lambda: time.time_ns() // 1000
+    return lambda: microseconds(clock(), "the clock's time")

@@ -1,0 +1,439 @@
+"""A prompt within its budget: which candidates are in it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from alveus.errors import BudgetTooSmall
+from alveus.memory.prompt import prompt_sources
+from alveus.memory.prompt.context import Context, Part, Piece
+from alveus.memory.prompt.context_request import ContextRequest, Sources
+from alveus.memory.prompt.prompt_sources import PromptCandidate
+from alveus.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
+from alveus.store.items import Hits
+from alveus.text.messages import Message
+from alveus.text.statements import Statement, anchor_words, statement
+from alveus.values.lazy_attributes import lazy_attribute
+
+REMEMBERED: Mapping[Part, str] = {
+    "blocks": "blocks",
+    "profile": "profile",
+    "exact": "exact values",
+    "knowledge": "knowledge",
+    "items": "items",
+}
+"""The parts that are quoted in the system message, in their order there, with their headings."""
+
+DIVIDED: tuple[Part, ...] = ("blocks", "profile", "exact", "knowledge", "recent", "items")
+"""Who has its share first; what one leaves goes to the next."""
+
+OFFERED: tuple[Part, ...] = ("blocks", "recent", "items", "knowledge", "profile", "exact")
+"""To whom what is left at the end is offered."""
+
+CUT_TOKENS, CUT_SHARE = 150, 8
+"""A piece with more tokens, and with more than this part of the room, is cut."""
+
+SMALLEST_LINE = 6
+"""Tokens below which no line is tried any more."""
+
+LEFT_OUT = 50
+"""Pieces that were left out of which a context says why."""
+
+_REASONS: Mapping[Part, str] = {
+    "blocks": "a block that was asked for",
+    "profile": "always told",
+    "exact": "named by its path",
+    "knowledge": "found in knowledge",
+    "recent": "one of the last exchanges",
+    "items": "found in the key's sets",
+}
+
+_AMONG: Mapping[Part, str] = {"recent": "among the last exchanges", "profile": "in the profile"}
+
+CUT_REASON = "; only a part is shown, since the whole is long"
+
+
+def assembled(sources: Sources, request: ContextRequest) -> Context:
+    """Return the prompt for a request.
+
+    Raises:
+        BudgetTooSmall: The instructions and the query alone have more tokens than it may have.
+    """
+    request = replace(request, budget=request.budget.remembering())
+    room = _room(request)
+    at = None if request.as_of is None else sources.writer.moment_of(request.as_of)
+    conversation = prompt_sources.recent(sources, request, at, room)
+    knowledge_hits = prompt_sources.knowledge(sources, request, at, room)
+    item_hits = prompt_sources.items(sources, request, at, room)
+    candidates: dict[Part, list[PromptCandidate]] = {
+        "blocks": prompt_sources.blocks(sources, request),
+        "profile": prompt_sources.profile(sources, request),
+        "exact": prompt_sources.exact_values(sources, request),
+        "knowledge": prompt_sources.hits_found(knowledge_hits, request, "knowledge"),
+        "recent": conversation.exchanges,
+        "items": [
+            hit
+            for hit in prompt_sources.hits_found(item_hits, request, "items")
+            if not hit.refs & conversation.query
+        ],
+    }
+    choice = _Choice(request, candidates, room)
+    choice.make()
+    unnamed = prompt_sources.unnamed_exact_values(sources, request)
+    return _context(choice, [*unnamed, *conversation.left_out], [knowledge_hits, item_hits])
+
+
+def _room(request: ContextRequest) -> int | None:
+    """Return what is left beside the instructions and the query, in messages and as a text."""
+    messages, text = _rendered(request, ())
+    room = request.budget.remaining(messages)
+    most = request.budget.tokens
+    if room is None or most is None:
+        return None
+    size = request.budget.count(text)
+    if size > most:
+        raise BudgetTooSmall(most, size)
+    return room
+
+
+# --- what is chosen ---------------------------------------------------------------------------
+
+
+class _Choice:
+    """Chooses among candidates; *taken* is in the order in which they were chosen."""
+
+    def __init__(
+        self,
+        request: ContextRequest,
+        by_part: Mapping[Part, Sequence[PromptCandidate]],
+        room: int | None,
+    ) -> None:
+        self.request, self.candidates, self._tokens_left = request, by_part, room
+        self.taken: list[PromptCandidate] = []
+        self.reasons: dict[int, str] = {
+            id(candidate): candidate.left_out
+            for candidates in by_part.values()
+            for candidate in candidates
+            if candidate.left_out
+        }
+        self._texts = TakenTexts()
+        self._days: set[tuple[Part, str]] = set()
+        self._most_of_one = max(CUT_TOKENS, (room or 0) // CUT_SHARE)
+
+    def make(self) -> None:
+        """Choose: the newest exchange, a share for each part, what is left for who can use it."""
+        self._cut_exchanges()
+        self._take("recent", self.candidates["recent"][:1], self._tokens_left)
+        frame = self._frame()
+        if self._tokens_left is None:
+            self._each(OFFERED)
+        elif frame < self._tokens_left:
+            self._tokens_left -= frame
+            self._share(self._tokens_left)
+            self._each(OFFERED)
+            if not any(candidate.line for candidate in self.taken):
+                self._tokens_left += frame
+        self._each(("recent",))
+        self._show_whole_exchanges()
+        self._use_what_was_overestimated()
+        while self.taken and not self._fits():
+            self._drop(self.taken[-1], "there is no room for it, all taken together")
+
+    def _use_what_was_overestimated(self) -> None:
+        """Take more lines if all taken together have fewer tokens than their sum."""
+        if self._tokens_left is None or self.request.budget.tokens is None or not self._days:
+            return
+        self._tokens_left = max(self._tokens_left, self.request.budget.tokens - self._used())
+        self._each(("items", "knowledge", "exact"))
+
+    def _cut_exchanges(self) -> None:
+        """Cut long messages that would take the room of other parts.
+
+        The newest exchange is whole if it has no more than the share of the conversation.
+        """
+        shares, budget = self._shares(), self.request.budget
+        if self._tokens_left is None or "recent" not in shares or len(shares) == 1:
+            return
+        newest, *others = self.candidates["recent"]
+        share = shares["recent"] / (sum(shares.values()) or 1)
+        if self.size(newest) > self._tokens_left * share:
+            newest.cut_messages(budget, self._most_of_one)
+        for candidate in others:
+            candidate.cut_messages(budget, self._most_of_one)
+
+    def _show_whole_exchanges(self) -> None:
+        """Show whole what was cut, the newest first, as far as there is still room."""
+        for candidate in self.taken:
+            if self._tokens_left is None or not (candidate.is_cut and candidate.messages):
+                continue
+            cut = self.size(candidate)
+            candidate.show_whole()
+            more = self.size(candidate) - cut
+            if more > self._tokens_left:
+                candidate.cut_messages(self.request.budget, self._most_of_one)
+            else:
+                self._tokens_left -= more
+        self._drop_repeated()
+
+    def size(self, candidate: PromptCandidate) -> int:
+        """Return how many tokens a piece has."""
+        budget = self.request.budget
+        return (
+            budget.size(candidate.messages)
+            if candidate.messages
+            else budget.count(f"{candidate.line}\n")
+        )
+
+    def _frame(self) -> int:
+        """Return what the quotation has besides its lines."""
+        headings = [name for part, name in REMEMBERED.items() if self.candidates[part]]
+        budget = self.request.budget
+        lines = [OPENING, BEGIN, *(f"{name}:" for name in headings), END]
+        lead = 0 if self.request.system else budget.message_tokens
+        return sum(budget.count(f"{line}\n") for line in lines) + lead if headings else 0
+
+    def _shares(self) -> dict[Part, float]:
+        return {
+            part: getattr(self.request.shares, part) for part in DIVIDED if self.candidates[part]
+        }
+
+    def _share(self, room: int) -> None:
+        shares = self._shares()
+        total, unused = sum(shares.values()), 0
+        for part, share in shares.items():
+            most = int(room * share / total) + unused if total else 0
+            unused = most - self._take(part, self.candidates[part], most)
+
+    def _each(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._take(part, self.candidates[part], self._tokens_left)
+            if part == "recent":
+                self._drop_repeated()
+
+    def _take(self, part: Part, candidates: Sequence[PromptCandidate], most: int | None) -> int:
+        """Take what fits into *most* tokens, exchanges without a gap; return how many it has."""
+        used, taken_ids = 0, {id(candidate) for candidate in self.taken}
+        for candidate in candidates:
+            if id(candidate) in taken_ids or id(candidate) in self.reasons:
+                continue
+            if most is not None and self._is_long(candidate):
+                room = min(most - used, self._most_of_one)
+                if room < self._most_of_one / 2:
+                    continue
+                candidate.cut_line(self.request, room)
+            cost = self._cost(candidate)
+            if most is not None and used + cost > most:
+                if part == "recent" or most - used < SMALLEST_LINE:
+                    break
+                continue
+            if reason := self._texts.repeats(candidate):
+                self.reasons[id(candidate)] = reason
+                continue
+            self.taken.append(candidate)
+            self._texts.add(candidate)
+            self._days.add((part, candidate.day))
+            used += cost
+        if self._tokens_left is not None:
+            self._tokens_left -= used
+        return used
+
+    def _is_long(self, candidate: PromptCandidate) -> bool:
+        is_hit = candidate.hit is not None and not candidate.is_cut
+        return is_hit and self.size(candidate) > self._most_of_one
+
+    def _cost(self, candidate: PromptCandidate) -> int:
+        """Return how many tokens a piece adds, with the heading of its day if it is the first."""
+        size = self.size(candidate)
+        if candidate.day and (candidate.piece.part, candidate.day) not in self._days:
+            size += self.request.budget.count(f"{candidate.day}\n")
+        return size
+
+    def _drop_repeated(self) -> None:
+        """Let go hits that are among exchanges which were taken after them, or in the profile."""
+        shown_in: dict[tuple[str | None, str | None], Part] = {
+            ref: candidate.piece.part
+            for candidate in self.taken
+            if candidate.hit is None
+            for ref in candidate.refs
+        }
+        for candidate in [one for one in self.taken if one.hit is not None]:
+            parts: list[Part] = [shown_in[ref] for ref in candidate.refs if ref in shown_in]
+            if parts:
+                self._drop(candidate, f"it is {_AMONG[parts[0]]}")
+
+    def _drop(self, candidate: PromptCandidate, reason: str) -> None:
+        self.taken = [one for one in self.taken if one is not candidate]
+        self.reasons[id(candidate)] = reason
+        if self._tokens_left is not None:
+            self._tokens_left += self.size(candidate)
+
+    def _fits(self) -> bool:
+        budget = self.request.budget
+        if budget.tokens is None:
+            return True
+        return self._used() <= budget.tokens
+
+    def _used(self) -> int:
+        """Return how many tokens the messages or the text have, whichever has more."""
+        messages, text = _rendered(self.request, self.taken)
+        return max(self.request.budget.size(messages), self.request.budget.count(text))
+
+
+# --- what is said already ----------------------------------------------------------------------
+
+
+class TakenTexts:
+    """What was taken into a prompt so far, as far as a hit may repeat it."""
+
+    def __init__(self) -> None:
+        self._refs: dict[tuple[str | None, str | None], str] = {}  # why a hit repeats something
+        self._taken: dict[frozenset[str], list[_TakenText]] = {}
+
+    def add(self, candidate: PromptCandidate) -> None:
+        """Note that a piece was taken."""
+        piece = candidate.piece
+        if candidate.hit is not None:
+            self._note(_TakenText(piece, piece.text, candidate.hit.item.speaker))
+            return
+        if candidate.refs:
+            reason = f"it is {_AMONG[piece.part]}: {piece.source}"
+            self._refs.update(dict.fromkeys(candidate.refs, reason))
+        for message in candidate.messages:
+            self._note(_TakenText(piece, message.content, None))
+
+    def repeats(self, candidate: PromptCandidate) -> str | None:
+        """Return what says already what a hit says, in words; None: nothing does."""
+        if candidate.hit is None:
+            return None
+        among = next((self._refs[ref] for ref in candidate.refs if ref in self._refs), None)
+        if among is not None:
+            return among
+        piece, speaker = candidate.piece, candidate.hit.item.speaker
+        mine = _TakenText(piece, piece.text, speaker)
+        for taken in self._taken.get(frozenset(anchor_words(piece.text)), ()):
+            is_message = taken.piece.part == "recent"
+            if (is_message or taken.speaker == speaker) and mine.says_the_same(taken):
+                if is_message:
+                    return f"it is among the last exchanges: {taken.piece.source}"
+                return f"it says what {taken.piece.source} says"
+        return None
+
+    def _note(self, text: _TakenText) -> None:
+        self._taken.setdefault(frozenset(anchor_words(text.text)), []).append(text)
+
+
+class _TakenText:
+    """A text of a prompt, as hits are compared with it; it is read when the first one is."""
+
+    def __init__(self, piece: Piece, text: str, speaker: str | None) -> None:
+        self.piece, self.text, self.speaker = piece, text, speaker
+
+    @lazy_attribute
+    def statement(self) -> Statement:
+        """What it says."""
+        return statement(self.text)
+
+    def says_the_same(self, other: _TakenText) -> bool:
+        """Return whether another one says the same; "today" does only on the same day."""
+        if not self.statement.says_the_same(other.statement):
+            return False
+        mine, theirs = self.piece.time, other.piece.time
+        return not self.statement.is_relative or (mine and mine.date()) == (
+            theirs and theirs.date()
+        )
+
+
+# --- how it is written ------------------------------------------------------------------------
+
+
+def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandidate]:
+    """Return the pieces of a part in order: exchanges and items by time, exact values by rank."""
+    of_part = [candidate for candidate in taken if candidate.piece.part == part]
+    if part == "recent":
+        return sorted(of_part, key=lambda candidate: candidate.order)
+    if part in ("blocks", "profile", "exact"):
+        return sorted(of_part, key=lambda candidate: candidate.piece.rank)
+    return sorted(of_part, key=lambda candidate: (candidate.piece.time, candidate.piece.rank))
+
+
+def _lines(candidates: Sequence[PromptCandidate]) -> Iterator[str]:
+    """Yield the lines of a part, below a heading for each day."""
+    day = ""
+    for candidate in candidates:
+        if candidate.day and candidate.day != day:
+            yield candidate.day
+        day = candidate.day
+        yield candidate.line
+
+
+def _rendered(
+    request: ContextRequest, taken: Sequence[PromptCandidate]
+) -> tuple[list[Message], str]:
+    """Return a prompt as messages, and as a text."""
+    lead = [] if request.system is None else [request.system]
+    quotation: list[str] = []
+    for part, heading in REMEMBERED.items():
+        if of_part := _in_order(taken, part):
+            quotation += [f"{heading}:", *_lines(of_part)]
+    if quotation:
+        lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
+    exchanges = [
+        message for candidate in _in_order(taken, "recent") for message in candidate.messages
+    ]
+    messages = [Message("\n\n".join(lead), "system")] if lead else []
+    messages += exchanges
+    if exchanges:
+        lead.append("\n".join([SAID, *(f"{one.role}: {quoted(one.content)}" for one in exchanges)]))
+    if request.query is not None:
+        messages.append(Message(request.query))
+        lead.append(request.query)
+    return messages, "\n\n".join(lead)
+
+
+def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -> Context:
+    request, budget = choice.request, choice.request.budget
+    messages, text = _rendered(request, choice.taken)
+    taken_ids = {id(candidate) for candidate in choice.taken}
+    why: list[Piece] = []
+    if request.system is not None:
+        why.append(_given("system", request.system, choice))
+    for part in (*REMEMBERED, "recent"):
+        for candidate in _in_order(choice.taken, part):
+            reason = f"{_REASONS[part]}{CUT_REASON if candidate.is_cut else ''}"
+            size = choice.size(candidate)
+            why.append(replace(candidate.piece, shown=True, reason=reason, tokens=size))
+    if request.query is not None:
+        why.append(_given("query", request.query, choice))
+    missing = [
+        candidate
+        for part in DIVIDED
+        for candidate in choice.candidates[part]
+        if id(candidate) not in taken_ids
+    ]
+    out = [
+        replace(
+            candidate.piece,
+            reason=choice.reasons.get(id(candidate), "there is no room for it"),
+            tokens=choice.size(candidate),
+        )
+        for candidate in missing[:LEFT_OUT]
+    ]
+    out += left_out[: LEFT_OUT - len(out)]
+    return Context(
+        [message.to_chat() for message in messages],
+        text,
+        budget.size(messages),
+        budget.tokens,
+        (*why, *out),
+        more=len(missing) + len(left_out) - len(out),
+        partial=any(hits_of.partial for hits_of in hits),
+        reranker_failure=next(
+            (hits_of.reranker_failure for hits_of in hits if hits_of.reranker_failure), None
+        ),
+    )
+
+
+def _given(part: Part, text: str, choice: _Choice) -> Piece:
+    size = choice.request.budget.size([Message(text)])
+    return Piece(part, "", text, shown=True, reason="passed in", tokens=size)

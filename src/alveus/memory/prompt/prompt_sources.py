@@ -1,0 +1,629 @@
+"""Where a prompt's pieces come from: the last exchanges, searches, and exact values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from itertools import chain, islice
+from typing import TypeAlias, cast
+
+from alveus.errors import InvalidInput, NotAnObject, NotFound, Unsupported
+from alveus.facts.entities import known_facts, profile_of
+from alveus.facts.fact import FACTS
+from alveus.memory.blocks import BLOCKS, LIMITS, Blocks
+from alveus.memory.prompt.context import Part, Piece
+from alveus.memory.prompt.context_request import ALL, NEWEST, ContextRequest, Sources
+from alveus.memory.prompt.excerpts import head_and_tail, passages
+from alveus.memory.prompt.quoting import (
+    ANSWERED,
+    CONTRADICTS,
+    day_line,
+    detailed_line,
+    exact_line,
+    item_line,
+    masked_item,
+    masked_text,
+    masked_value,
+    named,
+    place_of,
+    quoted,
+    shortened,
+)
+from alveus.sets import search_options
+from alveus.sets.writer import Writer
+from alveus.state import MISSING, MemoryObject
+from alveus.state.paths import dotted
+from alveus.store import Scope, SetRef, StoredItem
+from alveus.store.as_of import ANY_TIME, Moment, is_valid_at, valid_time
+from alveus.store.items import Hit, Hits, Item
+from alveus.store.records import item_of, position_of
+from alveus.text.budget import Budget, Unit, units
+from alveus.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
+from alveus.values import words
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Path, Value
+
+PAGE = 32
+"""Items of a conversation that are read first, from the newest on."""
+
+MOST_READ = 1_024
+"""Items of a conversation that are read at most."""
+
+RECENT = 20
+"""Exchanges that a context without a budget has at most, unless it says how many."""
+
+EXACT_VALUES = 500
+"""Exact values that are considered, or counted, in the order of the tree."""
+
+WIDE = 2_000
+"""Fields of an object that are read together; a wider one is read by name, as it is asked for."""
+
+NAMES = 64
+"""Names of fields of a wide object that are read at a time."""
+
+FIELDS_SHOWN = 8
+"""Names of fields that are suggested where exact values are left out."""
+
+PROFILE_TOKENS = 300
+"""Tokens of a profile that a context considers."""
+
+HITS = 20
+"""Most hits of a search for a context without a budget."""
+
+FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
+"""With a budget: one for so many of its tokens, within bounds."""
+
+
+Ref: TypeAlias = tuple[str | None, str | None]
+"""An item, by set and id."""
+
+ItemMessages: TypeAlias = tuple[Ref, tuple[Message, ...]]
+"""An item of a conversation, and what it says."""
+
+
+@dataclass(slots=True, eq=False)
+class PromptCandidate:
+    """What may become a piece of a prompt.
+
+    Attributes:
+        piece: What is known of it so far.
+        item_messages: Of an exchange: what each of its items says.
+        messages: Of an exchange: the same as it is shown.
+        line: Of anything else: how it stands among what is remembered.
+        day: The heading that the line stands under, if any.
+        order: Of an exchange: its place in the conversation.
+        refs: The items that are shown whole.
+        hit: The item, if a search found it; with its secrets masked unless they are shown.
+        is_cut: Whether only parts of it are shown.
+        left_out: Why it is not considered; "" if it is.
+    """
+
+    piece: Piece
+    item_messages: tuple[ItemMessages, ...] = ()
+    messages: tuple[Message, ...] = ()
+    line: str = ""
+    day: str = ""
+    order: tuple[int, ...] = ()
+    refs: frozenset[Ref] = frozenset()
+    hit: Hit | None = None
+    is_cut: bool = False
+    left_out: str = ""
+
+    def show_whole(self) -> None:
+        """Show all that the messages of an exchange say."""
+        self._show(self.item_messages)
+        self.is_cut = False
+        self.refs = frozenset(ref for ref, _ in self.item_messages)
+
+    def cut_messages(self, budget: Budget, most: int) -> None:
+        """Show of each message of an exchange about *most* tokens, its beginning and its end."""
+        cut = tuple(
+            (ref, tuple(_headed(message, budget, most) for message in messages))
+            for ref, messages in self.item_messages
+        )
+        self.is_cut = cut != self.item_messages
+        if self.is_cut:
+            self._show(cut)
+            self.refs = frozenset(
+                ref
+                for (ref, messages), (_, shortened_messages) in zip(
+                    self.item_messages, cut, strict=True
+                )
+                if messages == shortened_messages
+            )
+
+    def _show(self, item_messages: tuple[ItemMessages, ...]) -> None:
+        self.messages = tuple(
+            _shown(message) for _, messages in item_messages for message in messages
+        )
+        text = "\n".join(message.content for message in self.messages)
+        self.piece = replace(self.piece, text=text)
+
+    def cut_line(self, request: ContextRequest, most: int) -> None:
+        """Show of the text of a hit about *most* tokens, around what matches the query."""
+        if self.hit is None or self.hit.item.text is None:
+            return
+        terms = frozenset(words.terms(request.query or ""))
+        text = passages(self.hit.item.text, terms, request.budget, most)
+        if text != self.hit.item.text:
+            self.line = _line(replace(self.hit.item, text=text), request)
+            self.piece, self.is_cut = replace(self.piece, text=text), True
+
+
+# --- the last exchanges -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What is said from one question to the next, as its set has it."""
+
+    items: list[Item] = field(default_factory=list[Item])
+    messages: list[Message] = field(default_factory=list[Message])
+    item_messages: list[ItemMessages] = field(default_factory=list[ItemMessages])
+    is_closed: bool = False
+    is_whole: bool = False
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The end of a conversation.
+
+    Attributes:
+        exchanges: The newest first.
+        left_out: What is in no exchange, and why.
+        query: The item that is the query itself, kept before it was request, by set and id.
+    """
+
+    exchanges: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
+    left_out: list[Piece] = field(default_factory=list[Piece])
+    query: frozenset[Ref] = frozenset()
+
+
+def recent(
+    sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
+) -> Conversation:
+    """Return the last exchanges, at least as many as fit into *room* tokens."""
+    ref = _set_of(sources, request, at)
+    most = RECENT if request.recent is None and room is None else request.recent
+    if ref is None or most == 0:
+        return Conversation()
+    items: list[Item] = []
+    walk, query = _newest(sources.writer, ref, request, at), request.query
+    if request.secrets == "mask":
+        walk = map(masked_item, walk)
+        query = query if query is None else masked_text(query)
+    while True:
+        wanted = max(PAGE, len(items))  # twice as many each time: all are looked at again
+        page = list(islice(walk, wanted))
+        items += page
+        conversation = _end_of(items[::-1], query, more=len(page) == wanted)
+        size = sum(request.budget.size(one.messages) for one in conversation.exchanges)
+        enough = (most is not None and len(conversation.exchanges) > most) or (
+            room is not None and size > room
+        )
+        if len(page) < wanted or enough or len(items) >= MOST_READ:
+            if most is not None:
+                del conversation.exchanges[most:]
+            return conversation
+
+
+def _set_of(sources: Sources, request: ContextRequest, at: Moment | None) -> SetRef | None:
+    if isinstance(request.messages, str):
+        return SetRef(sources.scope, request.messages)
+    if request.messages is not NEWEST:
+        return None
+    newest: list[tuple[tuple[int, int], SetRef]] = []
+    for name in sources.writer.sets(sources.scope):
+        ref = SetRef(sources.scope, name)
+        info = sources.writer.info(ref)
+        if info is None or info.definition.item_type not in (OBSERVATIONS, MESSAGES):
+            continue
+        last = sources.writer.page(ref, after=None, limit=1, newest_first=True, at=at)
+        newest += [(position_of(stored), ref) for stored in last]
+    return max(newest, key=lambda one: (one[0], one[1].name))[1] if newest else None
+
+
+def _newest(
+    writer: Writer, ref: SetRef, request: ContextRequest, at: Moment | None
+) -> Iterator[Item]:
+    """Yield the items of a set that hold, the newest first."""
+    when = valid_time(request.valid_at)
+    if when is None:
+        when = writer.now() if at is None else at.time
+    after: tuple[int, int] | None = None
+    while page := writer.page(ref, after=after, limit=PAGE, newest_first=True, at=at):
+        yield from (item_of(stored) for stored in page if _is_shown(stored, when))
+        if len(page) < PAGE:
+            return
+        after = position_of(page[-1])
+
+
+def _is_shown(stored: StoredItem, when: int | str) -> bool:
+    return when == ANY_TIME or is_valid_at(stored.record, cast("int", when))
+
+
+def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
+    """Return the exchanges of items in order; *more*: there are earlier ones, unread."""
+    conversation = Conversation()
+    exchanges = _exchanges(items, conversation.left_out)
+    if exchanges and query is not None and _is_query(exchanges[-1], query):
+        item = exchanges.pop().items[0]
+        conversation.query = frozenset({(item.set_name, item.id)})
+        conversation.left_out.append(_with_reason(_piece("recent", item), "it is the query"))
+    if more and exchanges and not exchanges[0].is_whole:
+        del exchanges[0]
+    for unit in sorted(units([one.messages for one in exchanges]), key=lambda one: -one.places[-1]):
+        parts = [exchanges[position] for position in unit.places]
+        candidate = _candidate(parts, unit, rank=len(conversation.exchanges) + 1)
+        if unit.lacks:
+            conversation.left_out.append(
+                _with_reason(candidate.piece, "the tool call that it answers is not there")
+            )
+        else:
+            conversation.exchanges.append(candidate)
+    return conversation
+
+
+def _is_query(last: _Exchange, query: str) -> bool:
+    """Return whether an exchange is one plain message of the user, named or not: the query."""
+    value: object = last.items[0].value
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    who = fields.get("name", last.items[0].speaker)
+    return last.messages in ([Message(query)], [Message(f"{who}: {query}")])
+
+
+def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
+    exchanges: list[_Exchange] = []
+    for item in items:
+        try:
+            messages = _messages(item)
+        except InvalidInput as problem:
+            left_out.append(_with_reason(_piece("recent", item), f"it is no message: {problem}"))
+            continue
+        if any(message.role == "system" for message in messages):
+            left_out.append(
+                _with_reason(_piece("recent", item), "instructions of the past are not repeated")
+            )
+            continue
+        if _is_rejected(item.value):
+            left_out.append(_with_reason(_piece("recent", item), "its reply was rejected"))
+            continue
+        is_whole = len(messages) > 1
+        if is_whole or messages[0].role == "user" or not exchanges or exchanges[-1].is_closed:
+            exchanges.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
+        exchanges[-1].items.append(item)
+        exchanges[-1].messages += messages
+        exchanges[-1].item_messages.append(((item.set_name, item.id), tuple(messages)))
+    return exchanges
+
+
+def _is_rejected(value: object) -> bool:
+    return isinstance(value, dict) and cast("dict[str, object]", value).get("outcome") == "rejected"
+
+
+def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
+    items = [item for part in parts for item in part.items]
+    item_messages = [one for part in parts for one in part.item_messages]
+    first, source = items[0], place_of(items[0])
+    if len(items) > 1:
+        source = f"{source} to {shortened(items[-1])}"
+    piece = Piece(
+        "recent",
+        source,
+        "",
+        shown=False,
+        reason="",
+        rank=rank,
+        set_name=first.set_name,
+        ids=tuple(item.id or "" for item in items),
+        time=first.time,
+    )
+    candidate = PromptCandidate(piece, tuple(item_messages), order=unit.places)
+    candidate.show_whole()
+    return candidate
+
+
+def _messages(item: Item) -> list[Message]:
+    """Return the messages that an item holds: of an observation two, else one.
+
+    Raises:
+        InvalidInput: It holds none.
+    """
+    value: object = item.value
+    if not isinstance(value, dict):
+        return [_message({"content": item.text or value}, item, "user")]
+    fields = cast("dict[str, object]", value)
+    if "query" in fields and "reply" in fields:
+        return [
+            _message(fields["query"], item, "user"),
+            _message(fields["reply"], item, "assistant"),
+        ]
+    content = fields.get("content", item.text)
+    if fields.get("url") or not isinstance(content, str):  # its text is told, and its urls
+        content = content if item.text is None else item.text
+    return [_message({**fields, "content": content}, item, "user")]
+
+
+def _message(value: object, item: Item, role: Role) -> Message:
+    if isinstance(value, str):
+        return Message(value, role)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{value!r:.40} is none")
+    fields = cast("dict[str, object]", value)
+    stated_role = fields.get("role", item.role)
+    stated_role = "system" if stated_role == "developer" else stated_role
+    passed_on = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
+    who = fields.get("name", item.speaker if stated_role not in ROLES else None)
+    message = Message.from_dict(passed_on | {"role": stated_role if stated_role in ROLES else role})
+    if isinstance(who, str):
+        return Message(
+            f"{who}: {message.content}", message.role, None, message.calls, message.answers
+        )
+    return message
+
+
+def _headed(message: Message, budget: Budget, most: int) -> Message:
+    text = head_and_tail(message.content, budget, most)
+    return message if text == message.content else replace(message, content=text)
+
+
+def _shown(message: Message) -> Message:
+    """Return a message as it is shown: what a tool answered is data."""
+    if message.role != "tool":
+        return message
+    text = f"{ANSWERED} {quoted(message.content)}"
+    return Message(text, "user", None, message.calls, message.answers)
+
+
+# --- what searches find -----------------------------------------------------------------------
+
+
+def items(sources: Sources, request: ContextRequest, at: Moment | None, room: int | None) -> Hits:
+    """Return what a search of the key's sets finds."""
+    return _search(sources, sources.scope, request.sets, (request, at, room))
+
+
+def knowledge(
+    sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
+) -> Hits:
+    """Return what a search of knowledge finds."""
+    return _search(sources, sources.knowledge, request.knowledge, (request, at, room))
+
+
+def _search(
+    sources: Sources,
+    scope: Scope,
+    sets: object,
+    how: tuple[ContextRequest, Moment | None, int | None],
+) -> Hits:
+    request, at, room = how
+    if request.query is None or sets is None or sets == []:
+        return Hits()
+    limit = request.limit or (
+        HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
+    )
+    min_score = 0.0 if request.min_score else None
+    options = search_options(
+        limit,
+        request.where,
+        at,
+        request.signals,
+        request.valid_at,
+        min_score=min_score,
+        reranker=request.reranker,
+    )
+    names = cast("Sequence[str]", () if sets is ALL else sets)
+    refs = scope if sets is ALL else [SetRef(scope, name) for name in names]
+    hits = sources.writer.search(refs, request.query, options)
+    return _side_by_side(sources.writer, scope, hits, at)
+
+
+def _side_by_side(writer: Writer, scope: Scope, hits: Hits, at: Moment | None) -> Hits:
+    """Return hits, and right behind each the facts that contradict it, as far as they are there.
+
+    A fact that nothing contradicts any more is a plain one.
+    """
+    if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
+        return hits
+    hits_by_ref: dict[Ref, Hit] = {}
+    for hit in hits:
+        item, ids = hit.item, hit.item.metadata.get(CONTRADICTS)
+        others = _contradicting(writer, SetRef(scope, item.set_name or ""), ids, at)
+        if isinstance(ids, list):
+            metadata = {**item.metadata, CONTRADICTS: [other.id for other in others]}
+            hit = replace(hit, item=replace(item, metadata=metadata))  # noqa: PLW2901 - as shown
+        hits_by_ref.setdefault((item.set_name, item.id), hit)
+        for other in others:
+            beside = Hit(other, hit.score, {}, hit.relevance)
+            hits_by_ref.setdefault((other.set_name, other.id), beside)
+    return Hits(hits_by_ref.values(), partial=hits.partial, reranker_failure=hits.reranker_failure)
+
+
+def _contradicting(writer: Writer, ref: SetRef, ids: object, at: Moment | None) -> list[Item]:
+    """Return the live facts of *ids* that nothing replaced."""
+    id_list = cast("list[object]", ids) if isinstance(ids, list) else []
+    names = [one for one in id_list if isinstance(one, str)]
+    stored_items = writer.get(ref, names, at=at) if names else []
+    items = [item_of(stored) for stored in stored_items if stored is not None]
+    return [item for item in items if item.valid_to is None]
+
+
+def hits_found(hits: Hits, request: ContextRequest, part: Part) -> list[PromptCandidate]:
+    """Return hits as what may become pieces."""
+    candidates: list[PromptCandidate] = []
+    best = max([hit.relevance or 0.0 for hit in hits], default=0.0)
+    left_out = ""
+    if best < request.min_score:
+        left_out = f"nothing found bears on the query: the best has a relevance of {best:.2f}"
+    for rank, hit in enumerate(hits, start=1):
+        item = hit.item if request.secrets == "show" else masked_item(hit.item)
+        candidate = PromptCandidate(
+            _piece(part, item, rank=rank, hit=hit),
+            refs=frozenset({(item.set_name, item.id)}),
+            hit=replace(hit, item=item),
+            left_out=left_out,
+        )
+        candidate.line = _line(item, request)
+        if request.details == "hide" and item.time is not None:
+            candidate.day = day_line(item.time)
+        candidates.append(candidate)
+    return candidates
+
+
+def _line(item: Item, request: ContextRequest) -> str:
+    return detailed_line(item) if request.details == "show" else item_line(item)
+
+
+def _piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:
+    return Piece(
+        part,
+        place_of(item),
+        item.text or quoted(str(item.value)),
+        shown=False,
+        reason="",
+        rank=rank,
+        set_name=item.set_name,
+        ids=(item.id or "",),
+        time=item.time,
+        score=None if hit is None else hit.score,
+        parts={} if hit is None else dict(hit.parts),
+    )
+
+
+def _with_reason(piece: Piece, reason: str) -> Piece:
+    return replace(piece, reason=reason)
+
+
+# --- blocks and profiles ----------------------------------------------------------------------
+
+
+def blocks(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
+    """Return the blocks that are asked for and say something, in their order."""
+    if not request.blocks:
+        return []
+    kept = Blocks(_tree(sources, request), sources.scope, lambda: sources.writer.alone("history"))
+    names = kept.names() if request.blocks is ALL else request.blocks
+    candidates: list[PromptCandidate] = []
+    for name in names:
+        if text := kept.get(name):
+            shown = text if request.secrets == "show" else masked_text(text)
+            line = exact_line(name, shown)
+            piece = Piece(
+                "blocks", named(name), shown, shown=False, reason="", rank=len(candidates) + 1
+            )
+            candidates.append(PromptCandidate(piece, line=line))
+    return candidates
+
+
+def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
+    """Return the facts that are always told of whom the request names, the first ones first."""
+    if request.profile is None:
+        return []
+    known = known_facts(
+        sources.writer, sources.scope, as_of=request.as_of, valid_at=request.valid_at
+    )
+    try:
+        told = profile_of(
+            request.profile, known.facts, known.aliases, known.when, budget=PROFILE_TOKENS
+        )
+    except NotFound:  # of somebody new nothing is known yet
+        return []
+    candidates: list[PromptCandidate] = []
+    for rank, fact in enumerate(told.facts, start=1):
+        item = Item(
+            fact.text,
+            id=fact.id,
+            set_name=FACTS,
+            metadata={CONTRADICTS: [*fact.contradicts]},
+            valid_to=fact.valid_to,
+        )
+        shown = item if request.secrets == "show" else masked_item(item)
+        candidates.append(
+            PromptCandidate(
+                _piece("profile", shown, rank=rank),
+                line=_line(shown, request),
+                refs=frozenset({(FACTS, fact.id)}),
+            )
+        )
+    return candidates
+
+
+# --- exact values -----------------------------------------------------------------------------
+
+
+def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
+    """Return the values at and below the named paths; first those with words of the query."""
+    if not request.exact:
+        return []
+    terms = set(words.terms(request.query or ""))
+    tree = _tree(sources, request)
+    values = chain.from_iterable(
+        _values(tree.get(path, MISSING), path) for path in cast("list[Path]", request.exact)
+    )
+    ranked: list[tuple[int, int, Path, Value]] = []
+    for number, (path, value) in enumerate(islice(values, EXACT_VALUES)):
+        text = f"{' '.join(path).replace('_', ' ')} {value}"
+        ranked.append((-len(terms.intersection(words.terms(text))), number, path, value))
+    candidates: list[PromptCandidate] = []
+    for rank, (less, _, path, value) in enumerate(sorted(ranked, key=lambda one: one[:2]), start=1):
+        line = exact_line(dotted(path), value)
+        if request.secrets == "mask":
+            names = tuple(masked_text(name) for name in path)
+            line = exact_line(dotted(names), masked_value(value, path=path))
+        score = -less / len(terms) if terms else 0.0
+        source, _, text = line.partition(": ")
+        piece = Piece("exact", source, text, shown=False, reason="", rank=rank, score=score)
+        candidates.append(PromptCandidate(piece, line=line))
+    return candidates
+
+
+def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piece]:
+    """Return a piece that says how many exact values there are, if no path is named."""
+    if request.exact:
+        return []
+    fields, count = list[str](), 0
+    with suppress(Unsupported):  # a batch has no past: nothing is shown of it, and nothing counted
+        tree = _tree(sources, request)
+        shown = (BLOCKS, LIMITS) if request.blocks else ()
+        for name, value in _fields(tree):
+            if name in shown:
+                continue
+            fields.append(name)
+            count += sum(1 for _ in islice(_values(value, (name,)), EXACT_VALUES - count))
+            if count == EXACT_VALUES and len(fields) > FIELDS_SHOWN:
+                break
+    if not count:
+        return []
+    names = [named(masked_text(name)) for name in fields[:FIELDS_SHOWN]]
+    more = ", …" if len(fields) > FIELDS_SHOWN else ""
+    many = f"{count} exact values are" if count > 1 else "1 exact value is"
+    at_least = "at least " if count == EXACT_VALUES else ""
+    reason = f"{at_least}{many} left out; name the paths to show, as in exact=[{names[0]!r}]"
+    return [Piece("exact", "", ", ".join(names) + more, shown=False, reason=reason)]
+
+
+def _tree(sources: Sources, request: ContextRequest) -> MemoryObject:
+    tree = sources.tree()
+    return tree if request.as_of is None else tree.at(request.as_of)
+
+
+def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
+    """Yield what was found at *path*, and all below; an object is read only when it is reached."""
+    if isinstance(found, MemoryObject):
+        with suppress(NotAnObject):  # it went while its neighbours were read
+            for name, value in _fields(found):
+                yield from _values(value, (*path, name))
+    elif found is not MISSING:
+        yield path, cast("Value", found)
+
+
+def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
+    """Yield the fields of an object in order; those of a wide one by name, one by one."""
+    if len(found.names(limit=WIDE + 1)) <= WIDE:
+        yield from found.get_fields().items()
+        return
+    after: str | None = None
+    while names := found.names(after=after, limit=NAMES):
+        yield from ((name, found.get((name,), MISSING)) for name in names)
+        after = names[-1]

@@ -1,0 +1,490 @@
+"""A memory behind a server: the same calls, each a request; what cannot be is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, cast
+from uuid import uuid4
+
+from alveus.client.connection import ServerConnection, header_text
+from alveus.client.json_readers import (
+    Json,
+    as_of_text,
+    moment_text,
+    optional_time,
+    read_context,
+    read_hits,
+    read_item,
+    read_points,
+    read_receipt,
+    valid_at_text,
+    value_of,
+)
+from alveus.client.local_only import no_engine, unsupported
+from alveus.client.remote_conversation import RemoteConversation
+from alveus.client.remote_facts import RemoteFacts, learn_json, read_report
+from alveus.client.remote_sets import (
+    RemoteKnowledgeSet,
+    RemoteQuarantine,
+    RemoteSet,
+    RemoteWriter,
+    is_reranked,
+    points_json,
+    search_json,
+    where_json,
+)
+from alveus.client.remote_tree import RemoteCalls, RemoteTree
+from alveus.errors import InvalidInput, Unusable
+from alveus.facts import LearnOptions, LearnReport, Source
+from alveus.facts.learning import LEARNED
+from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
+from alveus.memory.differences import ChangedItem, ChangedValue, Difference
+from alveus.memory.keys import (
+    DEFAULT_SET,
+    KeyBatch,
+    KeyMemory,
+    KeySets,
+    KnowledgeMemory,
+    OwnerSets,
+    Touched,
+)
+from alveus.memory.opening import WAIT_S
+from alveus.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
+from alveus.search.projection import MapPoints
+from alveus.search.signals import Signals
+from alveus.sets.forgetting import HowForgotten, Receipt, Scrub
+from alveus.sets.writer import Where
+from alveus.state import MemoryObject, root_of
+from alveus.store import Commit, Scope, SetRef
+from alveus.store.as_of import AsOf, ValidAt
+from alveus.store.items import Hits
+from alveus.store.scope import set_name
+from alveus.text import tokens as word_pieces
+from alveus.values.storable import Path, checked_name
+
+PAGE = 1_000
+"""Keys that are asked for at a time."""
+
+
+class OwnerCalls:
+    """Calls of a key, or of knowledge, each a request."""
+
+    in_batch = False
+
+    def __init__(self, connection: ServerConnection, scope: Scope) -> None:
+        self._connection, self._scope = connection, scope
+
+    @property
+    def identity(self) -> object:
+        """See `RemoteCalls.identity`."""
+        return id(self._connection), self._scope
+
+    @property
+    def read_only(self) -> bool:
+        """See `RemoteCalls.read_only`."""
+        return self._connection.address.read_only
+
+    def read(self, call: str, **arguments: object) -> Json:
+        """See `RemoteCalls.read`."""
+        return self._connection.read("/v1/call", {"call": call, **arguments}, **self._where)
+
+    def write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
+        """See `RemoteCalls.write`."""
+        body = {"call": call, **arguments}
+        return self._connection.write("/v1/call", body, idempotency_key, **self._where)
+
+    @property
+    def _where(self) -> dict[str, str | None]:
+        return {"space": self._scope.space, "key": self._scope.key}
+
+
+class BatchCalls:
+    """Calls of a batch: the server answers each as if it were committed, and commits all at once.
+
+    Nothing of a batch is kept at the server before that: each request carries all of it.
+    """
+
+    in_batch, read_only = True, False
+
+    def __init__(self, connection: ServerConnection, scope: Scope, idempotency_key: str) -> None:
+        self._connection, self._scope, self._key = connection, scope, idempotency_key
+        self._writes: list[Json] = []
+        self._told: dict[str, Any] = {}
+        self._has_read = False
+        self.open = False
+
+    @property
+    def identity(self) -> object:
+        """See `RemoteCalls.identity`."""
+        return id(self)
+
+    def begin(self) -> None:
+        """Ask from which commit on the batch reads exact memory."""
+        self._told = self._ask([], dry_run=True)
+        self.open = True
+
+    def read(self, call: str, **arguments: object) -> Json:
+        """See `RemoteCalls.read`: with what the batch changed."""
+        self._has_read |= call.startswith("exact.")
+        return self._tried({"call": call, **arguments})["answers"][-1]
+
+    def write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
+        """See `RemoteCalls.write`: it is committed when the block ends."""
+        if idempotency_key is not None:
+            raise InvalidInput(
+                "inside a batch give the idempotency_key to the batch, not to a call"
+            )
+        made = {"call": call, **arguments}
+        self._told = self._tried(made)
+        self._writes.append(made)
+        return self._told["answers"][-1]
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to commit."""
+        return self._told["changes"]
+
+    @property
+    def base(self) -> int:
+        """The commit as of which exact memory is read; 0 before the batch begins."""
+        return self._told.get("base", 0)
+
+    @property
+    def touched(self) -> list[Touched]:
+        """See `KeyBatch.touched`."""
+        told = self._told.get("touched", ())
+        return [Touched(each["key"], each["set"], each["id"], each["version"]) for each in told]
+
+    def commit(self) -> Json:
+        """Have the server commit all of it; return what it says of the commit."""
+        return self._ask(self._writes, touched=self._told["touched"])["commit"]
+
+    def _tried(self, call: Json) -> dict[str, Any]:
+        if not self.open:
+            raise Unusable("a batch is used inside its with block; ask for another one")
+        return self._ask([*self._writes, call], dry_run=True)
+
+    def _ask(self, calls: Sequence[Json], **how: object) -> dict[str, Any]:
+        answered = len(self._writes)
+        body = {
+            "calls": calls,
+            "answered": answered,
+            "base": self._told.get("base"),
+            "has_read": self._has_read,
+            **how,
+        }
+        where = {"space": self._scope.space, "key": self._scope.key}
+        return self._connection.write("/v1/batch", body, self._key, **where)
+
+
+class RemoteSets(OwnerSets):
+    """Named sets behind a server, of a key, a batch or knowledge."""
+
+    _make = RemoteSet
+    _writer: RemoteWriter
+
+    def search(  # noqa: PLR0913 - as `OwnerSets.search`
+        self,
+        query: str,
+        *,
+        sets: Sequence[str] | None = None,
+        prefix: str | None = None,
+        limit: int = 10,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
+        min_score: float | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
+    ) -> Hits:
+        """See `OwnerSets.search`; a re-ranker of the call's own is refused."""
+        target = self._named(sets, prefix)
+        names = [ref.name for ref in target] if isinstance(target, list) else "all"
+        asked = search_json(
+            query,
+            limit=limit,
+            where=where,
+            as_of=as_of,
+            signals=signals,
+            valid_at=valid_at,
+            min_score=min_score,
+            reranker=reranker,
+        )
+        place = {"knowledge": self._scope.key is None}
+        return read_hits(self._writer.calls.read("search", set=place, sets=names, **asked))
+
+    def points(
+        self,
+        *,
+        sets: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> MapPoints:
+        """See `OwnerSets.points`."""
+        target, place = self._named(sets), {"knowledge": self._scope.key is None}
+        names = [ref.name for ref in target] if isinstance(target, list) else "all"
+        asked = points_json(where, limit)
+        return read_points(self._writer.calls.read("points", set=place, sets=names, **asked))
+
+    @property
+    def quarantine(self) -> RemoteQuarantine:
+        """See `OwnerSets.quarantine`."""
+        return RemoteQuarantine(self._writer, self._scope)
+
+
+class RemoteKnowledge(RemoteSets, KnowledgeMemory):
+    """Knowledge behind a server."""
+
+    _make = RemoteKnowledgeSet
+
+    def __init__(self, calls: RemoteCalls, space: str) -> None:
+        writer = RemoteWriter(calls, WAIT_S)
+        OwnerSets.__init__(self, no_engine(WAIT_S), writer, Scope(space, None))
+
+
+class RemotePrompts(Prompts):
+    """Prompts that a server makes."""
+
+    _writer: RemoteWriter
+
+    def _assembled(self, request: ContextRequest) -> Context:
+        if request.budget.counter is not word_pieces:
+            raise unsupported("Budget(counter=…)", "give a number of tokens")
+        asked = _request_json(request)
+        told = read_context(self._writer.calls.read("context", **asked))
+        told["why"] = tuple(Piece(**piece) for piece in told["why"])
+        return Context(**told)
+
+
+def _request_json(request: ContextRequest) -> dict[str, Any]:
+    """Return what a context is asked for as it is sent."""
+    names = "query system recent profile limit min_score secrets details"
+    asked: dict[str, Any] = {name: getattr(request, name) for name in names.split()}
+    if request.messages is not NEWEST:
+        asked["messages"] = request.messages
+    for name in ("sets", "knowledge", "blocks"):
+        chosen = getattr(request, name)
+        asked[name] = "all" if chosen is ALL else chosen
+    return asked | {
+        "budget_tokens": request.budget.tokens,
+        "message_tokens": request.budget.message_tokens,
+        "exact": [list(path) for path in cast("Sequence[Path]", request.exact)],
+        "where": where_json(request.where),
+        "as_of": as_of_text(request.as_of),
+        "valid_at": valid_at_text(request.valid_at),
+        "signals": None if request.signals is None else request.signals.to_json(),
+        "rerank": is_reranked(request.reranker),
+        "shares": asdict(request.shares),
+    }
+
+
+class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
+    """All memory of one key, behind a server."""
+
+    def __init__(self, connection: ServerConnection, scope: Scope) -> None:
+        calls = OwnerCalls(connection, scope)
+        KeySets.__init__(self, no_engine(WAIT_S), RemoteWriter(calls, WAIT_S), scope)
+        self._connection = connection
+        self._knowledge, self._ttl = scope.space, None
+        self._live = RemoteTree(calls)
+
+    @property
+    def engine(self) -> NoReturn:
+        """Refused: there is no store here."""
+        raise unsupported("key.engine")
+
+    @property
+    def knowledge(self) -> RemoteKnowledge:
+        """See `KeyMemory.knowledge`."""
+        return knowledge_of(self._connection, self.space)
+
+    def batch(self, *, idempotency_key: str | None = None) -> RemoteBatch:
+        """See `KeyMemory.batch`."""
+        return RemoteBatch(self._connection, self._scope, idempotency_key)
+
+    def conversation(self, name: str) -> RemoteConversation:
+        """See `KeySets.conversation`."""
+        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)))
+
+    def diff(
+        self, a: AsOf, b: AsOf | None, *, sets: Sequence[str] | None, tree: Literal["show", "skip"]
+    ) -> Difference:
+        """See `Memory.diff`."""
+        if tree not in ("show", "skip"):
+            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        told = self._writer.calls.read(
+            "diff",
+            since=moment_text(a, "a"),
+            until=as_of_text(b, "b"),
+            sets=None if sets is None else [checked_name(name, "a set's name") for name in sets],
+            tree=tree == "show",
+        )
+        return read_difference(told)
+
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """See `KeyMemory.forget`."""
+        if ids is not None:
+            of, name = self.set(DEFAULT_SET), idempotency_key
+            return of.forget(ids, where=where, scrub=scrub, dry_run=dry_run, idempotency_key=name)
+        HowForgotten(scrub).check()
+        told = self._writer.calls.write(
+            "forget",
+            idempotency_key,
+            of="key" if where is None else "sets",
+            where=where_json(where),
+            scrub=scrub,
+            dry_run=bool(dry_run),
+        )
+        return read_receipt(told)
+
+    @property
+    def facts(self) -> RemoteFacts:
+        """See `KeyMemory.facts`."""
+        return RemoteFacts(self._writer.calls, self._scope)
+
+    def learn(
+        self,
+        source: Source,
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LearnReport:
+        """See `KeyMemory.learn`: the server's model finds the facts, or rules if it has none."""
+        if progress is not None:
+            raise unsupported("learn(progress=…)", "the report says how many messages were read")
+        asked = learn_json(self.conversation(LEARNED), source, model, options)
+        where = {"space": self.space, "key": self.key}
+        return read_report(self._connection.write("/v1/learn", asked, **where))
+
+
+class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
+    """Changes of one key and of knowledge behind a server, committed together.
+
+    Each call in the block is a request, which changes nothing; the end of the block is one more,
+    which makes all of it one commit.
+    """
+
+    def __init__(
+        self, connection: ServerConnection, scope: Scope, idempotency_key: str | None
+    ) -> None:
+        self._is_named = idempotency_key is not None
+        named = str(uuid4()) if idempotency_key is None else header_text(idempotency_key)
+        self._calls = BatchCalls(connection, scope, named)
+        KeySets.__init__(self, no_engine(WAIT_S), RemoteWriter(self._calls, WAIT_S), scope)
+        self._root: MemoryObject | None = None
+        self.committed: Commit | None = None
+        self.has_changes = False
+
+    def __enter__(self) -> Self:
+        if self._root is not None:
+            raise Unusable("a batch serves one block; ask for another one")
+        self._calls.begin()
+        self._root = root_of(RemoteTree(self._calls))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._root is None:
+            return
+        self._calls.open = False
+        self.has_changes = self._calls.has_changes
+        if kind is not None or not (self._is_named or self.has_changes):
+            return
+        done = self._calls.commit()
+        if done is not None:
+            # A key that nobody passed was never used before: its commit is this one.
+            adopted = done["adopted"] and self._is_named
+            self.committed = Commit(done["number"], done["time"], adopted, result=None)
+
+    @property
+    def base(self) -> int:
+        """See `KeyBatch.base`."""
+        return self._calls.base
+
+    @property
+    def touched(self) -> list[Touched]:
+        """See `KeyBatch.touched`."""
+        return self._calls.touched
+
+    @property
+    def short_term(self) -> MemoryObject:
+        """See `KeyBatch.short_term`."""
+        if self._root is None:
+            raise Unusable("a batch is used inside its with block; ask for another one")
+        return self._root
+
+    @property
+    def knowledge(self) -> RemoteKnowledge:
+        """See `KeyBatch.knowledge`."""
+        return RemoteKnowledge(self._calls, self._scope.space)
+
+    def _sources(self) -> Sources:
+        return Sources(
+            self._writer, self._scope, Scope(self._scope.space, None), lambda: self.short_term
+        )
+
+    def conversation(self, name: str) -> RemoteConversation:
+        """See `KeySets.conversation`."""
+        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)))
+
+
+def knowledge_of(connection: ServerConnection, space: str) -> RemoteKnowledge:
+    """Return the knowledge of a space."""
+    return RemoteKnowledge(OwnerCalls(connection, Scope(space, None)), space)
+
+
+def key_pages(
+    connection: ServerConnection, space: str, prefix: str, after: str | None
+) -> Iterator[list[str]]:
+    """Yield the keys of a space, a page at a time."""
+    while True:
+        told = connection.get("/v1/keys", space=space, prefix=prefix, after=after, limit=PAGE)
+        yield told["keys"]
+        if not told["more"]:
+            return
+        after = told["keys"][-1]
+
+
+def read_difference(told: Mapping[str, Any]) -> Difference:
+    """Return what a server tells that changed."""
+    tree = [
+        ChangedValue(
+            each["kind"],
+            each["path"] if isinstance(each["path"], str) else tuple(each["path"]),
+            value_of(each["before"]),
+            value_of(each["after"]),
+        )
+        for each in told["tree"]
+    ]
+    items = [
+        ChangedItem(
+            each["kind"],
+            each["set"],
+            each["id"],
+            *(
+                None if each[when] is None else read_item(each[when])
+                for when in ("before", "after")
+            ),
+        )
+        for each in told["items"]
+    ]
+    made: dict[str, Any] = dict(told)
+    made.update(tree=tuple(tree), items=tuple(items))
+    for name in ("since_time", "until_time"):
+        made[name] = optional_time(told[name])
+    return Difference(**made)

@@ -1,0 +1,461 @@
+"""Agents: actions, and the events that set them off.
+
+An agent is a class with methods under `@action`, or an `Agent` that is given functions::
+
+    class Shop(Agent):
+        @action(InputEvent)
+        def ordered(self, event, ctx):
+            ctx.short_term_memory.append("orders", event.input)
+            ctx.send_event(OutputEvent("Thank you!"))
+
+
+    shop = Agent("shop", actions=[ordered])
+
+Actions are plain or `async` functions ``(event, ctx)``. What one changes is committed once, whole,
+when it returns; see `alveus.runs.runner`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
+
+from alveus.errors import InvalidInput
+from alveus.events.events import Event, InputEvent, OutputEvent
+from alveus.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
+from alveus.facts import LearnOptions, LearnReport
+from alveus.llm import ChatModel
+from alveus.state import Ttl
+from alveus.store.progress import MAX_POSITIONS
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.retries import ONCE, Retry
+from alveus.values.storable import checked_name, counted
+
+OnError: TypeAlias = Literal["fail", "retry", "skip"]
+"""What is done when an action raises: its run is parked; it is tried again; the run goes on
+without it."""
+
+OnFailed: TypeAlias = Literal["wait", "next"]
+"""What later inputs of a key do while a run is parked."""
+
+OnMismatch: TypeAlias = Literal["fail", "truncate"]
+"""What is done when a task that began anew makes other durable calls than it made before."""
+
+Condition: TypeAlias = Callable[[Any], bool]
+F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
+
+MAX_TASKS = 10_000
+"""Tasks of a run, unless its agent says more or less: far beyond what is meant."""
+
+_MARK = "__alveus_action__"
+
+_SETTINGS = {
+    "on_error": ("fail", "retry", "skip"),
+    "on_failed": ("wait", "next"),
+    "on_mismatch": ("fail", "truncate"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What `@action` says of a function."""
+
+    events: tuple[type[Event], ...]
+    when: Condition | None
+    on_error: OnError | None
+    retry: Retry | None
+    adapt: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAction:
+    """An action of an agent, ready to be called as ``call(event, ctx)``.
+
+    Attributes:
+        name: Unique in its agent; it names the action in the store.
+        adapt: Makes the context that a system of `alveus.compat` shows its users.
+    """
+
+    name: str
+    events: tuple[type[Event], ...]
+    call: Callable[[Any, Any], Any]
+    when: Condition | None
+    on_error: OnError
+    retry: Retry
+    is_async: bool
+    adapt: Callable[[Any], Any] | None = None
+
+
+def action(
+    *events: type[Event],
+    when: Condition | None = None,
+    on_error: OnError | None = None,
+    retry: Retry | None = None,
+    adapt: Callable[[Any], Any] | None = None,
+) -> Callable[[F], F]:
+    """Mark a function as an action that events of these classes, exactly, set off.
+
+    Works on functions, methods and static methods, above `@staticmethod` and below it, on plain
+    and on `async` functions.
+
+    Args:
+        when: Only events for which this is true.
+        on_error: "fail" parks the run, "retry" tries again and then parks it, "skip" goes on
+            without the action; by default what the agent says.
+        retry: How "retry" tries again.
+        adapt: For `alveus.compat`: makes what the function gets as its context.
+
+    Raises:
+        InvalidInput: No event class, or something else than one; a setting that cannot be used.
+    """
+    if not events:
+        raise InvalidInput("@action needs the classes of its events: @action(InputEvent)")
+    for kind in events:
+        if not (isinstance(kind, type) and issubclass(kind, Event)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"@action takes subclasses of Event, as in @action(InputEvent), not {kind!r}"
+            )
+        if kind is Event:
+            raise InvalidInput("@action(Event): name a class of your own: class MyEvent(Event): …")
+    _check_settings(when, on_error, retry, adapt)
+    if retry is not None:
+        on_error = "retry"
+    marked = Marked(events, when, on_error, retry, adapt)
+
+    def mark(function: F) -> F:
+        plain = _plain(function)
+        if not callable(plain):
+            raise InvalidInput(f"@action marks functions, not {function!r}")
+        if _MARK in getattr(plain, "__dict__", {}):
+            raise InvalidInput(
+                f"{function!r} is an action already; name all its events in one @action(…)"
+            )
+        try:
+            setattr(plain, _MARK, marked)
+        except AttributeError:
+            raise InvalidInput(
+                f"{function!r} cannot be marked; put @action on a function that calls it"
+            ) from None
+        return function
+
+    return mark
+
+
+def _check_settings(when: object, on_error: object, retry: object, adapt: object) -> None:
+    """Raise `InvalidInput` for what an action could not be done with."""
+    for name, function in (("when", when), ("adapt", adapt)):
+        if function is not None and not callable(function):
+            raise InvalidInput(f"{name} must be a function, not {function!r}")
+    if inspect.iscoroutinefunction(when):
+        raise InvalidInput(f"when must be a plain function, not async as {when!r} is")
+    if on_error is not None and on_error not in _SETTINGS["on_error"]:
+        raise InvalidInput(f"on_error must be fail, retry or skip, not {on_error!r}")
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidInput(f"retry must be a Retry(…), not {retry!r}")
+    if retry is not None and on_error not in (None, "retry"):
+        raise InvalidInput(f"retry goes with on_error='retry', and not with {on_error!r}")
+
+
+class Learn:
+    """An action that learns facts from a conversation at the end of each turn.
+
+    List it beside those of your own::
+
+        agent = Agent("shop", actions=[answer, Learn("chat", model=model)])
+
+    It is set off by each output, once that is committed; the output waits for it. What fails, as a
+    model that cannot be reached, is logged, and read at the end of a later turn. To learn while
+    nobody waits, use ``alveus learn --watch`` instead.
+
+    Args:
+        conversation: The name of the conversation of the run's key.
+        model: Who finds the facts; a small one will do. None: rules for English.
+        options: Of these, `at_least` says after how many messages it learns, and `calls_per_hour`
+            how often models are asked at most.
+        on: The classes of the events that set it off.
+    """
+
+    def __init__(
+        self,
+        conversation: str = "chat",
+        *,
+        model: ChatModel | None,
+        options: LearnOptions | None = None,
+        on: Sequence[type[Event]] = (OutputEvent,),
+    ) -> None:
+        self._conversation = checked_name(conversation, "a conversation")
+        self._model, self._options = model, options
+        self.__name__ = f"learn from {conversation}"
+        action(*on, on_error="skip")(self)
+
+    def __call__(self, event: Event, ctx: _LearningContext) -> None:  # noqa: ARG002 - an action
+        """Learn what the conversation teaches since the last time."""
+        ctx.learn(self._conversation, model=self._model, options=self._options)
+
+
+class _LearningContext(Protocol):
+    def learn(
+        self, conversation: str, *, model: ChatModel | None, options: LearnOptions | None
+    ) -> LearnReport: ...
+
+
+@suggest_names_in
+class Agent:
+    """Actions, and what holds for all of them. Subclass it, or give it functions.
+
+    A subclass sets the attributes below in its body; they may be given by name as well.
+
+    Attributes:
+        name: Names its inbox, the numbers of its runs and its outputs; by default its class's.
+        on_error: For actions that do not say: "fail", "retry" or "skip".
+        retry: How "retry" tries again, for actions that do not say.
+        on_failed: "wait": later inputs of a key wait while a run is parked; "next": they go on,
+            and a retry runs the input again behind them.
+        max_tasks: How many tasks a run may have before it is parked with `RunTooLong`: actions
+            that send each other events for ever come to an end.
+        on_mismatch: "fail" parks a run whose task began anew and made other durable calls;
+            "truncate" forgets the calls from there on, and makes the new ones.
+        short_term_ttl: How long short-term values stay where a write does not say; None: what
+            the memory says.
+        memory_events: What is told of what actions do to memory, asked for or not.
+    """
+
+    name: str = ""
+    on_error: OnError = "fail"
+    retry: Retry = Retry()
+    on_failed: OnFailed = "wait"
+    on_mismatch: OnMismatch = "fail"
+    max_tasks: int = MAX_TASKS
+    short_term_ttl: Ttl | None = None
+    memory_events: MemoryEvents = MemoryEvents()
+
+    def __init__(  # noqa: PLR0913 - the settings of an agent, by name
+        self,
+        name: str | None = None,
+        *,
+        actions: Iterable[Callable[..., Any]] = (),
+        on_error: OnError | None = None,
+        retry: Retry | None = None,
+        on_failed: OnFailed | None = None,
+        on_mismatch: OnMismatch | None = None,
+        max_tasks: int | None = None,
+        short_term_ttl: Ttl | None = None,
+        memory_events: MemoryEvents | None = None,
+    ) -> None:
+        given = {
+            "name": name,
+            "on_error": on_error,
+            "retry": retry,
+            "on_failed": on_failed,
+            "on_mismatch": on_mismatch,
+            "max_tasks": max_tasks,
+            "short_term_ttl": short_term_ttl,
+            "memory_events": memory_events,
+        }
+        if name is not None:
+            checked_name(name, "an agent's name")
+        for setting, value in given.items():
+            if value is not None:
+                setattr(self, setting, value)
+        if not isinstance(actions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"actions must be a list of functions, not {actions!r}")
+        self._given = tuple(actions)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchTable:
+    """An agent, looked through once: which event sets off what.
+
+    Attributes:
+        always: What events set off whatever they hold.
+        reported: The memory events that it asks for or has on, and how much they say.
+        stored: Those that are stored though they set nothing off.
+    """
+
+    agent: Agent
+    name: str
+    actions: dict[str, BoundAction]
+    by_event: dict[type[Event], tuple[BoundAction, ...]]
+    types: dict[str, type[Event]]
+    always: dict[type[Event], tuple[str, ...]]
+    reported: Mapping[type[MemoryEvent], Detail]
+    stored: frozenset[type[MemoryEvent]]
+
+    @classmethod
+    def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> DispatchTable:
+        """Return the plan of an agent, or of a class of agents that needs no arguments.
+
+        Raises:
+            InvalidInput: It has no action, two of one name, or two events of one name.
+        """
+        instance = _instance_of(agent)
+        actions: dict[str, BoundAction] = {}
+        for bound in _actions(instance):
+            if bound.name in actions:
+                raise InvalidInput(f"agent {_title(instance)} has two actions named {bound.name!r}")
+            actions[bound.name] = bound
+        if not actions:
+            raise InvalidInput(
+                f"agent {_title(instance)} has no action; mark one with @action(InputEvent), or "
+                "pass actions=[…]"
+            )
+        types: dict[str, type[Event]] = {}
+        for kind in (InputEvent, OutputEvent, *(e for a in actions.values() for e in a.events)):
+            if types.setdefault(kind.type_name(), kind) is not kind:
+                raise InvalidInput(f"two classes of events are named {kind.type_name()!r}")
+        by_event = {
+            kind: tuple(a for a in actions.values() if kind in a.events) for kind in types.values()
+        }
+        chosen = checked_name(_name(instance) if name is None else name, "an agent's name")
+        settings = instance.memory_events
+        reported = settings.reported(types.values())
+        always = {
+            kind: tuple(a.name for a in bound)
+            for kind, bound in by_event.items()
+            if all(a.when is None for a in bound)
+        }
+        return cls(instance, chosen, actions, by_event, types, always, reported, settings.stored())
+
+    @property
+    def class_name(self) -> str:
+        """The name of the agent's class, or the one it gives its agents; a part of the code."""
+        kind = type(self.agent)
+        return str(kind.name or kind.__name__)
+
+    @property
+    def run_begin(self) -> Detail:
+        """How much is reported of short-term memory as a run begins."""
+        return self.reported.get(RunBeginEvent, "off")
+
+    def reported_with(
+        self, listened: frozenset[type[MemoryEvent]]
+    ) -> Mapping[type[MemoryEvent], Detail]:
+        """Return the memory events that are reported while somebody listens for these."""
+        if not listened:
+            return self.reported
+        return self.agent.memory_events.reported({*self.types.values(), *listened})
+
+    def asks_for(self, kind: type[Event]) -> bool:
+        """Return whether an input of a class may set anything off."""
+        return bool(self.by_event.get(kind)) or bool(self.by_event.get(RunBeginEvent))
+
+    def set_off(self, event: Event) -> tuple[str, ...]:
+        """Return the names of the actions that *event* sets off, in the order of definition.
+
+        Raises:
+            Exception: What a condition of theirs raised; a note says which one.
+        """
+        always = self.always.get(type(event))
+        if always is not None:
+            return always
+        actions = self.by_event.get(type(event), ())
+        return tuple(a.name for a in actions if a.when is None or _is_met(a, a.when, event))
+
+
+def _is_met(action: BoundAction, when: Condition, event: Event) -> bool:
+    try:
+        return bool(when(event))
+    except Exception as error:
+        error.add_note(f"in the condition (when=) of action {action.name!r}, on {event.type}")
+        raise
+
+
+def _instance_of(agent: Agent | type[Agent]) -> Agent:
+    if isinstance(agent, type) and issubclass(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        try:
+            agent = agent()
+        except TypeError as error:
+            raise InvalidInput(
+                f"agent {agent.__name__} cannot be made without arguments ({error}); pass an "
+                "instance of it"
+            ) from error
+    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"an agent is a subclass of Agent, or an instance of one, not {agent!r}")
+    for setting, values in _SETTINGS.items():
+        if getattr(agent, setting) not in values:
+            raise InvalidInput(
+                f"{_title(agent)}.{setting} must be one of {', '.join(values)}, not "
+                f"{getattr(agent, setting)!r}"
+            )
+    counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MAX_POSITIONS)
+    ttl = agent.short_term_ttl
+    if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"{_title(agent)}.short_term_ttl must be Ttl(after=…), or None, not {ttl!r}"
+        )
+    if not isinstance(agent.retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"{_title(agent)}.retry must be a Retry(…), not {agent.retry!r}")
+    if not isinstance(agent.memory_events, MemoryEvents):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"{_title(agent)}.memory_events must be MemoryEvents(…), not {agent.memory_events!r}"
+        )
+    return agent
+
+
+def _name(agent: Agent) -> str:
+    return type(agent).__name__ if agent.name == "" else agent.name
+
+
+def _title(agent: Agent) -> str:
+    return str(_name(agent))
+
+
+def _actions(agent: Agent) -> Iterable[BoundAction]:
+    """Yield the actions of an agent: of its bases first, each class in the order of definition."""
+    defined: dict[str, object] = {}
+    for kind in reversed(type(agent).__mro__):
+        for name, member in vars(kind).items():
+            if name in defined or hasattr(_plain(member), _MARK):
+                defined[name] = member  # an override without a mark is no action any more
+    for name, member in defined.items():
+        if hasattr(_plain(member), _MARK):
+            yield _action(agent, name, getattr(agent, name), _plain(member))
+    for function in cast("Sequence[Any]", agent.__dict__.get("_given", ())):
+        inner = _plain(function)
+        if not hasattr(inner, _MARK):
+            raise InvalidInput(
+                f"{function!r} is not marked as an action; put @action(InputEvent) above it"
+            )
+        call = inner if isinstance(function, staticmethod) else function
+        yield _action(agent, inner.__name__, call, inner)
+
+
+def _plain(member: object) -> Any:
+    """Return the function inside a static, class or bound method."""
+    return getattr(member, "__func__", member)
+
+
+def _check_takes(function: Callable[..., Any], *names: str, what: str) -> None:
+    try:
+        inspect.signature(function).bind(*names)
+    except TypeError:
+        raise InvalidInput(
+            f"{what} must take ({', '.join(names)}); it takes {inspect.signature(function)}"
+        ) from None
+    except ValueError:
+        return  # of a function in C, which does not say
+
+
+def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> BoundAction:
+    marked: Marked = getattr(inner, _MARK)
+    _check_takes(call, "event", "ctx", what=f"action {name!r} of agent {_title(agent)}")
+    if marked.when is not None:
+        what = f"the when= of action {name!r} of agent {_title(agent)}"
+        _check_takes(marked.when, "event", what=what)
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise InvalidInput(f"action {name!r} must not yield; send events with ctx.send_event(…)")
+    on_error = marked.on_error or agent.on_error
+    retry = marked.retry or agent.retry
+    return BoundAction(
+        name=name,
+        events=marked.events,
+        call=call,
+        when=marked.when,
+        on_error=on_error,
+        retry=retry if on_error == "retry" else replace(ONCE, on=retry.on),
+        is_async=inspect.iscoroutinefunction(call),
+        adapt=marked.adapt,
+    )

@@ -1,0 +1,9 @@
+"""Agents on Apache Flink: the runner of a key where Flink sends its inputs.
+
+Only `operators` and `job` import Flink, which the extra ``alveus[flink]`` installs.
+"""
+
+from alveus.runs.runner.flink.flink_runner import FlinkRunner
+from alveus.runs.runner.flink.settings import FlinkSettings
+
+__all__ = ["FlinkRunner", "FlinkSettings"]

@@ -1,0 +1,378 @@
+"""What one parallel part of a Flink job does with the keys that Flink sends it.
+
+Nothing here imports Flink: the operators hand in the keyed state of the key at hand, and yield
+what they are given. A local runner does the work, so an action runs as it does everywhere, and is
+committed to the store with its items, its exact memory and its step of the journal. Keyed state
+holds what must come back with a checkpoint:
+
+``inputs``
+    Inputs whose outputs were not emitted yet. After a restart they are handed to the runner again,
+    which recognises them, and gives the recorded outputs of those that were done.
+``exact``
+    A copy of the key's exact memory; see `hot_tree`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+
+from alveus.embed import Embedder
+from alveus.errors import (
+    AgentChanged,
+    AlveusError,
+    Forgotten,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidValue,
+    NotFound,
+    RunDiscarded,
+    RunParked,
+)
+from alveus.memory.memory import Memory
+from alveus.runs.agent import Agent, DispatchTable
+from alveus.runs.run import RunnerHooks
+from alveus.runs.runner.flink.checkpoints import covered_until
+from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
+from alveus.runs.runner.flink.records import FlinkInput, output_line, problem_line
+from alveus.runs.runner.local_runner import LocalRunner
+from alveus.runs.runner.tickets import Outputs, Ticket
+from alveus.state.committed_tree import LeasedTree
+from alveus.store import Ledger, Retain, Scope
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BATCH = 128
+"""Inputs that are accepted in one commit at most."""
+
+MOST_KEYS = 10_000
+"""Keys whose records are kept in RAM as well."""
+
+LOOK_AT_PARKED_S = 1.0
+"""How often is looked whether a parked run was retried."""
+
+_UNFIT = InvalidInput, InvalidValue, IdempotencyConflict, AgentChanged
+"""What is wrong with an input, whoever runs it."""
+
+Mode: TypeAlias = Literal["concurrent", "synchronous"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkJob:
+    """What every part of a job is told; it travels to the workers.
+
+    Attributes:
+        agent: ``module:name``, for the workers to import.
+        capacity: Inputs that the runner of one part is given at once.
+        hot_for: How long a key that has no inputs keeps its copy in keyed state.
+        checkpoints: The folder where Flink keeps checkpoints, if it is a local one.
+    """
+
+    agent: str
+    store_url: str
+    name: str | None = None
+    space: str = "default"
+    knowledge: str | None = None
+    embedder: str | Embedder | None = None
+    mode: Mode = "concurrent"
+    concurrency: int = 16
+    capacity: int = 1_000
+    hot_for: timedelta = timedelta(hours=1)
+    retain: Retain | None = None
+    checkpoints: str | None = None
+
+
+class KeyedMap(Protocol):
+    """A map of Flink's keyed state, of the key at hand."""
+
+    def get(self, key: str, /) -> Any:  # noqa: ANN401 - Flink's
+        """Return what is under a name; None: nothing."""
+        ...
+
+    def put(self, key: str, value: Any, /) -> None:  # noqa: ANN401 - Flink's
+        """Put a text under a name."""
+        ...
+
+    def remove(self, key: str, /) -> None:
+        """Remove a name."""
+        ...
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return names and texts, in no order."""
+        ...
+
+
+class KeyState(NamedTuple):
+    """The keyed state of the key at hand."""
+
+    exact: KeyedMap
+    inputs: KeyedMap
+
+
+class Emission(NamedTuple):
+    """A line for the outputs, or for the problems."""
+
+    line: str
+    is_problem: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingInput:
+    """An input whose outputs were not emitted yet.
+
+    Attributes:
+        name: Its name in keyed state; names rise in the order inputs came.
+        told: It was said that its run is parked.
+        looked: When that was looked up last.
+        counts: It takes up some of the runner's room.
+    """
+
+    name: str
+    given: FlinkInput
+    ticket: Ticket | None = None
+    told: bool = False
+    looked: float = 0.0
+    counts: bool = False
+
+
+class Subtask:
+    """One parallel part of a job. It serves one thread: that of Flink's task."""
+
+    def __init__(self, job: FlinkJob, agent: Agent | type[Agent]) -> None:
+        self._job = job
+        plan = DispatchTable.of(agent, name=job.name)
+        self._types, self._on_failed = plan.types, plan.agent.on_failed
+        self._records: OrderedDict[str, HotRecords] = OrderedDict()
+        self._waiting: dict[str, deque[_WaitingInput]] = {}
+        self._unsubmitted: deque[_WaitingInput] = deque()
+        self._submitted = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="alveus-flink")
+        try:
+            self.memory, self.runner = self._call(self._open, agent)
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    def _call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what *function* does in a thread that Python made.
+
+        Flink's own thread has a thread state for each operator; SQLite's module takes the wrong
+        one where it calls back, and waits for ever.
+        """
+        return self._thread.submit(function, *args, **kwargs).result()
+
+    def _open(self, agent: Agent | type[Agent]) -> tuple[Memory, LocalRunner]:
+        job = self._job
+        memory = Memory.open(
+            job.store_url, space=job.space, knowledge=job.knowledge, embedder=job.embedder
+        )
+        try:
+            runner = LocalRunner(
+                agent,
+                memory,
+                name=job.name,
+                concurrency=job.concurrency,
+                retain=job.retain,
+                hooks=RunnerHooks(self._tree, self._prune_until()),
+            )
+            runner.start()
+        except BaseException:
+            memory.close()
+            raise
+        return memory, runner
+
+    def close(self) -> None:
+        """Stop: what an action does from now on is not kept, and begins anew elsewhere."""
+        self._call(self.runner.close, 0)
+        self._call(self.memory.close)
+        self._thread.shutdown()
+
+    def _prune_until(self) -> Callable[[], int | None] | None:
+        folder = self._job.checkpoints
+        return None if folder is None else lambda: covered_until(folder)
+
+    def _tree(self, ledger: Ledger, scope: Scope, epoch: int) -> LeasedTree:
+        records = self._records.get(scope.key or "")
+        if records is None:  # an input that another part was given before a crash
+            return LeasedTree(ledger, scope, epoch)
+        return HotTree(ledger, scope, epoch, records)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def take(self, given: FlinkInput, state: KeyState) -> Iterator[Emission]:
+        """Take an input in; yield what can be emitted by now."""
+        waiting = self._load(given.key, state)
+        name = f"{int(waiting[-1].name) + 1 if waiting else 0:012}"
+        state.inputs.put(name, wire.encode([given.event_id, given.value, False]))
+        entry = _WaitingInput(name, given)
+        waiting.append(entry)
+        self._unsubmitted.append(entry)
+        at_once = self._job.mode == "synchronous" or not self._submitted
+        if at_once or len(self._unsubmitted) >= BATCH:
+            self._submit()
+        yield from self._emit(given.key, waiting, state, wait=False)
+
+    def emit(self, key: str, state: KeyState, *, wait: bool = False) -> Iterator[Emission]:
+        """Yield what can be emitted of a key by now; the synchronous operator always waits.
+
+        Args:
+            wait: Wait for all of it, but for runs that are parked, and what is behind them.
+        """
+        waiting = self._load(key, state)
+        self._submit()
+        yield from self._emit(key, waiting, state, wait=wait)
+
+    def _emit(
+        self, key: str, waiting: deque[_WaitingInput], state: KeyState, *, wait: bool
+    ) -> Iterator[Emission]:
+        for entry in list(waiting):
+            if entry.ticket is None:
+                if not wait:
+                    break
+                self._make_room(entry)
+            try:
+                outputs = self._result(entry, wait=wait)
+            except AlveusError as error:
+                yield from self._failed(entry, error, waiting, state)
+                if entry.told and self._on_failed == "wait":
+                    for behind in waiting:  # however many they are, other keys go on
+                        self._leave(behind)
+                    break
+                continue
+            if outputs is None:
+                break  # what is behind it is not over either
+            yield from _emissions(entry.given, outputs)
+            self._done(entry, waiting, state)
+        self._write(key, state)
+
+    def is_waiting(self, key: str) -> bool:
+        """Return whether outputs of a key are to come."""
+        return bool(self._waiting.get(key))
+
+    def evict(self, key: str, state: KeyState) -> None:
+        """Drop the copy of a key's exact memory: the store has it."""
+        if not self.is_waiting(key):
+            self._records.pop(key, None)
+            for name in [name for name, _ in state.exact.items()]:
+                state.exact.remove(name)
+
+    def _load(self, key: str, state: KeyState) -> deque[_WaitingInput]:
+        """Return the inputs of a key that wait; the first time, they are those of keyed state."""
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = deque()
+            for name, text in sorted(state.inputs.items()):
+                event_id, value, told = cast("tuple[str, str, bool]", wire.decode(text))
+                waiting.append(_WaitingInput(name, FlinkInput(key, event_id, value), told=told))
+            self._unsubmitted.extend(waiting)
+        if key not in self._records:
+            self._records[key] = HotRecords(state.exact.items())
+        self._records.move_to_end(key)
+        return waiting
+
+    def _submit(self) -> None:
+        """Hand inputs to the runner, as many as it has room for, each batch in one commit."""
+        while self._unsubmitted and self._submitted < self._job.capacity:
+            room = min(BATCH, self._job.capacity - self._submitted)
+            batch = [self._unsubmitted.popleft() for _ in range(min(room, len(self._unsubmitted)))]
+            tickets = self._call(self._submit_all, [entry.given for entry in batch])
+            for entry, ticket in zip(batch, tickets, strict=True):
+                entry.ticket, entry.counts = ticket, True
+            self._submitted += len(batch)
+
+    def _leave(self, entry: _WaitingInput) -> None:
+        """Let others have the room of an input."""
+        self._submitted -= entry.counts
+        entry.counts = False
+
+    def _submit_all(self, inputs: list[FlinkInput]) -> list[Ticket]:
+        try:
+            submissions = [(i.key, i.content(self._types), i.event_id) for i in inputs]
+            return self.runner.submit_many(submissions)
+        except _UNFIT:
+            return [self._submit_one(each) for each in inputs]
+
+    def _make_room(self, entry: _WaitingInput) -> None:
+        """Hand an input to the runner at once, though it has no room: all others are waited for."""
+        self._unsubmitted.remove(entry)
+        entry.ticket = self._call(self._submit_one, entry.given)
+
+    def _submit_one(self, given: FlinkInput) -> Ticket:
+        """Return the ticket of an input; where it cannot be accepted, the error is its answer."""
+        try:
+            content = given.content(self._types)
+            return self.runner.submit_many([(given.key, content, given.event_id)])[0]
+        except _UNFIT as error:
+            ticket = Ticket(0, given.key, 0, False, self.runner)  # noqa: FBT003 - as it is told of
+            ticket.resolve(None, error)
+            return ticket
+
+    # --- outputs ------------------------------------------------------------------------------
+
+    def _result(self, entry: _WaitingInput, *, wait: bool) -> Outputs | None:
+        """Return the outputs of an input's run; None: it is not over."""
+        ticket = entry.ticket
+        assert ticket is not None  # noqa: S101 - it was submitted
+        if ticket.done:
+            return ticket.result()
+        if wait or self._job.mode == "synchronous":
+            return self._call(ticket.result)
+        return None
+
+    def _failed(
+        self,
+        entry: _WaitingInput,
+        error: AlveusError,
+        waiting: deque[_WaitingInput],
+        state: KeyState,
+    ) -> Iterator[Emission]:
+        """Yield why an input has no outputs, once; keep it while its run may be retried."""
+        problem = Emission(problem_line(error, given=entry.given), is_problem=True)
+        if isinstance(error, RunParked):
+            if not entry.told:
+                yield problem
+                self._leave(entry)
+                entry.told, given = True, entry.given
+                state.inputs.put(entry.name, wire.encode([given.event_id, given.value, True]))
+            self._look_again(entry)
+        elif isinstance(error, (RunDiscarded, NotFound, Forgotten, *_UNFIT)):
+            yield problem
+            self._done(entry, waiting, state)
+        else:
+            raise error
+
+    def _look_again(self, entry: _WaitingInput) -> None:
+        """Ask again for a parked run now and then: somebody may have retried it."""
+        now = time.monotonic()
+        if entry.ticket is not None and entry.ticket.done and now - entry.looked > LOOK_AT_PARKED_S:
+            entry.looked, entry.ticket = now, self._call(self._submit_one, entry.given)
+
+    def _done(self, entry: _WaitingInput, waiting: deque[_WaitingInput], state: KeyState) -> None:
+        state.inputs.remove(entry.name)
+        waiting.remove(entry)
+        self._leave(entry)
+
+    def _write(self, key: str, state: KeyState) -> None:
+        """Bring keyed state up to what is known of the key's exact memory."""
+        for name, text in self._records[key].drain().items():
+            if text is None:
+                state.exact.remove(name)
+            else:
+                state.exact.put(name, text)
+        while len(self._records) > MOST_KEYS and not self.is_waiting(next(iter(self._records))):
+            oldest, _ = self._records.popitem(last=False)
+            self._waiting.pop(oldest, None)
+
+
+def _emissions(given: FlinkInput, outputs: Outputs) -> Iterator[Emission]:
+    for position, output in enumerate(outputs):
+        line = output_line(given, outputs.run, outputs.number, position, checked(output))
+        yield Emission(line)

@@ -1,0 +1,631 @@
+"""LocalRunner: agents at work on a memory, each input exactly once.
+
+An input is durable before it is acknowledged. Runs of a key go one after the other, in the order
+their inputs were accepted, in all processes that share the store; different keys go side by side.
+What an action changed, sent and put out is committed whole when it returns. After a crash, or on
+another machine's process, `start` goes on where the commits end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from math import inf
+from types import TracebackType
+from typing import Literal, Self, TypeAlias, get_args, overload
+
+from alveus.errors import (
+    AlveusError,
+    InvalidInput,
+    NotFound,
+    RunPending,
+    StaleRun,
+    StoreClosed,
+    StoreReadOnly,
+)
+from alveus.errors.root import raisable
+from alveus.memory.async_calls import CallExecutor, run_to_its_end
+from alveus.memory.keys import KeyMemory
+from alveus.memory.memory import Memory
+from alveus.runs.agent import Agent, DispatchTable
+from alveus.runs.run import RunnerHooks, RunnerSetup
+from alveus.runs.runner.consumers import (
+    Output,
+    OutputReader,
+    checked_stop,
+    checked_wait,
+    input_of,
+    parts,
+)
+from alveus.runs.runner.run_records import Runs
+from alveus.runs.runner.scheduler import LaneState, LiveLane, owner_name
+from alveus.runs.runner.task_executor import TaskExecutor
+from alveus.runs.runner.tickets import LOOK_S, Outputs, Ticket, TicketRegistry
+from alveus.runs.runner.watcher import Watcher, forget, prune
+from alveus.store import Accepted, QueuedInput, Retain, Run
+from alveus.store.running_keys import refuse_own_run, refuse_own_runner
+from alveus.store.scope import Scope
+from alveus.values.forks import FORKS, HandleLock, ProcessBound
+from alveus.values.storable import counted
+from alveus.values.threads import Flag, Stop
+
+CONCURRENCY = 16
+"""Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
+
+PAUSE_S = 0.002
+"""How often `run_until_idle` looks whether others are done."""
+
+CHUNK = 256
+"""Inputs of `map` that are accepted in one commit."""
+
+_CLOSED = "this runner was closed; make another one"
+
+OnParked: TypeAlias = Literal["raise", "retry"]
+"""What comes of an input whose run is parked: its error, or another try."""
+
+
+class LocalRunner(ProcessBound):
+    """Runs an agent on a memory, in threads of this process.
+
+    Use it in a `with` block: leaving it, everything that was submitted here is waited for (after
+    an error: nothing), and what is still to be done stays in the inbox for the next runner.
+
+    Args:
+        agent: A subclass of `Agent`, or an instance of one.
+        memory: What it works on; of a key's memory: the one that it belongs to.
+        name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
+        concurrency: Keys at work at once.
+        retain: What is kept of runs that ended.
+        hooks: For runners that are built on this one.
+
+    Attributes:
+        owner: What the leases of its keys name as their owner.
+    """
+
+    def __init__(
+        self,
+        agent: Agent | type[Agent],
+        memory: Memory | KeyMemory,
+        *,
+        name: str | None = None,
+        concurrency: int = CONCURRENCY,
+        retain: Retain | None = None,
+        hooks: RunnerHooks | None = None,
+    ) -> None:
+        if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
+        plan = DispatchTable.of(agent, name=name)
+        if memory.engine.store.read_only:
+            raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
+        ttl = plan.agent.short_term_ttl or memory.short_term_ttl
+        self._setup = RunnerSetup(
+            memory.engine, plan, memory.space, memory.knowledge.name, ttl, hooks or RunnerHooks()
+        )
+        self._store = memory.engine.store
+        self.owner = owner_name(memory.engine)
+        self._closing = Flag()
+        self._reader = OutputReader(self._setup, self._closing)
+        self._registry = TicketRegistry(self._setup, self._reader)
+        self._executor = TaskExecutor(
+            self._setup, self.owner, self._registry, concurrency=counted(concurrency, "concurrency")
+        )
+        if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
+        self._retain = retain or Retain()
+        self._watch = Watcher(
+            self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
+        )
+        self._lock, self._generation = HandleLock(), FORKS.generation
+        self._calls = CallExecutor(_CLOSED)
+        self._started = self._closed = self._is_ending = self._ended = False
+        self._forgotten: weakref.finalize[..., Self] | None = None
+
+    def __repr__(self) -> str:
+        return f"<runner of agent {self.name!r} on space {self._setup.space!r}>"
+
+    @property
+    def name(self) -> str:
+        """What names its inbox, the numbers of its runs, and its outputs."""
+        return self._setup.plan.name
+
+    @property
+    def runs(self) -> Runs:
+        """The agent's runs: to be listed, and, if they are parked, retried or discarded."""
+        return Runs(self._setup)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        at_once: bool = True,
+        on_parked: OnParked = "raise",
+    ) -> Ticket:
+        """Accept an input, durably, to be run in the background; return a ticket for its run.
+
+        Args:
+            value: A storable value, which becomes an `InputEvent`, or an event of an own class.
+            event_id: A second input of this agent with the same one is not run again.
+            at_once: False: its run is left to the thread that waits for the ticket, if one does.
+            on_parked: "retry": if the run of this *event_id* is parked, it tries again, as by
+                `Runs.retry`; say so after the cause was corrected. "raise": it stays parked.
+
+        Raises:
+            InvalidName: The key is not a non-empty str.
+            InvalidValue: The value cannot be stored.
+            IdempotencyConflict: The event id was used for another input.
+        """
+        _check_on_parked(on_parked, event_id)
+        queued = input_of(self._setup, key, value, event_id)
+        return self._accept([queued], call=at_once, on_parked=on_parked)[0]
+
+    def submit_many(
+        self, inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]]
+    ) -> list[Ticket]:
+        """Accept inputs, ``(key, value)`` or ``(key, value, event_id)``, all in one commit.
+
+        They are run in the background; returns their tickets, in order. See `submit`.
+        """
+        queued = [input_of(self._setup, *parts(each)) for each in inputs]
+        return self._accept(queued, call=True) if queued else []
+
+    def handle(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        wait_s: float | None = None,
+        on_parked: OnParked = "raise",
+    ) -> Outputs:
+        """Accept an input, wait for its run, and return the outputs: `submit` and `Ticket.result`.
+
+        Raises:
+            RunParked: Its action failed, or one that it waits behind did.
+            RunPending: It was not over in *wait_s*; it goes on all the same.
+            InvalidInput: It is called by an action of the same key, which it would wait for.
+        """
+        checked_wait(wait_s)
+        _check_on_parked(on_parked, event_id)
+        queued = input_of(self._setup, key, value, event_id)
+        refuse_own_run(self._store, queued.scope)
+        ticket = self._accept([queued], call=False, on_parked=on_parked)[0]
+        return ticket.result(wait_s)
+
+    @overload
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["raise"] = "raise",
+        on_parked: OnParked = "raise",
+    ) -> Iterator[Outputs]: ...
+
+    @overload
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["return"],
+        on_parked: OnParked = "raise",
+    ) -> Iterator[Outputs | AlveusError]: ...
+
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["raise", "return"] = "raise",
+        on_parked: OnParked = "raise",
+    ) -> Iterator[Outputs | AlveusError]:
+        """Yield the outputs of inputs, ``(key, value)`` or ``(key, value, event_id)``, in order.
+
+        Accepts them in chunks, and a few chunks ahead of what was yielded.
+
+        Args:
+            errors: "return" yields the error of a run in its place and goes on.
+            on_parked: See `submit`; of inputs with an event id.
+        """
+        if on_parked not in get_args(OnParked):
+            raise InvalidInput(f"on_parked must be 'raise' or 'retry', not {on_parked!r}")
+        if errors not in ("raise", "return"):
+            raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
+        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"map takes inputs, (key, value) each, not {inputs!r}")
+        return self._mapped(inputs, errors, on_parked)
+
+    def _mapped(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        errors: str,
+        on_parked: OnParked,
+    ) -> Iterator[Outputs | AlveusError]:
+        ahead: deque[Ticket] = deque()
+        source = iter(inputs)
+        more = True
+        while more or ahead:
+            while more and len(ahead) < 4 * CHUNK:
+                chunk = [input_of(self._setup, *parts(each)) for each in islice(source, CHUNK)]
+                more = len(chunk) == CHUNK
+                if chunk:
+                    ahead.extend(self._accept(chunk, call=False, on_parked=on_parked))
+            if ahead:
+                yield self._yielded(ahead.popleft(), errors)
+
+    def _yielded(self, ticket: Ticket, errors: str) -> Outputs | AlveusError:
+        while not ticket.done and self._executor.once():
+            pass
+        try:
+            return ticket.result()
+        except AlveusError as error:
+            if errors == "raise":
+                raise
+            return error
+
+    def _accept(
+        self, inputs: list[QueuedInput], *, call: bool = True, on_parked: OnParked = "raise"
+    ) -> list[Ticket]:
+        self.start()
+        try:
+            return self._accepted(inputs, call=call, on_parked=on_parked)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C: they may be accepted, with their keys
+                self._watch.doubt([queued.scope for queued in inputs])
+            raise
+
+    def _accepted(
+        self, inputs: list[QueuedInput], *, call: bool, on_parked: OnParked
+    ) -> list[Ticket]:
+        rests = any(self._rests(queued.scope) for queued in inputs)
+        owner = None if rests else self.owner
+        accepted = self._store.accept(self.name, inputs, owner=owner)
+        if on_parked == "retry":
+            accepted = [self._retried(answer) for answer in accepted]
+        pairs = list(zip(inputs, accepted, strict=True))
+        tickets = [self._ticket(queued, answer) for queued, answer in pairs]
+        self._registry.add([ticket for ticket in tickets if not ticket.done])
+        self._registry.look_up_all(ticket for ticket in tickets if ticket.repeated)
+        with self._executor.scheduler.lock:
+            maybe_done = [
+                ticket
+                for (queued, answer), ticket in zip(pairs, tickets, strict=True)
+                if not ticket.done and self._line_up(queued, answer, call=call)
+            ]
+        self._registry.look_up_all(maybe_done)
+        if self._closed:  # meanwhile: nobody else would give the keys back
+            for answer in accepted:
+                if answer.lease is not None:
+                    self._store.release_lease(answer.lease)
+        elif len(inputs) > 1:
+            self._executor.scheduler.attend()
+        return tickets
+
+    def _retried(self, answer: Accepted) -> Accepted:
+        """Let the run of a repeated input try again if it is parked; return the run it is now."""
+        row = self._store.run(answer.run) if answer.repeated and answer.run else None
+        if row is None or row.status != "parked":
+            return answer
+        run = row.id
+        with suppress(StaleRun):  # somebody else retried it, or gave it up, meanwhile
+            run = self.runs.retry(run)
+        again = self._store.run(run) or row
+        return replace(answer, run=again.id, number=again.number)
+
+    def _rests(self, scope: Scope) -> bool:
+        lane = self._executor.scheduler.lanes.get(scope)
+        return lane is not None and lane.rests
+
+    def _ticket(self, queued: QueuedInput, answer: Accepted) -> Ticket:
+        key = queued.scope.key or ""
+        ticket = Ticket(answer.run or 0, key, answer.number, answer.repeated, self)
+        if answer.run is None:
+            ticket.resolve(None, self._pruned(queued))
+        return ticket
+
+    def _line_up(self, queued: QueuedInput, answer: Accepted, *, call: bool) -> bool:
+        """Have an input worked on, here or by whoever has its key; the scheduler's lock is held.
+
+        A repeated one as well: the process that accepted it first may be gone, or may die.
+        Returns whether somebody may be done with it already.
+        """
+        maybe_done, scope = False, queued.scope
+        scheduler = self._executor.scheduler
+        lane = scheduler.lanes.get(scope)
+        if lane is None:
+            lane = scheduler.lanes[scope] = LiveLane(scope)
+        lane.lend(answer.lease)
+        if answer.repeated:
+            lane.complete = False
+        else:
+            run, number = answer.run or 0, answer.number
+            row = Run(run, self.name, lane.scope, number, "waiting", queued.event, queued.time)
+            maybe_done = not lane.add(row, first=answer.first)
+        lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be given back
+        if lane.state is LaneState.IDLE or lent:
+            scheduler.make_ready(lane, call=call)
+        return maybe_done
+
+    def _pruned(self, queued: QueuedInput) -> NotFound:
+        return NotFound(
+            f"event {queued.label!r} of agent {self.name!r} was run before, and its outputs were "
+            "pruned since; see retain="
+        )
+
+    # --- waiting for outputs ------------------------------------------------------------------
+
+    def wait(self, ticket: Ticket, wait_s: float | None) -> None:
+        """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
+        checked_wait(wait_s)
+        FORKS.check_handle(self._generation)
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        scheduler, scope = self._executor.scheduler, Scope(self._setup.space, ticket.key)
+        refuse_own_run(self._store, scope)
+        while not ticket.done:
+            lane = scheduler.lanes.get(scope)
+            if deadline is None and lane is not None and self._executor.on(lane):
+                continue  # with a deadline it is not done here: an action cannot be left half-way
+            scheduler.nudge()
+            remaining_s = LOOK_S if deadline is None else deadline - time.monotonic()
+            self.look(ticket, wait_s, left_s=remaining_s)
+            ticket.wait(min(remaining_s, LOOK_S))
+        scheduler.nudge()
+
+    def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
+        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        FORKS.check_handle(self._generation)
+        self._registry.stir.set()
+        scope = Scope(self._setup.space, ticket.key)
+        refuse_own_run(self._store, scope)
+        lane = self._executor.scheduler.lanes.get(scope)
+        stuck = None if lane is None else lane.stuck
+        if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
+            row = self._store.run(stuck.id)
+            if row is not None and row.status == "parked" and not ticket.done:
+                raise self._registry.why(stuck.id, row, behind=ticket.run)
+        if left_s <= 0 and not ticket.done:
+            raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
+
+    def outputs(
+        self,
+        *,
+        consumer: str | None = None,
+        after: int = 0,
+        wait_s: float | None = 0,
+    ) -> Iterator[Output]:
+        """Yield outputs of the agent in the order of their commits, from all its runners.
+
+        Args:
+            consumer: Name of a reader whose position is stored: it goes on where it was. Its
+                position moves past an output when the next one is asked for, so what was in work
+                when it died comes again; `Output.position` names it, as an idempotency key say.
+                Outputs that a named consumer has not read are never pruned.
+            after: Without a consumer: the position to begin past.
+            wait_s: How long to wait for more before it ends; None: for ever.
+
+        Raises:
+            OutputsPruned: Outputs past *after* are no longer kept.
+            InvalidInput: *after* with a consumer, or an argument that cannot be used.
+        """
+        return self._reader.stream(consumer, after, wait_s)
+
+    # --- what is to be done -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up what is to be done: inputs that wait, and runs that a crash left unfinished.
+
+        Done by the first use; again, it does nothing.
+        """
+        if self._closed:
+            raise StoreClosed(_CLOSED)
+        if self._registry.failure is not None:
+            raise raisable(self._registry.failure)
+        if self._started:
+            FORKS.check_handle(self._generation)
+            return
+        with self._lock:
+            if not self._started and not self._closed:
+                self._generation = FORKS.generation
+                self._watch.pull()
+                if self._forgotten is None:
+                    self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
+                self._watch.start()
+                self._started = True
+
+    def run_until_idle(self) -> None:
+        """Work until no input of the agent waits any more, whoever submitted it.
+
+        Also waits for what other processes are at. Runs that are parked, and what waits behind
+        them, are left.
+        """
+        self._run_until_idle(Flag())
+
+    def _run_until_idle(self, stop: Flag) -> None:
+        """Work until then, or until *stop* is set and the action at work has ended."""
+        refuse_own_runner(self.owner, "wait until all is done")
+        self.start()
+        while not stop.is_set():
+            if self._registry.failure is not None:
+                raise raisable(self._registry.failure)
+            if self._executor.once():
+                continue
+            if self._executor.scheduler.quiet and not self._watch.pull():
+                return
+            self._registry.stir.set()
+            if self._closing.wait(PAUSE_S):
+                return
+
+    def serve(self, *, stop: Stop | None = None) -> None:
+        """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed.
+
+        Args:
+            stop: A `threading.Event`, or another with its `is_set`. It is asked, never waited for:
+                the handler of a signal may set it.
+        """
+        checked_stop(stop)
+        self._watch.serving = True
+        self.start()
+        self._registry.stir.set()
+        try:
+            while not self._closed and not (stop is not None and stop.is_set()):
+                if self._registry.failure is not None:
+                    raise raisable(self._registry.failure)
+                self._closing.wait(LOOK_S)
+        finally:
+            self._watch.serving = False
+
+    def prune(self) -> int:
+        """Remove all that `retain` gives up of runs that ended; return how many runs went.
+
+        In steps, each a short transaction: others write between them. Done in the background by
+        itself, bit by bit.
+        """
+        done = 0
+        while some := prune(self._setup, self._retain):
+            done += some
+        return done
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def close(self, wait_s: float | None = 10) -> None:
+        """Let tasks at work end, up to *wait_s*, and give the keys back; twice is fine.
+
+        Without a *wait_s* that takes as long as they do.
+        What is still to be done stays in the inbox.
+
+        Raises:
+            InvalidInput: *wait_s* is no number of seconds; or an action of its own calls this.
+        """
+        checked_wait(wait_s)
+        refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
+        if FORKS.is_inherited(self._generation):
+            return  # it is the parent's, whose threads are not here
+        begins = False
+        try:
+            with self._lock:
+                if self._ended or self._is_ending:
+                    return
+                begins = self._is_ending = self._closed = True
+                if self._forgotten is not None:
+                    self._forgotten.detach()
+            self._calls.close()
+            self._closing.set()
+            self._watch.end(inf if wait_s is None else wait_s)
+            self._ended = True
+        finally:
+            if begins:  # ended, or to be ended once more: an interrupt came
+                self._is_ending = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self.close()
+
+    def _finish(self) -> None:
+        """Wait for everything that was submitted here, but for what a parked run blocks."""
+        for ticket in self._unfinished():
+            with contextlib.suppress(AlveusError):
+                ticket.result()
+
+    def _unfinished(self) -> Iterator[Ticket]:
+        waited: set[int] = set()
+        while tickets := [t for t in self._registry.waiting() if t.run not in waited]:
+            for ticket in tickets:
+                waited.add(ticket.run)
+                yield ticket
+
+    # --- the same, awaited --------------------------------------------------------------------
+
+    async def asubmit(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        on_parked: OnParked = "raise",
+    ) -> Ticket:
+        """Accept an input; see `submit`."""
+        return await self._calls.run(
+            lambda: self.submit(key, value, event_id=event_id, on_parked=on_parked)
+        )
+
+    async def ahandle(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        wait_s: float | None = None,
+        on_parked: OnParked = "raise",
+    ) -> Outputs:
+        """Accept an input, and return the outputs of its run; see `handle`."""
+        checked_wait(wait_s)
+        ticket = await self.asubmit(key, value, event_id=event_id, on_parked=on_parked)
+        return await ticket.aresult(wait_s)
+
+    async def arun_until_idle(self) -> None:
+        """Work until no input waits any more; see `run_until_idle`."""
+        stop = Flag()
+        answer = asyncio.wrap_future(self._calls.submitted(partial(self._run_until_idle, stop)))
+        try:
+            await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            stop.set()  # it leaves the action that it is at to end, and is not waited for
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+
+    async def aclose(self, wait_s: float | None = 10) -> None:
+        """Close, also if this is cancelled; see `close`."""
+        await run_to_its_end(partial(self.close, wait_s))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._calls.run(self.start)
+        except asyncio.CancelledError:
+            await self.aclose()  # nobody has it
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                for ticket in self._unfinished():
+                    with contextlib.suppress(AlveusError):
+                        await ticket.aresult()
+        finally:
+            await self.aclose()
+
+
+def _check_on_parked(on_parked: object, event_id: str | None) -> None:
+    if on_parked not in get_args(OnParked):
+        raise InvalidInput(f"on_parked must be 'raise' or 'retry', not {on_parked!r}")
+    if on_parked == "retry" and event_id is None:
+        raise InvalidInput(
+            "on_parked='retry' is for the input of an event_id, by which its run is found; name "
+            "the event, or retry the run: runner.runs.retry(…)"
+        )

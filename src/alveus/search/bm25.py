@@ -1,0 +1,395 @@
+"""BM25 over several sets as if they were one.
+
+    idf(t)      = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
+    weight(t,d) = idf(t) · c · (k1 + 1) / (c + k1 · (1 - b + b · length / average length))
+
+A long text is cut into passages (`words.passages`), and has the weight of its best one: c, length
+and average length are of passages. N, n_t and the average length count what is live in all sets
+that are searched, whatever a filter hides.
+
+Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
+logarithm, as in Lucene, keeps a weight from being negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.search.index import SetIndex
+from alveus.search.signals import Signals
+from alveus.values.lazy_dataclass import dataclass
+
+_CHEAP = 64
+"""A term in less than 1/64 of a set is always added up by `top`."""
+
+_SAMPLE = 16_384
+"""Docs by which it is guessed what the best of them reach."""
+
+_SEARCH = 8
+"""How many docs are added up while one is searched for."""
+
+_ANY = np.finfo(np.float64).tiny
+
+_STEP = 32_768
+"""Docs added up at once."""
+
+SMALL = 2_048
+"""Docs of a set whose terms are all weighed beforehand."""
+
+PATIENCE = 2
+"""Searches of an unchanged set after which that pays."""
+
+Docs = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Bm25:
+    """The words of one question, in the sets that are searched."""
+
+    def __init__(
+        self,
+        sets: Sequence[SetIndex],
+        terms: Sequence[int],
+        signals: Signals,
+        *,
+        background: int | None = None,
+    ) -> None:
+        """Look the terms up.
+
+        Args:
+            background: Texts without any of the terms that are counted as if they were there too,
+                so that a word is worth something in a set of one text.
+        """
+        self._sets, self._terms = sets, terms
+        few = len(sets) == 1 and background is None
+        self._known = _weighed(sets[0], signals) if few else None
+        if self._known is not None:
+            return
+        self._postings = [[index.postings(term) for term in terms] for index in sets]
+        live = sum([index.live for index in sets]) + (background or 0)
+        self._least, self._slope = _norms(sets, signals)
+        holder_counts = [
+            list(map(index.holding, terms, [passages for passages, _ in postings]))
+            for index, postings in zip(sets, self._postings, strict=True)
+        ]
+        self._peaks = [
+            _peak(live, sum(number), signals) for number in zip(*holder_counts, strict=True)
+        ]
+        """By term, what its weight tends to where it is repeated for ever."""
+
+    @property
+    def most(self) -> float:
+        """What the BM25 of a text tends to that repeats every term for ever."""
+        return sum(self._peaks)
+
+    def all(self, number: int) -> Numbers:
+        """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
+        if self._known is not None:
+            return _best(self._sets[number], self._known.of(self._terms))
+        index, postings = self._sets[number], self._postings[number]
+        sizes = [len(docs) for docs, _ in postings]
+        if not any(sizes):
+            return np.zeros(index.size)
+        passages = np.concatenate([passages for passages, _ in postings])
+        counts = np.concatenate([counts for _, counts in postings])
+        peaks = np.array(self._peaks).repeat(sizes)
+        weights = self._weights(peaks, counts, index.passage_words[passages])
+        scores = np.bincount(passages, weights, minlength=index.passages)
+        return _best(index, scores.astype(np.float64, copy=False))
+
+    def some(self, number: int, docs: Docs) -> Numbers:
+        """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
+        index = self._sets[number]
+        if not len(docs):
+            return np.zeros(0)
+        passages, firsts = (docs, None) if index.uncut else index.passages_of(docs)
+        scores = np.zeros(len(passages))
+        length = index.passage_words[passages]
+        for (holders, counts), peak in zip(self._postings[number], self._peaks, strict=True):
+            at, here = _places(holders, passages)
+            if here.size:
+                scores[here] += self._weights(peak, counts[at], length[here])
+        return scores if firsts is None else np.maximum.reduceat(scores, firsts)
+
+    def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
+        """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
+        return _weights(peaks, counts, self._least + self._slope * length)
+
+    def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
+        """Return about *count* docs that are best by words, rising, with the best one of all.
+
+        Terms are added up from the rarest on, until what the others can add would not lift a doc
+        without the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of
+        the whole set is among them, *allowed* or not. Of docs that are equally good the first
+        are taken.
+
+        Args:
+            alone: Nothing but words brings docs, so that even the most common ones have to.
+        """
+        index, order = self._sets[number], self._from_the_rarest(number)
+        if allowed is not None and not index.uncut:
+            allowed = allowed[index.documents(np.arange(index.passages, dtype=np.int32))]
+        done = sum([len(term.passages) * _CHEAP <= index.passages for term in order])
+        passages, sums = self._added(index, order[:done])
+        goal = _Goal(order, count, alone=alone)
+        if not goal.met(done, sums, None if allowed is None else allowed[passages]):
+            every = np.zeros(index.passages)
+            every[passages] = sums
+            passages, sums, done = self._added_up(index, every, goal, done, allowed)
+        for term in order[done:]:
+            at, here = _places(term.passages, passages)
+            length = index.passage_words[passages[here]]
+            sums[here] += self._weights(term.peak, term.counts[at], length)
+        best = passages[sums == sums.max(initial=0.0)][:1]
+        if allowed is not None:
+            permitted = allowed[passages]
+            passages, sums = passages[permitted], sums[permitted]
+        return united([index.documents(passages[highest(sums, count)]), index.documents(best)])
+
+    def _from_the_rarest(self, number: int) -> list[_Term]:
+        terms = [
+            _Term(passages, counts, peak, peak / (1 + self._least / float(counts.max())))
+            for (passages, counts), peak in zip(self._postings[number], self._peaks, strict=True)
+            if len(passages)
+        ]
+        return sorted(terms, key=lambda term: (len(term.passages), -term.peak))
+
+    def _added(self, index: SetIndex, terms: Sequence[_Term]) -> tuple[Docs, Numbers]:
+        """Return the passages that hold any of *terms*, rising, and their BM25 by these."""
+        if not terms:
+            return np.zeros(0, np.int32), np.zeros(0)
+        passages = np.concatenate([term.passages for term in terms])
+        counts = np.concatenate([term.counts for term in terms])
+        sizes = [len(term.passages) for term in terms]
+        peaks = np.array([term.peak for term in terms]).repeat(sizes)
+        unique_passages, at = np.unique(passages, return_inverse=True)
+        sums = np.bincount(at, self._weights(peaks, counts, index.passage_words[passages]))
+        return unique_passages, sums.astype(np.float64, copy=False)
+
+    def _added_up(
+        self,
+        index: SetIndex,
+        every: Numbers,
+        goal: _Goal,
+        done: int,
+        allowed: Mask | None,
+    ) -> tuple[Docs, Numbers, int]:
+        """Return passages that may be among the best, rising, their sums, and of how many terms.
+
+        Args:
+            every: Sums of the first *done* terms; the others are added to it.
+        """
+        while True:
+            if goal.met(done, every, allowed):
+                reached = _reached(every if allowed is None else every * allowed, goal.count)
+                least = max(reached - goal.left[done], _ANY)
+                passages = (every >= least).nonzero()[0].astype(np.int32)
+                if done == len(goal.order) or len(passages) * _SEARCH <= len(
+                    goal.order[done].passages
+                ):
+                    return passages, every[passages], done
+            self._add(index, every, goal.order[done])
+            done += 1
+
+    def _add(self, index: SetIndex, sums: Numbers, term: _Term) -> None:
+        """Add a term to the sums of all passages, in steps that fit into the processor's cache."""
+        length = index.passage_words
+        for start in range(0, len(term.passages), _STEP):
+            part = slice(start, start + _STEP)
+            passages, counts = term.passages[part], term.counts[part]
+            sums[passages] += self._weights(term.peak, counts, length[passages])
+
+
+def _best(index: SetIndex, values: Numbers) -> Numbers:
+    """Return for every doc the highest of its passages' *values*."""
+    return values if index.uncut else np.maximum.reduceat(values, index.passage)
+
+
+def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
+    """Return what a text of no words, and each of its words, adds to the count below the line."""
+    live = sum([index.live_passages for index in sets])
+    average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
+    return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
+
+
+def _peak(live: int, holders: int, signals: Signals) -> float:
+    """Return the most that a term may weigh which *holders* of *live* docs hold."""
+    idf = math.log(1 + (live - holders + 0.5) / (holders + 0.5))
+    return idf * (signals.k1 + 1)
+
+
+def _weights(
+    peaks: float | Numbers, counts: NDArray[np.uint8], norm: NDArray[np.floating[Any]]
+) -> Numbers:
+    number = counts.astype(np.float64)
+    return peaks * number / (number + norm)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Every term of a small set with its weights: to the last bit those that `Bm25` works out.
+
+    Attributes:
+        hashes: Of terms, rising; the last one stands for none.
+        offsets: Where the entries of each begin.
+        size: How many passages there are.
+    """
+
+    hashes: NDArray[np.uint32]
+    offsets: list[int]
+    passages: NDArray[np.intp]
+    weights: Numbers
+    size: int
+
+    def of(self, terms: Sequence[int]) -> Numbers:
+        """Return the BM25 of every passage."""
+        hashes = _term_array(tuple(terms))
+        at = self.hashes.searchsorted(hashes)
+        positions: list[int] = at[self.hashes[at] == hashes].tolist()
+        if not positions:
+            return np.zeros(self.size)
+        offsets, weights = self.offsets, self.weights
+        parts = [slice(offsets[one], offsets[one + 1]) for one in positions]
+        passages = np.concatenate([self.passages[part] for part in parts])
+        scores = np.bincount(passages, np.concatenate([weights[part] for part in parts]), self.size)
+        return scores.astype(np.float64, copy=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        return self.hashes.nbytes * 9 + self.passages.nbytes + self.weights.nbytes
+
+
+@lru_cache(maxsize=256)
+def _term_array(terms: tuple[int, ...]) -> NDArray[np.uint32]:
+    return np.array(terms, np.uint32)
+
+
+def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
+    """Return the weights of a small set that was asked before and did not change since."""
+    if index.size > SMALL or not index.exact or index.is_part:
+        return None
+    name = (signals.k1, signals.b)
+    if name in index.cache:
+        return index.cache[name]
+    questions = index.cache["asked"] = index.cache.get("asked", 0) + 1
+    run = index.run() if questions >= PATIENCE else None
+    if run is None:
+        return None
+    sizes = np.diff(run.offsets)
+    least, slope = _norms([index], signals)
+    if not index.uncut:  # how many documents hold each term
+        new = np.ones(len(run.docs), np.bool_)
+        documents = index.documents(run.docs)
+        np.not_equal(documents[1:], documents[:-1], out=new[1:])
+        new[run.offsets[:-1][sizes > 0]] = True
+        before = np.append(0, new.cumsum())
+        numbers = np.diff(before[run.offsets])
+    else:
+        numbers = sizes
+    distinct, which = np.unique(numbers, return_inverse=True)
+    peaks = np.array([_peak(index.live, number, signals) for number in distinct.tolist()])
+    peaks = peaks[which].repeat(sizes)
+    weights = _weights(peaks, run.counts, least + slope * index.passage_words[run.docs])
+    hashes = np.append(run.hashes, np.uint32(0xFFFFFFFF))
+    offsets = [*run.offsets.tolist(), len(run.docs)]
+    passages = run.docs.astype(np.intp)
+    index.cache[name] = weighed = _Weighed(hashes, offsets, passages, weights, index.passages)
+    return weighed
+
+
+class _Term(NamedTuple):
+    """Who holds a term, and the most that it can add to any of them."""
+
+    passages: Docs
+    counts: NDArray[np.uint8]
+    peak: float
+    bound: float
+
+
+class _Goal:
+    """When enough terms were added up.
+
+    Args:
+        order: Terms from the rarest on.
+    """
+
+    def __init__(self, order: Sequence[_Term], count: int, *, alone: bool) -> None:
+        bounds = [term.bound for term in order]
+        self.left = [sum(bounds[at:]) for at in range(len(order) + 1)]
+        """By number of terms added: the most that the others can add to a doc."""
+        self._held = [0, *accumulate([len(term.passages) for term in order])]
+        self.order, self.count, self._alone = order, count, alone
+
+    def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:
+        """Return whether no doc without the terms added is the best, or among *count* allowed.
+
+        Where meaning brings docs too, fewer are enough if the rare terms have no more.
+        """
+        if done + 1 == len(self.left):
+            return True
+        reaching = sums >= self.left[done]
+        if not reaching.any():
+            return False
+        permitted = reaching if allowed is None else reaching & allowed
+        few = not self._alone and self._held[done] < self.count
+        return few or int(np.count_nonzero(permitted)) >= self.count
+
+
+def _reached(values: Numbers, count: int) -> float:
+    """Return a number that *count* of *values* reach, and not many more; 0.0: no more do."""
+    if np.count_nonzero(values >= _ANY) <= count:
+        return 0.0
+    step = max(1, len(values) // _SAMPLE)
+    sample = values[::step]
+    cut = kth_highest(sample, min(2 * count // step + 8, len(sample)))
+    while np.count_nonzero(values >= cut) < count:
+        cut /= 2
+    return cut
+
+
+def united(parts: Sequence[Docs]) -> Docs:
+    """Return docs once each, rising; for so few quicker than `np.unique`."""
+    docs = np.concatenate(parts)
+    docs.sort()
+    new = np.ones(len(docs), np.bool_)
+    np.not_equal(docs[1:], docs[:-1], out=new[1:])
+    return docs[new].astype(np.int32, copy=False)
+
+
+def kth_highest(values: NDArray[np.int64] | Numbers, count: int) -> float:
+    """Return the *count*-th highest of at least so many values."""
+    # Not the other way round: with many equal low values that takes twenty times longer.
+    return -float(np.partition(-values, count - 1)[count - 1])
+
+
+def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]:
+    """Return where the *count* highest values are, rising; of equal ones the first are taken.
+
+    Rows rise with time and so do ids that alveus makes, so that this is the order of ids, too.
+    """
+    if len(values) <= count:
+        return np.arange(len(values))
+    least = kth_highest(values, count)
+    above, tied = (values > least).nonzero()[0], (values == least).nonzero()[0]
+    places = np.concatenate([above, tied[: count - len(above)]])
+    places.sort()
+    return places
+
+
+def _places(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where in *holders* and in *docs*, which both rise, the same docs are."""
+    if not len(holders):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    at = holders.searchsorted(docs)
+    at[at == len(holders)] = 0
+    here = (holders[at] == docs).nonzero()[0]  # as np.flatnonzero, which is slower for so few
+    return at[here], here

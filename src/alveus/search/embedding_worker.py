@@ -1,0 +1,241 @@
+"""The one that embeds: fills in the vectors of items that were committed without them.
+
+`add` does not wait for a slow embedder. What waits is a row without vectors, found by the store
+itself, so that nothing is missed by whoever dies in between. Of all processes that have a store
+file open, one embeds in the background: the one that holds a lock, which dies with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from alveus.embed import Embedder, Vectors, embed_quantised
+from alveus.errors import AlveusError, EmbedderConflict, EmbedderFailed, Unavailable, Unusable
+from alveus.store import PendingVectors, Scope, Store
+from alveus.store.records import text_to_embed
+from alveus.values.forks import HandleLock
+from alveus.values.threads import NO_THREAD, BackgroundThread, Flag, began
+
+log = logging.getLogger(__name__)
+
+BATCH = 32
+"""Items embedded between two looks at whether to stop: about 0.3 s of the bundled embedder."""
+
+REST_S = 1.0
+"""Pause between two looks at a store that another process embeds for, or after a failure."""
+
+
+class EmbeddingWorker:
+    """Embeds what is pending in one store: in the background, or while a caller waits."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        *,
+        folder: Path | None,
+        expects: Sequence[tuple[str, str]],
+    ) -> None:
+        self._store, self._embedder, self._folder = store, embedder, folder
+        self._expects = expects
+        self._wake = Flag()
+        self._stop = Flag()
+        self._mutex = HandleLock()
+        self._embedding = HandleLock()
+        self._thread: threading.Thread | None = None
+        self.failure: AlveusError | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether items are committed without vectors at all."""
+        return bool(self._embedder.dimensions) and not self._store.read_only
+
+    def notify(self) -> None:
+        """Say that something may be pending; starts the background thread if need be.
+
+        Where none can be started, items stay pending until the next call, or a search.
+        """
+        if not self.needed or self._stop.is_set():
+            return
+        self._wake.set()
+        with self._mutex:
+            if self._thread is None:
+                thread = BackgroundThread(self._run, "alveus-embedding", self.leave)
+                if began(thread):
+                    self._thread = thread
+                else:
+                    self.failure = Unavailable(
+                        f"nothing is embedded in the background: {NO_THREAD}"
+                    )
+
+    def embed(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> int:
+        """Embed up to *limit* pending items now; return how many there were.
+
+        Raises:
+            EmbedderFailed: The embedder raised; the items stay pending.
+        """
+        with self._embedding:
+            if set_numbers is None:
+                batch, expects = self._mine(limit)
+            else:
+                batch, expects = (
+                    self._store.pending_vectors(limit=limit, set_numbers=set_numbers),
+                    (),
+                )
+            if batch:
+                texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in batch]
+                vectors = embed_quantised(self._embedder, texts)
+                filled = zip(batch, vectors, strict=True)
+                self._store.store_vectors(
+                    [(waiting.set_number, waiting.row, vector) for waiting, vector in filled],
+                    expects=sorted({*self._expects, *expects}),
+                )
+        return len(batch)
+
+    def _mine(self, limit: int) -> tuple[list[PendingVectors], set[tuple[str, str]]]:
+        """Return pending items of spaces that remember this embedder, and the notes that say so.
+
+        Other spaces of the store may have others, whose items this one must leave alone.
+        """
+        wanted = limit
+        while True:
+            found = self._store.pending_vectors(limit=wanted)
+            scopes = {s.row: s.set.scope for s in self._store.items_by_row([p.row for p in found])}
+            name = self._embedder.name
+            says = {note_of(scope): name for scope in set(scopes.values())}
+            ours = {note for note in says if self._store.note(note) == name}
+            mine = [p for p in found if p.row in scopes and note_of(scopes[p.row]) in ours]
+            if len(mine) >= limit or len(found) < wanted:
+                return mine[:limit], {(note, name) for note in ours}
+            wanted *= 4
+
+    def settle(
+        self, *, wait_s: float | None, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Embed until nothing is pending; return whether that was reached in time.
+
+        Args:
+            progress: Called with the number that was embedded, after each batch.
+
+        Raises:
+            EmbedderFailed: The embedder raised.
+        """
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        if self._embedder.dimensions and self._store.read_only:
+            return not self._mine(1)[0]
+        while self.needed:
+            done = self.embed(limit=BATCH)
+            if progress is not None and done:
+                progress(done)
+            if done < BATCH:
+                break
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+        return True
+
+    def close(self) -> None:
+        """Stop the background thread after the batch it is at; what is pending stays so."""
+        self.leave()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def leave(self) -> None:
+        """Stop after the batch it is at; called anywhere, with any lock held, by a finalizer."""
+        self._stop.set()
+        self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            descriptor = self._elected()
+        except OSError as error:  # such as too many open files; the next add tries again
+            self.failure = Unavailable(f"nothing is embedded in the background: {error}")
+            log.warning("embedding failed, items stay pending", extra={"error": str(error)})
+            with self._mutex:
+                self._thread = None
+            return
+        try:
+            while descriptor is not None:
+                self._wake.clear()
+                if self._stop.is_set():  # looked at after clear(): a stop in between is not missed
+                    break
+                if not self._embed_in_background():
+                    # Other processes cannot wake this one: what they add is looked for.
+                    self._wake.wait(None if self._folder is None else REST_S)
+        finally:
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+
+    def _embed_in_background(self) -> bool:
+        """Embed one batch; return whether there may be more."""
+        try:
+            done = self.embed(limit=BATCH)
+        except EmbedderConflict as error:  # re-embedded by another process: not ours any more
+            if (error.note, error.asked) not in self._expects:
+                return True  # another space of the store; the next look leaves it out
+            self.failure = error
+            self._stop.set()
+            return False
+        except Unusable:  # closed or forked under us: nobody is left to embed for
+            self._stop.set()
+            return False
+        except AlveusError as error:
+            self.failure = error
+            log.warning(
+                "embedding failed, items stay pending", extra={"error": type(error).__name__}
+            )
+            self._stop.wait(REST_S)
+            return not self._stop.is_set()
+        self.failure = None
+        return done == BATCH
+
+    def _elected(self) -> int | None:
+        """Wait until no other process embeds for this store, so; None: told to stop before."""
+        if self._folder is None:
+            return -1
+        place = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
+        descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
+        while not self._stop.is_set():
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._stop.wait(REST_S)
+            else:
+                return descriptor
+        os.close(descriptor)
+        return None
+
+
+def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """Return one vector per text, as for questions.
+
+    Raises:
+        EmbedderFailed: The embedder raised, or answered with another shape than it promises.
+    """
+    # A model may read questions in another way; `isinstance` with a protocol takes too long.
+    embed = getattr(embedder, "embed_queries", embedder.embed)
+    try:
+        rows = np.asarray(embed(texts), dtype=np.float32)
+    except AlveusError:
+        raise
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
+    if rows.shape != (len(texts), embedder.dimensions):
+        raise EmbedderFailed(
+            f"embedder {embedder.name!r} answered {len(texts)} texts with the shape {rows.shape} "
+            f"instead of {(len(texts), embedder.dimensions)}"
+        )
+    return rows
+
+
+def note_of(scope: Scope) -> str:
+    """Return the name of the note that says which embedder a scope's vectors are of."""
+    return f"embedder of {'knowledge' if scope.key is None else 'space'} {scope.space}"

@@ -1,0 +1,9 @@
+"""Vectors and terms of what was committed, ready for search; never a second truth."""
+
+from alveus.search.index.catalog import Index, IndexStats
+from alveus.search.index.column_filters import ReadValues
+from alveus.search.index.segment import Damaged
+from alveus.search.index.set_index import SetIndex
+from alveus.search.index.vectors import Quantised, quantised
+
+__all__ = ["Damaged", "Index", "IndexStats", "Quantised", "ReadValues", "SetIndex", "quantised"]

@@ -1,0 +1,494 @@
+"""One set's features, ready for arithmetic."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice, pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.search.index.arrays import Codes, Columns, SpillFolder, Texts
+from alveus.search.index.column_filters import (
+    ItemValues,
+    Metadata,
+    ReadValues,
+    Truth,
+    evaluate,
+    names_in,
+    of_names,
+    of_numbers,
+)
+from alveus.search.index.feature_arrays import (
+    BY_DOC,
+    BY_PASSAGE,
+    BY_ROW,
+    Links,
+    Names,
+    Position,
+    described,
+)
+from alveus.search.index.postings import PostingList, Postings, SetPostings
+from alveus.search.index.segment import Segment
+from alveus.search.index.vectors import Docs, Quantised, Query, SetVectors
+from alveus.store import Feature, LargeSet
+from alveus.store.filters import Condition, Filter
+
+EXACT = 2_048
+"""Sets of up to so many live documents are scored whole."""
+
+FEW_IDS = 16
+"""Ids that are looked for one by one."""
+
+MASKS = 16
+"""Filters whose outcome is kept while the set stays as it is."""
+
+EMPTY_BYTES = 9_500
+"""RAM that a set without items takes, roughly; most sets are small, and there may be many."""
+
+CHUNK = 16_384
+"""Features taken in at a time."""
+
+_EMPTY: dict[str, Any] = {
+    "size": 0,
+    "rows": 0,
+    "passages": 0,
+    "tokens": 0,
+    "pending": 0,
+    "speakers": (),
+    "roles": (),
+}
+"""Figures of a set without a sealed file."""
+
+
+_T = TypeVar("_T", bound=np.generic)
+
+
+class Column(Generic[_T]):
+    """A column of an index, read as an attribute of it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, index: SetIndex, owner: type) -> NDArray[_T]:
+        return index.columns[self._name]
+
+
+class SetIndex:
+    """The features of one set.
+
+    A *doc* is a position, 0 … `size` - 1, in the order of rows; ended docs are holes. Everything
+    here says the same of live docs whether it was built at once or grew change by change.
+    A doc has one passage, or several if its text is long; words are looked for in passages, which
+    are in the order of their docs. It is not safe to use from two threads at once; `Index.view`
+    sees to that.
+
+    Attributes:
+        live: Live docs.
+        live_passages: Passages of live docs.
+        tokens: Of live passages.
+        pending: Live docs that have no vectors yet.
+        time: Microseconds since 1970.
+        length: Tokens.
+        temporal: Temporal words.
+        sealed: The first so many docs are in a sealed file, all of them live when it was written.
+        cache: What was worked out of it as it is now, by what it is for; empty after a change.
+    """
+
+    alive = Column[np.bool_]()
+    row = Column[np.int64]()
+    first = Column[np.int64]()
+    time = Column[np.int64]()
+    importance = Column[np.float64]()
+    length = Column[np.int32]()
+    temporal = Column[np.uint8]()
+    speaker = Column[np.int32]()
+    session = Column[np.int32]()
+    role = Column[np.int32]()
+    passage = Column[np.int32]()
+
+    def __init__(self, *, dimensions: int, sealed: Segment | None = None) -> None:
+        figures = sealed.figures if sealed else _EMPTY
+        self.live: int = figures["size"]
+        self.live_passages: int = figures["passages"]
+        self.tokens: int = figures["tokens"]
+        self.pending: int = figures["pending"]
+        self.sealed = self.live
+        self.spilled = False
+        fetch = sealed.copy if sealed else None
+        self.columns = Columns(BY_DOC, size=self.live, fetch=fetch)
+        self._ids = Texts(sealed and sealed.texts("ids"))
+        self._metadata = Metadata(Texts(sealed and sealed.texts("texts")))
+        self._values = ItemValues()
+        self._names = Names(
+            Codes(*figures["speakers"]),
+            Codes(sealed=sealed and sealed.texts("sessions")),
+            Codes(*figures["roles"]),
+            self._metadata.use,
+        )
+        self._terms = SetPostings(sealed=sealed)
+        by_row = Columns(BY_ROW, size=figures["rows"], fetch=fetch)
+        self._passages = Columns(BY_PASSAGE, size=self.live_passages, fetch=fetch)
+        self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=sealed)
+        self._links = Links(self.columns)
+        self.cache: dict[Hashable, Any] = {}
+        self._whole: LargeSet | None = None
+
+    @classmethod
+    def build(cls, features: Iterable[Feature], *, dimensions: int) -> SetIndex:
+        """Return the index of *features*, which come in order of rows; all of them count as live.
+
+        Args:
+            dimensions: Of the embedder; vectors of another width count as pending.
+        """
+        index = cls(dimensions=dimensions)
+        index.take(features)
+        return index
+
+    @property
+    def size(self) -> int:
+        """Docs, ended ones included."""
+        return self.columns.size
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in a vector."""
+        return self._vectors.dimensions
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is small enough to score every doc."""
+        return self.live <= EXACT or self.is_part
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part that stands for a large set."""
+        return self._whole is not None
+
+    def stand_for(self, whole: LargeSet, windows: Sequence[Sequence[int]]) -> None:
+        """Be a part of a large set: figures are those of the whole set, and so are neighbours.
+
+        Args:
+            windows: Rows that follow each other in their session; of what is here, nothing else
+                is taken to be neighbours.
+        """
+        self._whole = whole
+        self.live, self.live_passages, self.tokens = whole.documents, whole.passages, whole.tokens
+        known = {int(row): doc for doc, row in enumerate(self.row)}
+        pairs = {pair for window in windows for pair in pairwise(window)}
+        self._links.put([(known[a], known[b]) for a, b in pairs if a in known and b in known])
+        self.cache.clear()
+
+    @property
+    def speakers(self) -> list[str]:
+        """Names by code; an empty text where no live doc is left."""
+        return self._names.speakers.names
+
+    @property
+    def roles(self) -> list[str]:
+        """Names by code; an empty text where no live doc is left."""
+        return self._names.roles.names
+
+    @property
+    def previous(self) -> NDArray[np.int32]:
+        """The live doc before each doc in its session, by (time, first); -1: none."""
+        self._links.rebuild()
+        return self.columns["previous"]
+
+    @property
+    def next(self) -> NDArray[np.int32]:
+        """The live doc after each doc in its session, by (time, first); -1: none."""
+        self._links.rebuild()
+        return self.columns["next"]
+
+    @property
+    def linked(self) -> bool:
+        """Whether any doc has a neighbour."""
+        linked = self.cache.get("linked")
+        if linked is None:
+            linked = self.cache["linked"] = bool((self.previous >= 0).any())
+        return linked
+
+    def id(self, doc: int) -> str:
+        """Return the id of the item."""
+        return self._ids[doc]
+
+    def ids(self, docs: NDArray[np.integer[Any]]) -> list[str]:
+        """Return the ids of the items."""
+        return self._ids.at(docs)
+
+    @property
+    def passages(self) -> int:
+        """Passages, those of ended docs included."""
+        return self._passages.size
+
+    @property
+    def passage_words(self) -> NDArray[np.int32]:
+        """How many tokens each passage has."""
+        return self._passages["words"]
+
+    @property
+    def uncut(self) -> bool:
+        """Whether each doc has one passage, so that the two have the same numbers."""
+        return self.passages == self.size
+
+    def documents(self, passages: Docs) -> Docs:
+        """Return the doc of each passage."""
+        return passages if self.uncut else self._passages["document"][passages]
+
+    def passages_of(self, docs: NDArray[np.integer[Any]]) -> tuple[Docs, NDArray[np.intp]]:
+        """Return all passages of *docs*, which rise, and where those of each begin."""
+        starts = np.append(self.passage, np.int32(self.passages))
+        numbers = starts[docs + 1] - starts[docs]
+        firsts = (numbers.cumsum() - numbers).astype(np.intp)
+        shifts = (starts[docs] - firsts).repeat(numbers)
+        return (shifts + np.arange(len(shifts))).astype(np.int32), firsts
+
+    def frequency(self, term: int) -> int:
+        """Return how many live docs hold the term."""
+        return self.holding(term, self.postings(term)[0])
+
+    def holding(self, term: int, passages: Docs) -> int:
+        """Return how many live docs hold the term, which *passages* do."""
+        if self._whole is not None and term in self._whole.counts:
+            return self._whole.counts[term]
+        return self.number_of(passages)
+
+    def number_of(self, passages: Docs) -> int:
+        """Return of how many docs *passages* are, which rise."""
+        if self.uncut or not len(passages):
+            return len(passages)
+        docs = self.documents(passages)
+        return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
+
+    def holders(self, term: int) -> Docs:
+        """Return the live docs that hold the term, or bear the mark; rising."""
+        docs = self.documents(self.postings(term)[0])
+        return docs if self.uncut else docs[np.diff(docs, prepend=-1) != 0]
+
+    def postings(self, term: int) -> Postings:
+        """Return the passages of live docs that hold the term, rising, and how often each does."""
+        passages, counts = self._terms.find(term)
+        if self.live == self.size:
+            return passages, counts
+        alive = self.alive[self.documents(passages)]
+        return passages[alive], counts[alive]
+
+    def run(self) -> PostingList | None:
+        """Return the postings of every term, of live docs only; None if some are in a file."""
+        run = self._terms.all()
+        if run is None or self.live == self.size:
+            return run
+        alive = self.alive[self.documents(run.docs)]
+        before = np.append(0, alive.cumsum())
+        return PostingList(run.hashes, before[run.offsets], run.docs[alive], run.counts[alive])
+
+    def cosines(
+        self, query: Query | Quantised, docs: Docs | None = None, *, mean: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the best cosine of each doc's windows with *query*, of all docs or some.
+
+        0.0 for a doc that is pending, has no text, or is ended.
+
+        Args:
+            mean: Share that the mean of the windows' cosines has in place of the best one.
+        """
+        found = self._vectors.cosines(query, docs, mean=mean)
+        if self.live != self.size:
+            found[~(self.alive if docs is None else self.alive[docs])] = 0.0
+        return found
+
+    def has_vectors(self, docs: NDArray[np.integer[Any]]) -> Truth:
+        """Return which docs have vectors: those that are not pending, and have a text."""
+        return self.columns["windows"][docs] > 0
+
+    def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return a vector per doc, the middle of its windows'; each of *docs* has vectors."""
+        return self._vectors.centres(docs)
+
+    def speakers_of(self, docs: NDArray[np.integer[Any]]) -> list[str | None]:
+        """Return who speaks in each doc; None: nobody is named."""
+        names = self.speakers
+        return [None if code < 0 else names[code] for code in self.speaker[docs].tolist()]
+
+    def nearest(
+        self,
+        query: Query | Quantised,
+        limit: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Docs:
+        """Return up to *limit* live docs whose vectors are nearest to *query* by their bit codes.
+
+        Rising. They are candidates, in which `cosines` finds the best. Of *allowed* docs only,
+        if given.
+        """
+        usable = None if self.live == self.size else self.alive
+        if allowed is not None:
+            usable = allowed if usable is None else allowed & usable
+        return self._vectors.nearest(query, limit, usable)
+
+    def mask(self, where: Filter, read: ReadValues) -> Truth:
+        """Return which live docs match, exactly as `Filter.matches` says; not to be written to.
+
+        Args:
+            read: Gives values of items, where the filter asks for them.
+        """
+        masks: OrderedDict[str, Truth] = self.cache.setdefault("masks", OrderedDict())
+        found = masks.get(where.text)
+        if found is None:
+            found = masks[where.text] = self._mask(where, read)
+            if len(masks) > MASKS:
+                masks.popitem(last=False)
+        return found
+
+    def _mask(self, where: Filter, read: ReadValues) -> Truth:
+        conditions = list(where.conditions())
+        of_text = self._metadata.truth(conditions)
+        meta = self.columns["meta"]
+        if any(condition.is_item_field for condition in conditions):
+
+            def leaf(condition: Condition) -> Truth:
+                if condition.is_of_value:
+                    return self._values.truth(condition, self.row, read)
+                return self._own(condition) if condition.is_item_field else of_text(condition)[meta]
+
+            return evaluate(where.root, leaf, self.size) & self.alive
+        return evaluate(where.root, of_text, len(self._metadata))[meta] & self.alive
+
+    def share_named(
+        self, fields: Sequence[str], is_named: Callable[[str], bool]
+    ) -> NDArray[np.float64]:
+        """Return for each doc which share of the names that a question names it has, 0..1.
+
+        Args:
+            fields: Of the metadata, with a name each or a list of names.
+            is_named: Whether the question names a name.
+        """
+        columns = [self._metadata.field((name,)) for name in fields]
+        held = [[names_in(value) for value in column.values] for column in columns]
+        named = {name for lists in held for names in lists for name in names if is_named(name)}
+        found = np.zeros(self.size)
+        for name in named:
+            has_name = np.zeros(len(self._metadata), np.bool_)
+            for column, lists in zip(columns, held, strict=True):
+                table = np.array([*(name in names for names in lists), False])
+                has_name |= table[column.codes.view]
+            found += has_name[self.columns["meta"]]
+        return found / len(named) if named else found
+
+    def _own(self, condition: Condition) -> Truth:
+        """Return where a condition on an item's own field holds."""
+        (name,) = condition.path
+        if name == "$id":
+            return self._with_ids(condition)
+        if name in ("$time", "$importance"):
+            return of_numbers(condition, self.columns[name[1:]])
+        known = self._names
+        names = {"$speaker": known.speakers, "$session": known.sessions, "$role": known.roles}
+        return of_names(condition, names[name], self.columns[name[1:]])
+
+    def _with_ids(self, condition: Condition) -> Truth:
+        if condition.op not in ("eq", "in") or len(condition.operands) > FEW_IDS:
+            ids = self._ids.slice(0, self.size)
+            return np.array([condition.accepts(text) for text in ids], np.bool_)
+        found = np.zeros(self.size, np.bool_)
+        for _, text in condition.operands:
+            found[self._ids.where(str(text))] = True
+        return found
+
+    def embedded(self, feature: Feature) -> None:
+        """Take in the vectors of a feature that was pending; else nothing happens."""
+        doc = self.find(feature.row)
+        if doc is not None and self._vectors.embed(doc, feature.vectors):
+            self.pending -= 1
+            self.cache.clear()
+
+    def end(self, row: int) -> None:
+        """Make a hole of the row's doc; nothing happens if it is none, or one already."""
+        doc = self.find(row)
+        if doc is None:
+            return
+        self.cache.clear()
+        columns = self.columns
+        columns["alive"][doc] = False
+        self._links.end(doc)
+        passages, _ = self.passages_of(np.array([doc]))
+        self.live -= 1
+        self.live_passages -= len(passages)
+        self.tokens -= int(self.passage_words[passages].sum())
+        self.pending -= int(columns["pending"][doc])
+        self._names.speakers.drop(int(columns["speaker"][doc]))
+        self._names.roles.drop(int(columns["role"][doc]))
+
+    def take(self, features: Iterable[Feature]) -> None:
+        """Take in any number of features, in order of rows, past all others."""
+        source = iter(features)
+        while chunk := list(islice(source, CHUNK)):
+            self.extend(chunk)
+
+    def extend(self, features: Sequence[Feature]) -> None:
+        """Take in features whose rows are past all others."""
+        if not features:
+            return
+        self.cache.clear()
+        at = Position(self.size, self._vectors.size, self.passages)
+        new = described(features, self._names, dimensions=self.dimensions, at=at)
+        self.columns.extend(len(features), new.by_doc)
+        self._ids.extend([f.id for f in features])
+        self._vectors.extend(new.rows, new.by_row)
+        self._passages.extend(len(new.by_passage["words"]), new.by_passage)
+        self._terms.extend(*new.terms)
+        if len(features) == 1:
+            self._links.append(at.doc)
+        else:
+            self._links.invalidate()
+        self.live += len(features)
+        self.live_passages += len(new.by_passage["words"])
+        self.tokens += int(new.by_passage["words"].sum())
+        self.pending += int(new.by_doc["pending"].sum())
+
+    def spill(self, to: SpillFolder) -> None:
+        """Keep columns and vectors in files from now on, as they are and as they grow.
+
+        Raises:
+            OSError: There is no space for one of them.
+        """
+        self.spilled = True
+        for part in (self.columns, self._passages, self._vectors):
+            part.spill(to)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly; what is mapped from a file is not counted."""
+        parts = (
+            self.columns,
+            self._passages,
+            self._vectors,
+            self._terms,
+            self._metadata,
+            self._values,
+            self._ids,
+            self._links,
+        )
+        codes = (self._names.speakers, self._names.sessions, self._names.roles)
+        cached = sum(getattr(value, "nbytes", 0) for value in self.cache.values())
+        cached += sum(mask.nbytes for mask in self.cache.get("masks", {}).values())
+        return sum(part.nbytes for part in (*parts, *codes)) + cached + EMPTY_BYTES
+
+    def has_row(self, row: int) -> bool:
+        """Return whether the row has a doc, live or ended."""
+        at = int(self.row.searchsorted(row))
+        return at < self.size and int(self.row[at]) == row
+
+    def has_vectors_of(self, feature: Feature) -> bool:
+        """Return whether the feature's row, if it has a live doc, has these very vectors."""
+        doc = self.find(feature.row)
+        return doc is None or self._vectors.are(doc, feature.vectors)
+
+    def find(self, row: int) -> int | None:
+        """Return the live doc of a row, or None."""
+        rows = self.row
+        doc = int(rows.searchsorted(row))
+        return doc if doc < len(rows) and rows[doc] == row and self.alive[doc] else None

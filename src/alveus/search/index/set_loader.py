@@ -1,0 +1,328 @@
+"""Where sets come from: the store, or a sealed file and the change log since."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from alveus.errors import StoreBusy, StoreFull, StoreReadOnly
+from alveus.search.index.arrays import SpillFolder
+from alveus.search.index.bit_codes import BLOCK
+from alveus.search.index.segment import Damaged, Identity, Segment
+from alveus.search.index.segment_writer import seal
+from alveus.search.index.set_index import SetIndex
+from alveus.store import ChangeKind, Feature, FeatureChange, Finder
+from alveus.store.fsync import give_to_owner
+
+FETCHED = 5_000
+"""Features read at a time."""
+
+
+class Outdated(Exception):
+    """What changed cannot be taken into the set as it is; it must be read anew."""
+
+
+def apply(
+    changes: Iterable[FeatureChange],
+    index: SetIndex,
+    finder: Finder,
+    number: int,
+    features_by_row: Mapping[int, Feature] = MappingProxyType({}),
+) -> None:
+    """Take *changes* of set *number* into *index*. Those it has already change nothing.
+
+    Args:
+        features_by_row: Some of the features that the changes are about.
+
+    Raises:
+        Outdated: A row came below one that is there, or vectors took the place of others. Some of
+            the changes may be in the index.
+    """
+    rows: dict[ChangeKind, set[int]] = {"added": set(), "ended": set(), "embedded": set()}
+    for change in changes:
+        rows["ended" if change.kind == "removed" else change.kind].add(change.row)
+    added, ended = rows["added"], rows["ended"]
+    new = {row for row in added - ended if not index.has_row(row)}
+    for features in _features(new, finder, number, features_by_row):
+        live = sorted(
+            (f for f in features if f.end_commit is None), key=lambda feature: feature.row
+        )
+        if live and index.size and live[0].row < int(index.row[-1]):
+            raise Outdated
+        index.extend(live)
+    embedded = {row for row in rows["embedded"] - ended - new if index.find(row) is not None}
+    for features in _features(embedded, finder, number, features_by_row):
+        for feature in features:
+            index.embedded(feature)
+            if not index.has_vectors_of(feature):
+                raise Outdated
+    for row in ended:
+        index.end(row)
+
+
+def _features(
+    rows: Collection[int], finder: Finder, number: int, known: Mapping[int, Feature]
+) -> Generator[list[Feature]]:
+    if all(row in known for row in rows):
+        yield [known[row] for row in rows]
+        return
+    ordered = sorted(rows)
+    for start in range(0, len(ordered), FETCHED):
+        yield finder.features_of(number, ordered[start : start + FETCHED])
+
+
+logger = logging.getLogger(__name__)
+
+ITEM_BYTES = 600
+"""RAM that an item takes in a set without a file, roughly."""
+
+LARGE = 5_000
+"""Sets of so many live items are sealed. With 5,000 items the first search of a process then takes
+5 ms in place of 30, with 10,000 it takes 6 in place of 45; writing the file takes 60 and 120 ms."""
+
+WORN = 0.02
+"""Share of a sealed set that changed since, from which sealing it anew is worth a background."""
+
+OVERGROWN = 0.25
+"""Share of a sealed set that changed since, from which it is sealed anew at once."""
+
+WITNESSES = 16
+"""Lines of the change log by which a file knows that the log is still the one it was made from."""
+
+
+_UNSEALED = (OSError, Damaged, Outdated, StoreBusy, StoreFull, StoreReadOnly)
+"""Why a set stays in RAM: its file, or the store, cannot be written just now."""
+
+
+class SealedSets:
+    """Loads sets; keeps the sealed files of one folder.
+
+    Args:
+        folder: None: nothing is sealed.
+        writable: Whether files may be written and removed; else they are used as they are.
+        budget_bytes: A set that may have no file, and takes more RAM, is sealed in one without a
+            name, which this process has to itself; None: never.
+    """
+
+    def __init__(
+        self,
+        finder: Finder,
+        *,
+        folder: Path | None,
+        salt: bytes,
+        writable: bool = True,
+        budget_bytes: int | None = 256 << 20,
+    ) -> None:
+        self._finder = finder
+        self._most_in_ram = (
+            sys.maxsize if budget_bytes is None else max(LARGE, budget_bytes // ITEM_BYTES)
+        )
+        self._nameless: dict[int, Segment] = {}
+        self._folder, self._writable = folder, writable
+        self._unusable: set[int] = set()
+        self._store = blake2b(salt, digest_size=16, person=b"alveus index").digest()
+
+    def load(self, number: int, *, dimensions: int, afresh: bool) -> SetIndex:
+        """Return a set as the store has it now, or a little later.
+
+        Args:
+            afresh: Not from the file that there is.
+        """
+        if self._folder is not None and not afresh and number not in self._unusable:
+            index = self._reopened(number, dimensions)
+            if index is not None:
+                self._nameless.pop(number, None)  # another process made one with a name
+                return index
+        if self._folder is None or not self._writable:
+            return self._without_file(number, dimensions, afresh=afresh)
+        source = self._finder.features(number)
+        index = SetIndex.build(islice(source, LARGE), dimensions=dimensions)
+        if index.size < LARGE:
+            if afresh:
+                self.discard(number)  # it shrank: its file would never be of use again
+            return index
+        return self._sealed_or_in_ram(number, index, source)
+
+    def _without_file(self, number: int, dimensions: int, *, afresh: bool) -> SetIndex:
+        """Return a set that may have no file with a name."""
+        segment = self._nameless.pop(number, None)
+        if segment is not None and not afresh:
+            with suppress(Damaged, Outdated):
+                self._refuse_removed(segment.identity.seq, number)
+                index = self._replayed(segment, number, dimensions)
+                self._nameless[number] = segment
+                return index
+        source = self._finder.features(number)
+        index = SetIndex.build(islice(source, self._most_in_ram), dimensions=dimensions)
+        if index.size < self._most_in_ram:
+            return index
+        return self._sealed_or_in_ram(number, index, source)
+
+    def _sealed_or_in_ram(
+        self, number: int, index: SetIndex, source: Iterable[Feature]
+    ) -> SetIndex:
+        """Return a large set from a file that is made; if that fails, *index* with all others."""
+        try:
+            return self._sealed(number, index.dimensions)
+        except _UNSEALED as problem:
+            logger.warning("a large set could not be sealed and stays in RAM: %s", problem)
+            index.take(source)
+            return index
+
+    def _reopened(self, number: int, dimensions: int) -> SetIndex | None:
+        """Return the set from its file and the change log; None, and no file, if that fails."""
+        try:
+            return self._replayed(Segment(self._path(number)), number, dimensions)
+        except FileNotFoundError:
+            return None
+        except (OSError, Damaged, Outdated) as problem:
+            logger.info("a sealed index file is not used: %s", problem)
+            self.discard(number)
+            return None
+
+    def _sealed(self, number: int, dimensions: int) -> SetIndex:
+        """Seal the set as it is now, and open it."""
+        named = self._folder is not None and self._writable
+        path = self._path(number) if named else None
+        if path is not None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            give_to_owner(path.parent, path.parent.parent)
+        seq = self._finder.seq()
+        identity = Identity(self._store, number, dimensions, seq)
+        witnesses = self._witnesses(seq)
+
+        def check() -> None:
+            self._refuse_removed(seq, number)
+            if named:  # else the file could be of commits that a loss of power takes
+                self._finder.sync()
+
+        features = self._finder.features(number)
+        segment = seal(path, features, identity, check=check, witnesses=witnesses)
+        if named:
+            self._unusable.discard(number)
+        index = self._replayed(segment, number, dimensions)
+        if not named:
+            self._nameless[number] = segment
+        return index
+
+    def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
+        """Open a set in a file, and take in what changed since."""
+        index = self._opened(segment, number, dimensions)
+        self._replay(segment.identity.seq, index, number)
+        return index
+
+    def _opened(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
+        found, figures = segment.identity, segment.figures
+        wanted = Identity(self._store, number, dimensions, found.seq)
+        if found != wanted or figures["code_block"] != BLOCK:
+            raise Damaged(segment.path, "it is of another set, store, embedder or version")
+        index = SetIndex(dimensions=dimensions, sealed=segment)
+        if figures["witnesses"] != self._witnesses(found.seq) or not self._same(index, number):
+            raise Damaged(segment.path, "the store's change log is not the one it was made from")
+        segment.check_again()
+        return index
+
+    def _witnesses(self, seq: int) -> list[list[object]]:
+        """Return the last lines of the change log up to *seq*."""
+        lines = self._finder.changes(max(0, seq - WITNESSES), limit=WITNESSES)
+        return [[c.seq, c.set_number, c.row, c.kind] for c in lines or () if c.seq <= seq]
+
+    def _same(self, index: SetIndex, number: int) -> bool:
+        """Return whether the last rows are the same in the store, where it still has them."""
+        last = range(max(0, index.size - 4), index.size)
+        rows = {int(index.row[doc]): doc for doc in last}
+        return all(
+            (f.id, f.time) == (index.id(rows[f.row]), int(index.time[rows[f.row]]))
+            for f in self._finder.features_of(number, list(rows))
+        )
+
+    def _replay(self, seq: int, index: SetIndex, number: int) -> None:
+        """Take in what changed since *seq*."""
+        for changes in self._since(seq, number):
+            apply(changes, index, self._finder, number)
+
+    def _refuse_removed(self, seq: int, number: int) -> None:
+        """Refuse to keep on disk what was forgotten while it was being written."""
+        for changes in self._since(seq, number):
+            if any(change.kind == "removed" for change in changes):
+                raise Outdated
+
+    def _since(self, seq: int, number: int) -> Generator[list[FeatureChange]]:
+        """Yield what changed in a set since *seq*, part by part."""
+        while changes := self._finder.changes(seq):
+            yield [change for change in changes if change.set_number == number]
+            seq = changes[-1].seq
+        if changes is None:
+            raise Damaged(Path(f"{number}.seg"), "the change log no longer goes back that far")
+
+    def should_have_file(self, number: int, index: SetIndex | None) -> bool:
+        """Return whether a set is large, and has no file with a name."""
+        if index is None or self._folder is None or index.live < LARGE:
+            return False
+        return not index.sealed or number in self._nameless
+
+    def change_share(self, index: SetIndex) -> float:
+        """Return how much of the set is not as it is in its file; 1.0: it should have one."""
+        if not index.sealed:
+            may_be = self._folder is not None and self._writable
+            return 1.0 if may_be and index.live >= LARGE else 0.0
+        return (index.size - index.sealed + index.size - index.live) / index.sealed
+
+    def remove(self, number: int) -> None:
+        """Remove the set's file, if there is one."""
+        self._nameless.pop(number, None)
+        if self._folder is not None:
+            self._path(number).unlink(missing_ok=True)
+
+    def drop_nameless(self, number: int) -> bool:
+        """Give up the set's file without a name; return whether there was one."""
+        return self._nameless.pop(number, None) is not None
+
+    def discard(self, number: int) -> None:
+        """Remove the set's file; at least do not use it again."""
+        if self.drop_nameless(number) and number in self._unusable:
+            return  # the one with a name was given up before
+        if not self._writable:
+            self._unusable.add(number)
+            return
+        try:
+            self.remove(number)
+        except OSError as error:
+            logger.warning("a sealed index file cannot be removed: %s", error)
+            self._unusable.add(number)
+
+    def files(self) -> dict[int, int]:
+        """Return the sets that have a file, and its size; none in a folder of somebody else."""
+        found: dict[int, int] = {}
+        if self._folder is None:
+            return found
+        with suppress(FileNotFoundError, PermissionError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".seg"):
+                    with suppress(FileNotFoundError):  # another process just removed it
+                        found[int(entry.name.removesuffix(".seg"))] = entry.stat().st_size
+        return found
+
+    def numbers(self) -> set[int]:
+        """Return the sets that have a file, with a name or without."""
+        return {*self.files(), *self._nameless}
+
+    def leave(self) -> None:
+        """Remove the files without a name."""
+        self._nameless.clear()
+
+    def spill_folder(self) -> SpillFolder:
+        """Return where parts of sets are kept for which RAM is too dear."""
+        folder = self._folder
+        return SpillFolder(folder if folder and self._writable and folder.is_dir() else None)
+
+    def _path(self, number: int) -> Path:
+        return cast("Path", self._folder) / f"{number}.seg"

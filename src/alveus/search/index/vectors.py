@@ -1,0 +1,266 @@
+"""Vectors of a set: int8 rows, exact cosines, and candidates by bit codes.
+
+A document has one row per window of its text. Cosines are the same on every machine, in any order
+of summation: the query is rounded to whole numbers so small that each product with a row stays
+below 2**24, where float32 is exact; what follows is single float64 operations.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.search.index.arrays import Columns, Growable, SpillFolder
+from alveus.search.index.bit_codes import BLOCK, Bits, encoded, nearest
+from alveus.search.index.feature_arrays import EXACT_F32, norms
+from alveus.search.index.segment import Segment
+
+WIDE = 16_384
+"""Sets of up to so many rows keep them as float32 too, once they are asked for again."""
+
+STEP = 512
+"""Rows made float32 at a time."""
+
+Docs: TypeAlias = NDArray[np.int32]
+Query: TypeAlias = NDArray[np.float32]
+
+
+class Quantised(NamedTuple):
+    """A query as whole numbers whose product with any int8 row is exact, and their norm."""
+
+    whole: NDArray[np.float32]
+    norm: float
+
+
+def quantised(query: Query) -> Quantised:
+    """Return *query* as whole numbers.
+
+    The sum of their magnitudes times 128 stays below `EXACT_F32`. Nothing here depends on the
+    order of a sum, so that the result is the same everywhere.
+    """
+    wide = query.astype(np.float64)
+    peak = float(np.abs(wide).max(initial=0.0))
+    if not 0.0 < peak < np.inf:
+        return Quantised(np.zeros(len(query), np.float32), 0.0)
+    whole = np.rint(wide * (2.0**20 / peak))
+    total = float(np.abs(whole).sum())
+    whole = np.rint(whole * ((EXACT_F32 / 128 - 1 - len(query) / 2) / total))
+    return Quantised(whole.astype(np.float32), float(np.sqrt(np.dot(whole, whole))))
+
+
+class SetVectors:
+    """The rows of a set, and whose they are.
+
+    Keeps the columns ``start`` (a document's first row), ``windows`` (how many) and ``pending``.
+    """
+
+    def __init__(
+        self,
+        dimensions: int,
+        by_doc: Columns,
+        by_row: Columns,
+        *,
+        sealed: Segment | None = None,
+    ) -> None:
+        self.dimensions = dimensions
+        self._by_doc = by_doc
+        self._by_row = by_row
+        self._sealed = sealed
+        empty = np.empty((0, dimensions), np.int8)
+        self._sealed_rows: NDArray[np.int8] = sealed.array("rows") if sealed else empty
+        self._sealed_size = len(self._sealed_rows)
+        self._rows = Growable(empty)
+        self._wide = Growable(np.empty((0, dimensions), np.float32))
+        self._query_count = 0
+        self._bits = Bits(dimensions, sealed=sealed)
+        self._single: bool = sealed.figures["single"] if sealed else True
+        """No document has more than one row."""
+        self._in_order: bool = sealed.figures["in_order"] if sealed else True
+        """Each document has one row, in order."""
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self._by_row.size
+
+    def extend(self, rows: NDArray[np.int8], by_row: dict[str, NDArray[np.generic]]) -> None:
+        """Take rows, which are in order of their documents; the latter's columns are there."""
+        owner = by_row["owner"]
+        self._rows.extend(rows)
+        self._by_row.extend(len(rows), by_row)
+        self._single = self._single and not (owner[1:] == owner[:-1]).any()
+        self._in_order = self._in_order and self._single and self.size == self._by_doc.size
+
+    def embed(self, doc: int, packed: bytes | None) -> bool:
+        """Fill in the rows of a pending document; return whether it was pending and is no more."""
+        pending = self._by_doc["pending"]
+        if packed is None or not self._fits(packed) or not pending[doc]:
+            return False
+        number = len(packed) // max(self.dimensions, 1)
+        rows = np.frombuffer(packed, np.int8).reshape(number, self.dimensions)
+        pending[doc] = False
+        self._by_doc["start"][doc] = self.size
+        self._by_doc["windows"][doc] = len(rows)
+        self.extend(rows, {"owner": np.full(len(rows), doc, np.int32), "norm": norms(rows)})
+        return True
+
+    def are(self, doc: int, packed: bytes | None) -> bool:
+        """Return whether a document has these very rows; pending, whether they are of no use."""
+        if self._by_doc["pending"][doc]:
+            return packed is None or not self._fits(packed)
+        start, windows = int(self._by_doc["start"][doc]), int(self._by_doc["windows"][doc])
+        return self._rows_at(np.arange(start, start + windows)).tobytes() == packed
+
+    def _fits(self, packed: bytes) -> bool:
+        return not len(packed) % (self.dimensions or sys.maxsize)
+
+    def cosines(
+        self, query: Query | Quantised, docs: Docs | None, *, mean: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the best cosine of each document's rows, or partly their mean; 0.0: no rows."""
+        whole, norm = query if isinstance(query, Quantised) else quantised(query)
+        if not norm or not self.size:
+            return np.zeros(self._by_doc.size if docs is None else len(docs))
+        if docs is None:
+            return self._of_all(whole, norm, mean)
+        return self._of_some(whole, norm, docs, mean)
+
+    def _of_all(self, whole: Query, norm: float, mean: float) -> NDArray[np.float64]:
+        values = self._products(whole) / (self._by_row["norm"] * norm)
+        if self._in_order:
+            return values
+        found = np.zeros(self._by_doc.size)
+        owner = self._by_row["owner"]
+        if self._single:
+            found[owner] = values
+            return found
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        found[owner[starts]] = _of_windows(values, starts, mean)
+        return found
+
+    def _of_some(self, whole: Query, norm: float, docs: Docs, mean: float) -> NDArray[np.float64]:
+        found = np.zeros(len(docs))
+        windows = self._by_doc["windows"][docs]
+        full = windows > 0
+        starts = self._by_doc["start"][docs][full].astype(np.intp)
+        if self._single:
+            found[full] = self._products_at(starts, whole) / (self._by_row["norm"][starts] * norm)
+            return found
+        at, firsts = _rows_of(starts, windows[full])
+        if len(at):
+            values = self._products_at(at, whole) / (self._by_row["norm"][at] * norm)
+            found[full] = _of_windows(values, firsts, mean)
+        return found
+
+    def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return the middle of each document's rows, taken with a length of one; all have rows."""
+        windows = self._by_doc["windows"][docs]
+        at, firsts = _rows_of(self._by_doc["start"][docs].astype(np.intp), windows)
+        norms = self._by_row["norm"][at].astype(np.float32)
+        units = self._rows_at(at).astype(np.float32)
+        units /= norms[:, None]
+        if self._single or not len(docs):
+            return units
+        middles: NDArray[np.float32] = np.add.reduceat(units, firsts)
+        middles /= windows[:, None]
+        return middles
+
+    def _products(self, whole: Query) -> NDArray[np.float32]:
+        """Return the product of every row with *whole*."""
+        size, own = self.size, self._rows.view
+        if size <= WIDE and not self._sealed and (self._query_count or size <= STEP):
+            if self._wide.size < size:
+                self._wide.extend(own[self._wide.size :].astype(np.float32))
+            return self._wide.view @ whole
+        self._query_count += 1
+        products = np.empty(size, np.float32)
+        if self._sealed:
+            self._sealed.check_rows("rows", np.arange(self._sealed_size))
+            _multiply(self._sealed_rows, whole, products[: self._sealed_size])
+        _multiply(own, whole, products[self._sealed_size :])
+        return products
+
+    def _products_at(self, at: NDArray[np.intp], whole: Query) -> NDArray[np.float32]:
+        """Return the product of some rows with *whole*."""
+        products = np.empty(len(at), np.float32)
+        _multiply(self._rows_at(at), whole, products)
+        return products
+
+    def _rows_at(self, at: NDArray[np.intp]) -> NDArray[np.int8]:
+        if not self._sealed:
+            return self._rows.view.take(at, axis=0)
+        if not len(at) or at.max() < self._sealed_size:
+            self._sealed.check_rows("rows", at)
+            return self._sealed_rows.take(at, axis=0)
+        sealed = at < self._sealed_size
+        below = at[sealed]
+        self._sealed.check_rows("rows", below)
+        rows = np.empty((len(at), self.dimensions), np.int8)
+        rows[sealed] = self._sealed_rows.take(below, axis=0)
+        rows[~sealed] = self._rows.view.take(at[~sealed] - self._sealed_size, axis=0)
+        return rows
+
+    def nearest(
+        self, query: Query | Quantised, limit: int, usable: NDArray[np.bool_] | None
+    ) -> Docs:
+        """Return up to *limit* documents near *query* by their codes, rising.
+
+        Those with rows only, and of these the *usable*.
+        """
+        while self._bits.size < self.size:
+            stop = min(self._bits.size + BLOCK, self.size)
+            self._bits.extend(self._rows_at(np.arange(self._bits.size, stop)))
+        owner: Docs = self._by_row["owner"]
+        if usable is not None and not self._in_order:
+            usable = usable[owner]
+        count = self.size if usable is None else int(np.count_nonzero(usable))
+        if not count:
+            return np.empty(0, np.int32)
+        whole, _ = query if isinstance(query, Quantised) else quantised(query)
+        code = encoded(np.sign(whole).astype(np.int8)[None, :])
+        if usable is not None and self._bits.few(count):
+            chosen = np.flatnonzero(usable)
+            return nearest(self._bits.distances(code, chosen), owner[chosen], limit, among=count)
+        distances = self._bits.distances(code)
+        if usable is not None:
+            # What is not usable is FAR: all bits of its distance are set.
+            distances |= np.subtract(usable.view(np.uint8), 1, dtype=np.uint16)
+        return nearest(distances, owner, limit, among=count)
+
+    def spill(self, to: SpillFolder) -> None:
+        """Keep rows and what is known of each in files from now on; see `Growable.spill`."""
+        self._rows.spill(to)
+        self._by_row.spill(to)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes beside its columns."""
+        return self._rows.nbytes + self._wide.nbytes + self._bits.nbytes + self._by_row.nbytes
+
+
+def _rows_of(
+    starts: NDArray[np.intp], windows: NDArray[np.int32]
+) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
+    """Return the rows of documents with so many windows each, and where those of each begin."""
+    firsts = windows.cumsum() - windows
+    return (starts - firsts).repeat(windows) + np.arange(int(windows.sum())), firsts
+
+
+def _of_windows(
+    values: NDArray[np.float64], starts: NDArray[np.integer[Any]], mean: float
+) -> NDArray[np.float64]:
+    """Return what windows that begin at *starts* say of their documents."""
+    best = np.maximum.reduceat(values, starts)
+    if not mean:
+        return best
+    sizes = np.diff(starts, append=len(values))
+    return (1 - mean) * best + mean * (np.add.reduceat(values, starts) / sizes)
+
+
+def _multiply(rows: NDArray[np.int8], whole: Query, out: NDArray[np.float32]) -> None:
+    for start in range(0, len(rows), STEP):
+        part = slice(start, start + STEP)
+        np.dot(rows[part].astype(np.float32), whole, out=out[part])

@@ -1,0 +1,228 @@
+"""Items that searches found lately, at hand without asking the store.
+
+A version of an item never changes, so what is kept here is right for as long as search finds it.
+Only when an item was last read, and when it expires, does change: that is kept up for what this
+process reads and renews; what has expired is read again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from alveus.store import Finder, ItemRecord, Scope, SetRef, StoredItem
+from alveus.store.items import ITEM_FIELDS, Hit, Hits, Item
+from alveus.store.records import item_of
+from alveus.values import wire
+from alveus.values.forks import HandleLock
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import moment
+
+CACHED_ITEMS = 4_096
+"""Items that are kept; with `LONGEST` a few MB in most memories, 32 MB at the very most."""
+
+LONGEST = 2_048
+"""Characters of value, text and metadata up to which an item is kept."""
+
+_FIELDS = attrgetter(*ITEM_FIELDS)
+
+_VALUE, _METADATA, _ACCESSED = map(ITEM_FIELDS.index, ("value", "metadata", "accessed"))
+
+_SCALARS = (str, int, float, bool, type(None))
+
+
+@dataclass(slots=True, eq=False)
+class _CachedItem:
+    """One item by its fields, and the texts that those are decoded from which may change.
+
+    Attributes:
+        value: None: the value is a scalar, and the same for everyone.
+        metadata: None: it holds scalars alone, so that copying it is enough.
+    """
+
+    first: int
+    expires: int | None
+    fields: list[Any]
+    value: str | None
+    metadata: str | None
+
+    def item(self) -> Item:
+        """Return the item, which shares nothing mutable with any other."""
+        fields = self.fields.copy()
+        if self.metadata is None:
+            fields[_METADATA] = fields[_METADATA].copy()
+        else:
+            fields[_METADATA] = wire.decode(self.metadata)
+        if self.value is not None:
+            fields[_VALUE] = wire.decode(self.value)
+        return Item(*fields)
+
+
+class ItemCache:
+    """The items of one store, by row."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self._items: dict[int, _CachedItem] = {}
+        self._rows: dict[int, int] = {}
+        self._epoch = 0
+        self._mutex = HandleLock()
+
+    def items(
+        self, rows: Sequence[int], *, now: int, epoch: int
+    ) -> tuple[list[Item | None], list[int]]:
+        """Return the live items of *rows*, None for what is gone, and the first rows of items.
+
+        They are noted as read *now*, which they do not say themselves yet.
+
+        Args:
+            epoch: Of the view that *rows* were found in; rows of another one are not the same.
+        """
+        if epoch != self._epoch:
+            with self._mutex:
+                self._clear()
+                self._epoch = epoch
+        cached = [self._fresh(row, now) for row in rows]
+        if not all(cached):
+            stored = self._finder.items_by_row(
+                [r for r, one in zip(rows, cached, strict=True) if not one]
+            )
+            new = {one.row: _cached(one) for one in stored}
+            self._add(new, stored, epoch)
+            cached = [one or new.get(row) for row, one in zip(rows, cached, strict=True)]
+        items = [one and one.item() for one in cached]
+        present = [one for one in cached if one]
+        _note(present, now)
+        return items, [one.first for one in present]
+
+    def touched(self, firsts: Sequence[int], now: int) -> None:
+        """Note that items were read."""
+        if not self._rows:
+            return
+        rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
+        _note([cached for row in rows if (cached := self._items.get(row))], now)
+
+    def drop(self, rows: Sequence[int]) -> None:
+        """Forget items of which the store says something else now: when they expire."""
+        with self._mutex:
+            for row in rows:
+                self._drop(row)
+
+    def _drop(self, row: int) -> None:
+        cached = self._items.pop(row, None)
+        if cached is not None and self._rows.get(cached.first) not in self._items:
+            self._rows.pop(cached.first, None)
+
+    def _fresh(self, row: int, now: int) -> _CachedItem | None:
+        """Return an item, unless it expired: another process may have renewed it."""
+        cached = self._items.get(row)
+        if cached is None or cached.expires is None or cached.expires > now:
+            return cached
+        return None
+
+    def _add(
+        self, new: Mapping[int, _CachedItem], stored: Sequence[StoredItem], epoch: int
+    ) -> None:
+        with self._mutex:
+            for one in stored if epoch == self._epoch else ():
+                if _size(one.record) <= LONGEST:
+                    self._items[one.row] = new[one.row]
+                    self._rows[one.first] = one.row
+            while len(self._items) > CACHED_ITEMS:
+                self._drop(next(iter(self._items)))
+
+    def clear(self) -> None:
+        """Free the RAM."""
+        with self._mutex:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._items.clear()
+        self._rows.clear()
+
+
+def _note(cached: Sequence[_CachedItem], now: int) -> None:
+    if cached:
+        when = moment(now)
+        for one in cached:
+            was = one.fields[_ACCESSED]
+            if was is None or was < when:
+                one.fields[_ACCESSED] = when
+
+
+def _cached(stored: StoredItem) -> _CachedItem:
+    item, record = item_of(stored), stored.record
+    plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
+    scalar = isinstance(item.value, _SCALARS)
+    value, metadata = None if scalar else record.value, None if plain else record.metadata
+    return _CachedItem(stored.first, record.expires, list(_FIELDS(item)), value, metadata)
+
+
+def _size(record: ItemRecord) -> int:
+    return len(record.value or "") + len(record.text or "") + len(record.metadata)
+
+
+SEARCHES = 32
+"""Searches of a scope that are remembered."""
+
+SCOPES = 1_024
+"""Scopes of which searches are remembered: those that were searched last."""
+
+HITS_BYTES = 64 << 20
+"""RAM that all of these searches take at most, roughly; those of one scope may take more."""
+
+HIT_BYTES = 700
+"""RAM that a hit takes beside its texts, roughly."""
+
+
+class RecentHits:
+    """The hits of the last searches of each scope, in this process; shared by threads."""
+
+    def __init__(self) -> None:
+        self._hits: OrderedDict[Scope, deque[tuple[Hits, int]]] = OrderedDict()
+        self._bytes = 0
+        self._mutex = HandleLock()
+
+    def note(self, sets: Sequence[SetRef] | Scope, hits: Hits) -> None:
+        """Remember what a search of sets of one scope gave."""
+        if not hits:
+            return
+        scope = sets if isinstance(sets, Scope) else sets[0].scope
+        with self._mutex:
+            searches = self._hits.setdefault(scope, deque())
+            self._hits.move_to_end(scope)
+            searches.append((hits, nbytes := sum(map(_bytes_of, hits))))
+            self._bytes += nbytes
+            if len(searches) > SEARCHES:
+                self._bytes -= searches.popleft()[1]
+            while len(self._hits) > SCOPES or (self._bytes > HITS_BYTES and len(self._hits) > 1):
+                _, dropped = self._hits.popitem(last=False)
+                self._bytes -= sum(size for _, size in dropped)
+
+    def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """Return what was found for *scope*, or in knowledge, each item once, the latest first."""
+        with self._mutex:
+            pairs = [
+                (owner, hit.item)
+                for owner, searches in self._hits.items()
+                if owner == scope or owner.key is None
+                for hits, _ in reversed(searches)
+                for hit in hits
+            ]
+        once: dict[tuple[Scope, str | None, str | None], tuple[Scope, Item]] = {}
+        for owner, item in pairs:
+            once.setdefault((owner, item.set_name, item.id), (owner, item))
+        return list(once.values())
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        with self._mutex:
+            self._hits.clear()
+            self._bytes = 0
+
+
+def _bytes_of(hit: Hit) -> int:
+    value, text = hit.item.value, hit.item.text or ""
+    return HIT_BYTES + len(text) + (len(value) if isinstance(value, (str, bytes)) else len(text))

@@ -1,0 +1,198 @@
+"""Items as points of a plane: near each other what means nearly the same.
+
+The plane is that of the two principal components: the directions in which the vectors differ most.
+Vectors are read as the store keeps them, part by part, so that what this takes beside the index
+does not grow with the set but for the points themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.display import Figure
+from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
+from alveus.search.index import SetIndex
+from alveus.values.lazy_dataclass import dataclass
+
+Colouring: TypeAlias = Literal["time", "speaker", "set"]
+"""What the points of a picture have their colours by."""
+
+STEP = 2_048
+"""Vectors looked at in one go."""
+
+SAMPLE = 16_384
+"""Vectors that the plane is chosen by, evenly spread; of fewer, all.
+
+No point of 50,000 items is then further than 0.02 from where all vectors, which take three times as
+long, would have it.
+"""
+
+AXES = 2
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples leave no gap between 0 and 1, and have no period."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapPoints:
+    """Items as points of a plane, as columns of one length.
+
+    The same items give the same points, whoever asks: the middle of all is at (0, 0), no point is
+    further than 1 from it along either axis, both have one scale.
+
+    Attributes:
+        ids: Of the items.
+        sets: Names of the sets they belong to.
+        x: Along the direction in which meanings differ most.
+        y: Along the one, at a right angle to it, in which they differ most of what is left.
+        times: When they happened; in UTC, as `numpy.datetime64`.
+        speakers: Who said them; None: nobody is named.
+        share: How much of all difference the plane shows, 0..1.
+        unplaced: Items that are no points: they wait for their vectors, or have no text.
+        left_out: Items beyond the limit.
+    """
+
+    ids: Sequence[str]
+    sets: Sequence[str]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    times: NDArray[np.datetime64]
+    speakers: Sequence[str | None]
+    share: float
+    unplaced: int
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def plot(self, *, colour: Colouring = "time") -> Figure:
+        """Return a picture of the points, coloured by time, speaker or set.
+
+        Raises:
+            Unsupported: matplotlib is not installed; ``alveus[plot]`` brings it.
+        """
+        names = {"speaker": self.speakers, "set": self.sets}
+        if colour != "time" and colour not in names:
+            known = "'time', 'speaker' or 'set'"
+            raise InvalidInput(f"colour must be {known}, not {short_repr(colour)}")
+        from alveus.display import pictures
+
+        if colour == "time":
+            return pictures.map_by_time(self.x, self.y, self.times, says=self._says())
+        return pictures.map_by_name(self.x, self.y, names[colour], says=self._says())
+
+    def _says(self) -> str:
+        """Return what is said below a picture of the points."""
+        says = f"{len(self):,} items by meaning; the plane shows {self.share:.0%} of all difference"
+        waiting = f"; {self.unplaced:,} have no vector yet" if self.unplaced else ""
+        return f"{says}{waiting}{f'; {self.left_out:,} more' if self.left_out else ''}"
+
+
+def map_of(
+    indexes: Sequence[SetIndex],
+    names: Sequence[str],
+    allowed: Sequence[NDArray[np.bool_] | None],
+    *,
+    limit: int | None = None,
+) -> MapPoints:
+    """Return the items of sets as points.
+
+    Args:
+        names: Of the sets.
+        allowed: Which docs of each set count; None: all that live.
+        limit: Points at most; of more items, some from everywhere.
+    """
+    live = [
+        np.flatnonzero(index.alive if mask is None else index.alive & mask)
+        for index, mask in zip(indexes, allowed, strict=True)
+    ]
+    docs = [of[index.has_vectors(of)] for index, of in zip(indexes, live, strict=True)]
+    found = sum(map(len, docs))
+    unplaced = sum(map(len, live)) - found
+    if limit is not None and found > limit:
+        docs = _of_each(docs, _spread(found, limit))
+    positions, share = _projected(indexes, docs)
+    shown = list(zip(indexes, docs, strict=True))
+    times = [index.time[of].astype("datetime64[us]") for index, of in shown]
+    return MapPoints(
+        ids=[item_id for index, of in shown for item_id in index.ids(of)],
+        sets=[name for name, of in zip(names, docs, strict=True) for _ in of],
+        x=positions[:, 0],
+        y=positions[:, 1],
+        times=np.concatenate([np.empty(0, "datetime64[us]"), *times]),
+        speakers=[name for index, of in shown for name in index.speakers_of(of)],
+        share=share,
+        unplaced=unplaced,
+        left_out=found - len(positions),
+    )
+
+
+def _spread(size: int, limit: int) -> NDArray[np.intp]:
+    """Return up to *limit* places below *size*, rising, evenly spread but in no step.
+
+    A step could be that of what is there: every second message of a talk is by the same speaker.
+    """
+    order = (np.arange(size) * GOLDEN % 1).argsort(kind="stable")
+    return np.sort(order[:limit])
+
+
+def _of_each(docs: Sequence[NDArray[np.intp]], chosen: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return those docs of each set that are *chosen* by their place in the docs of all."""
+    ends = np.cumsum([len(of) for of in docs])
+    starts = ends - [len(of) for of in docs]
+    parts = zip(docs, starts, ends, strict=True)
+    return [of[chosen[(chosen >= a) & (chosen < b)] - a] for of, a, b in parts]
+
+
+def _projected(
+    indexes: Sequence[SetIndex], docs: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.float64], float]:
+    """Return where docs are in their plane, in order, and how much of all difference it shows."""
+    found = sum(map(len, docs))
+    if not found:
+        return np.zeros((0, AXES)), 0.0
+    middle, axes, share = _plane(indexes, _of_each(docs, _spread(found, SAMPLE)))
+    positions = np.concatenate(
+        [
+            (index.centres(of[start : start + STEP]) - middle) @ axes
+            for index, of in zip(indexes, docs, strict=True)
+            for start in range(0, len(of), STEP)
+        ]
+    ).astype(np.float64)
+    positions -= positions.mean(axis=0)
+    return positions / (np.abs(positions).max() or 1.0), share
+
+
+def _plane(
+    indexes: Sequence[SetIndex], docs: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
+    """Return the middle of vectors, their first two directions, and what these show of the rest."""
+    dimensions = indexes[0].dimensions
+    count, total = 0, np.zeros(dimensions)
+    products = np.zeros((dimensions, dimensions))
+    for index, of in zip(indexes, docs, strict=True):
+        for start in range(0, len(of), STEP):
+            rows = index.centres(of[start : start + STEP])
+            count += len(rows)
+            total += rows.sum(axis=0, dtype=np.float64)
+            products += rows.T @ rows
+    middle = total / count
+    spread = products / count - np.outer(middle, middle)
+    values, vectors = np.linalg.eigh(spread)
+    axes = _turned(vectors[:, : -AXES - 1 : -1])
+    whole = float(values.clip(min=0).sum())
+    share = float(values[-AXES:].clip(min=0).sum()) / whole if whole > 0 else 0.0
+    return middle.astype(np.float32), axes.astype(np.float32), min(share, 1.0)
+
+
+def _turned(axes: NDArray[Any]) -> NDArray[Any]:
+    """Return directions, each so turned that the cubes of its numbers add up to more than zero.
+
+    Which side is up has no meaning; large numbers decide it, so that few more items seldom do.
+    """
+    return axes * np.where((axes**3).sum(axis=0) < 0, -1.0, 1.0)

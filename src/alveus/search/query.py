@@ -1,0 +1,672 @@
+"""From a question to hits: what a search does around the scoring.
+
+Refreshes the index, embeds the question, ranks, fetches the items, notes that they were read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.embed import Embedder
+from alveus.errors import (
+    AlveusError,
+    EmbedderConflict,
+    EmbedderFailed,
+    InvalidInput,
+    ModelFailed,
+    RerankerFailed,
+    Unavailable,
+)
+from alveus.errors.short_repr import short_repr
+from alveus.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of
+from alveus.search.embedding_worker import EmbeddingWorker, embed_texts
+from alveus.search.index import Index, Quantised, ReadValues, SetIndex, quantised
+from alveus.search.item_cache import ItemCache
+from alveus.search.large_sets import LargeSetRequest, can_be_partial, part_of
+from alveus.search.projection import MapPoints, map_of
+from alveus.search.ranking import Ranking, Scored
+from alveus.search.relevance import Calibration, calibration_of
+from alveus.search.signals import (
+    MAX_PARSED,
+    MAX_TERMS,
+    QuestionSignals,
+    Signals,
+    respelled,
+)
+from alveus.store import (
+    LargeSet,
+    Scope,
+    SearchCache,
+    SearchView,
+    SetInfo,
+    SetRef,
+    Store,
+    StoredItem,
+)
+from alveus.store.as_of import ANY_TIME, Moment, check_set
+from alveus.store.damage import raising_damage
+from alveus.store.filters import Filter
+from alveus.store.items import Hit, Hits, Item
+from alveus.store.records import item_of, value_of
+from alveus.store.scope import is_hidden
+from alveus.values import words
+from alveus.values.forks import HandleLock
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked, microseconds
+
+EMBED_FIRST = 64
+"""Pending items in reach that a search embeds before it answers; more make it partial."""
+
+REMEMBERED = 256
+"""Questions that are kept, as they were understood, and their vectors."""
+
+RERANKER_FAILURES = (EmbedderFailed, ModelFailed, RerankerFailed)
+"""Faults of a re-ranker, its model or its server, which a search outlives."""
+
+CODE_ERRORS = (
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+)
+"""What a re-ranker raises whose code is wrong: the search raises it too."""
+
+
+DEFAULTS = Signals()
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search; see `MemorySet.search`.
+
+    Attributes:
+        valid_at: When facts have to hold, in microseconds; "any": whenever; None: at the moment
+            that is searched.
+        touch: Whether what is found counts as read.
+        min_score: Least relevance of a hit, 0..1; None: relevance is not asked for.
+        reranker: Orders the best hits again; None: nobody does.
+    """
+
+    limit: int = 10
+    where: Filter | None = None
+    at: Moment | None = None
+    signals: Signals | None = None
+    valid_at: int | Literal["any"] | None = None
+    touch: bool = True
+    min_score: float | None = None
+    reranker: RerankerChoice = None
+
+    def instants(self, now: int) -> tuple[int, int | None]:
+        """Return when items must not have expired, and when they have to hold; None: whenever."""
+        time = now if self.at is None else self.at.time
+        if self.valid_at == ANY_TIME:
+            return time, None
+        return time, time if self.valid_at is None else self.valid_at
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a batch changed and did not commit yet.
+
+    Attributes:
+        items: Its new versions, by row, of any set.
+        indexes: Of what it made in the sets that are searched.
+        hidden: Rows that it ended, by set.
+    """
+
+    items: Mapping[int, StoredItem]
+    indexes: Sequence[SetIndex]
+    hidden: Mapping[SetRef, Collection[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchRequest:
+    """What is searched, for what, and as of when.
+
+    Attributes:
+        instants: See `SearchOptions.instants`.
+        read_values: Gives values of items, where a filter asks for them.
+    """
+
+    infos: Sequence[SetInfo]
+    query: str
+    options: SearchOptions
+    signals: Signals
+    instants: tuple[int, int | None]
+    calibration: Calibration | None
+    reranker: Reranker | None
+    read_values: ReadValues
+
+    def admits(self, item: Item) -> bool:
+        """Return whether an item has not expired, and holds."""
+        if item.expire_at is item.valid_from is item.valid_to is None:
+            return True
+        now, valid_at = self.instants
+        if item.expire_at is not None and microseconds(item.expire_at) <= now:
+            return False
+        since, to = item.valid_from, item.valid_to
+        return valid_at is None or (
+            (since is None or microseconds(since) <= valid_at)
+            and (to is None or valid_at < microseconds(to))
+        )
+
+
+class Searcher:
+    """Searches sets of one store.
+
+    Args:
+        reranker: Of searches that leave it to the memory.
+    """
+
+    def __init__(  # noqa: PLR0913 - made once, by `Memory.open`
+        self,
+        store: Store,
+        index: Index,
+        embedder: Embedder,
+        worker: EmbeddingWorker,
+        clock: Callable[[], int],
+        expects: Sequence[tuple[str, str]],
+        *,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._reranker = reranker
+        self._store, self._index, self._embedder = store, index, embedder
+        self._worker, self._clock, self._expects = worker, clock, expects
+        self._vectors: OrderedDict[str, Quantised] = OrderedDict()
+        self._questions: dict[tuple[str, tuple[str, ...]], QuestionSignals] = {}
+        self._item_cache = ItemCache(store)
+        self._mutex = HandleLock()
+        self._checked = -1, 0
+        self._calibration: Calibration | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store that is searched; `raising_damage` asks it about damage."""
+        return self._store
+
+    @raising_damage
+    def search(
+        self,
+        sets: Sequence[SetRef] | Scope,
+        query: str,
+        options: SearchOptions,
+        drafted: Drafted | None = None,
+        *,
+        now: int | None = None,
+    ) -> Hits:
+        """Return the best items of those sets that exist, or of all of a scope, best first.
+
+        Args:
+            now: By which time it is judged what has expired and what holds; by default the clock's.
+        """
+        checked_query(query)
+        view = self._view(sets)
+        infos = _visible(view.sets, sets)
+        drafted = drafted if drafted is not None and (drafted.indexes or drafted.hidden) else None
+        if not infos and drafted is None:
+            return Hits()
+        instants = options.instants(self._clock() if now is None else now)
+        calibration = None if options.min_score is None else self._calibrated()
+        signals = _signals(options, infos)
+        reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
+        request = _SearchRequest(
+            infos,
+            query,
+            options,
+            signals,
+            instants,
+            calibration,
+            reranker,
+            partial(self._values_of, {} if drafted is None else drafted.items),
+        )
+        if options.at is None:
+            return self._search_now(view, request, drafted)
+        for info in infos:
+            check_set(self._store, info.ref, options.at)
+        commit = options.at.commit
+        indexes = [
+            SetIndex.build(
+                self._store.features(info.number, at=commit), dimensions=self._embedder.dimensions
+            )
+            for info in infos
+        ]
+        time, valid_at = instants
+        hidden = [
+            self._store.expired_or_invalid_rows(info.number, now=time, valid_at=valid_at, at=commit)
+            for info in infos
+        ]
+        question = self._question(request, indexes)
+        scored, pending = self._rank(indexes, request, question, hidden)
+        return self._hits(scored, {}, request, partial=pending > 0, touch=False)
+
+    @raising_damage
+    def points(
+        self,
+        sets: Sequence[SetRef] | Scope,
+        *,
+        where: Filter | None = None,
+        limit: int | None = None,
+    ) -> MapPoints:
+        """Return the committed items of sets as points; see `MemorySet.points`."""
+        dimensions = self._embedder.dimensions
+        if not dimensions:
+            name = self._embedder.name
+            raise InvalidInput(f"embedder {name!r} has no vectors to map; open with another one")
+        view = self._view(sets)
+        infos = _visible(view.sets, sets)
+        numbers, names = [info.number for info in infos], [info.ref.name for info in infos]
+        hidden = self._hidden(infos, (self._clock(), None), None)
+
+        def work(indexes: list[SetIndex]) -> MapPoints:
+            self._check_embedder(view)
+            read = partial(self._values_of, {})
+            allowed = [
+                _allowed(one, where, rows, read) for one, rows in zip(indexes, hidden, strict=True)
+            ]
+            return map_of(indexes, names, allowed, limit=limit)
+
+        found = self._index.read(numbers, dimensions=dimensions, work=work, view=view)
+        if not found.unplaced or self._store.read_only:
+            return found
+        with suppress(Unavailable):  # nobody can write now: what waits for its vectors is no point
+            self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
+        return self._index.read(numbers, dimensions=dimensions, work=work)
+
+    def _search_now(
+        self,
+        view: SearchView,
+        request: _SearchRequest,
+        drafted: Drafted | None,
+    ) -> Hits:
+        request, large_sets = self._with_large_sets_last(request, drafted)
+        numbers = [info.number for info in request.infos if info.number not in large_sets]
+        drafted_indexes = () if drafted is None else drafted.indexes
+        hidden = self._hidden(request.infos, request.instants, drafted)
+        ready, dimensions = self._embedder.instant, self._embedder.dimensions
+        seen: SearchView | None = view
+
+        def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
+            self._check_embedder(view)
+            others = [name for one in large_sets.values() for name in one.speakers]
+            question = self._question(request, [*sets, *drafted_indexes], others)
+            if not ready and dimensions and question.meaning not in self._vectors:
+                return question.meaning
+            parts, excluded = self._large_set_parts(request, question, large_sets, hidden)
+            return self._rank([*sets, *parts, *drafted_indexes], request, question, excluded)
+
+        def answer() -> tuple[list[Scored], int]:
+            # A slow embedder is asked while no lock is held; the next look finds the vector.
+            nonlocal ready, seen
+            while True:
+                result = self._index.read(numbers, dimensions=dimensions, work=work, view=seen)
+                seen = None
+                if not isinstance(result, str):
+                    return result
+                self._vector(result)
+                ready = True
+
+        scored, pending = answer()
+        if pending and not self._store.read_only:
+            with suppress(Unavailable):  # nobody can write now: the answer is partial, and says so
+                self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
+            scored, pending = answer()
+        items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
+        return self._hits(scored, items, request, partial=pending > 0, touch=request.options.touch)
+
+    def _calibrated(self) -> Calibration:
+        """Return what makes relevance of this embedder's cosines; embeds no text while locked."""
+        if self._calibration is None:
+            self._calibration = calibration_of(self._embedder)
+        return self._calibration
+
+    def _view(self, sets: Sequence[SetRef] | Scope) -> SearchView:
+        notes = [name for name, _ in self._expects]
+        cache = SearchCache(self._index.seq, self._index.numbers, notes)
+        return self._store.search_view(sets, cache)
+
+    def _hidden(
+        self, infos: Sequence[SetInfo], instants: tuple[int, int | None], drafted: Drafted | None
+    ) -> list[Collection[int]]:
+        """Return the rows of each set that are not to be found; cheap where there are none."""
+        now, valid_at = instants
+        hidden: list[Collection[int]] = []
+        for info in infos:
+            ended = () if drafted is None else drafted.hidden.get(info.ref, ())
+            expiring = info.next_expiry is not None and info.next_expiry <= now
+            if expiring or (info.has_validity and valid_at is not None):
+                out = self._store.expired_or_invalid_rows(info.number, now=now, valid_at=valid_at)
+                hidden.append({*ended, *out})
+            else:
+                hidden.append(ended)
+        return hidden
+
+    def _with_large_sets_last(
+        self, request: _SearchRequest, drafted: Drafted | None
+    ) -> tuple[_SearchRequest, dict[int, LargeSet]]:
+        """Return what is asked with the sets last whose candidates the store chooses, and these."""
+        least = self._store.large_items
+        if least is None or drafted is not None or not can_be_partial(request.signals):
+            return request, {}
+        large_sets: dict[int, LargeSet] = {}
+        terms, dimensions = words.terms(request.query)[:MAX_TERMS], self._embedder.dimensions
+        for info in request.infos:
+            if info.items >= least:
+                large_set = self._store.large_set(info.number, terms, dimensions=dimensions)
+                if large_set is not None:
+                    large_sets[info.number] = large_set
+        infos = sorted(request.infos, key=lambda info: info.number in large_sets)
+        return replace(request, infos=infos) if large_sets else request, large_sets
+
+    def _large_set_parts(
+        self,
+        request: _SearchRequest,
+        question: QuestionSignals,
+        large_sets: Mapping[int, LargeSet],
+        hidden: Sequence[Collection[int]],
+    ) -> tuple[list[SetIndex], Sequence[Collection[int]]]:
+        """Return the parts of large sets that are looked at, and the rows that no set shows."""
+        parts: list[SetIndex] = []
+        excluded = list(hidden)
+        options = request.options
+        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        for position, info in enumerate(request.infos):
+            if info.number in large_sets:
+                large_request = LargeSetRequest(
+                    question,
+                    self._vector(question.meaning),
+                    request.signals,
+                    options.where,
+                    max(options.limit, candidates),
+                    request.instants[0],
+                    hidden[position],
+                    request.read_values,
+                )
+                part, outer = part_of(
+                    self._store,
+                    info.number,
+                    large_sets[info.number],
+                    large_request,
+                    dimensions=self._embedder.dimensions,
+                )
+                parts.append(part)
+                excluded[position] = {*hidden[position], *outer}
+        return parts, excluded
+
+    def _question(
+        self, request: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
+    ) -> QuestionSignals:
+        """Return what is asked of *sets*, from memory if it was asked lately.
+
+        Args:
+            others: Who speaks in sets that are not read.
+        """
+        query, speakers = request.query, (*_speakers(sets), *others)
+        if request.signals.names:
+
+            def occurs(term: int) -> bool:
+                return any(one.frequency(term) for one in sets)
+
+            query = respelled(query, speakers, request.signals.names, occurs)
+        name = query, speakers
+        question = self._questions.get(name)
+        if question is None:
+            question = QuestionSignals.of(query, speakers=speakers)
+            with self._mutex:
+                while len(self._questions) >= REMEMBERED:
+                    del self._questions[next(iter(self._questions))]
+                if len(query) <= MAX_PARSED:
+                    self._questions[name] = question
+        return question
+
+    def _check_embedder(self, view: SearchView) -> None:
+        """Refuse to compare vectors of two embedders; looked at when anything was committed."""
+        state = self._index.seq, self._index.epoch
+        if state != self._checked:
+            for name, text in self._expects:
+                is_read = state == (view.seq, view.epoch) and name in view.notes
+                stored = view.notes[name] if is_read else self._store.note(name)
+                if stored is not None and stored != text:
+                    raise EmbedderConflict(name, asked=text, found=stored)
+            self._checked = state
+
+    def _rank(
+        self,
+        sets: Sequence[SetIndex],
+        request: _SearchRequest,
+        question: QuestionSignals,
+        hidden: Sequence[Collection[int]],
+    ) -> tuple[list[Scored], int]:
+        options, signals = request.options, request.signals
+        none: Collection[int] = ()
+        rows = [*hidden, *[none] * (len(sets) - len(hidden))]
+        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        ranking = Ranking(
+            sets,
+            question,
+            self._vector(question.meaning),
+            limit=max(options.limit, candidates),
+            signals=signals,
+            allowed=[
+                _allowed(one, options.where, excluded, request.read_values)
+                for one, excluded in zip(sets, rows, strict=True)
+            ],
+            now=request.instants[0],
+            calibration=request.calibration,
+            read=self._read_times(sets, request) if signals.decay else None,
+        )
+        scored, least = ranking.best(), options.min_score
+        if least is not None:
+            scored = [one for one in scored if (one.relevance or 0.0) >= least]
+        pending = sum([one.pending for one in sets]) if self._embedder.dimensions else 0
+        return scored, pending
+
+    def _read_times(
+        self, sets: Sequence[SetIndex], request: _SearchRequest
+    ) -> list[NDArray[np.int64]]:
+        """Return when the items of each set were last read; 0: never, or only drafted yet."""
+        times = [np.zeros(one.size, np.int64) for one in sets]
+        for info, one, set_times in zip(request.infos, sets, times, strict=False):
+            rows = self._store.access_times(info.number)
+            if rows and one.size:
+                read = np.array(sorted(rows), np.int64)
+                places = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
+                matching = read[places, 0] == one.row
+                set_times[matching] = read[places[matching], 1]
+        return times
+
+    def _vector(self, text: str) -> Quantised | None:
+        if not self._embedder.dimensions or not text.strip():
+            return None
+        with self._mutex:
+            if text in self._vectors:
+                self._vectors.move_to_end(text)
+                return self._vectors[text]
+        vector = quantised(embed_texts(self._embedder, [text])[0])
+        with self._mutex:
+            self._vectors[text] = vector
+            while len(self._vectors) > REMEMBERED:
+                self._vectors.popitem(last=False)
+        return vector
+
+    def _hits(
+        self,
+        scored: Sequence[Scored],
+        drafted: Mapping[int, StoredItem],
+        request: _SearchRequest,
+        *,
+        partial: bool,
+        touch: bool,
+    ) -> Hits:
+        failure: str | None = None
+        if request.reranker is not None:
+            scored, failure = self._reranked(request.reranker, scored, drafted, request)
+        rows = [one.row for one in scored]
+        if touch and not drafted:
+            now = self._clock()
+            items, firsts = self._item_cache.items(rows, now=now, epoch=self._index.epoch)
+            self._store.touch(firsts, time=now)
+        else:
+            items = self._from_store(rows, drafted, touch=touch)
+        pairs = zip(items, scored, strict=True)
+        hits = [
+            Hit(item, one.score, one.parts, one.relevance)
+            for item, one in pairs
+            if item is not None and request.admits(item)  # it may have come while this was asked
+        ]
+        return Hits(hits, partial=partial, reranker_failure=failure)
+
+    def _reranked(
+        self,
+        reranker: Reranker,
+        scored: Sequence[Scored],
+        drafted: Mapping[int, StoredItem],
+        request: _SearchRequest,
+    ) -> tuple[list[Scored], str | None]:
+        """Return the best hits in a re-ranker's order; in the search's own, and why, if it fails.
+
+        A score is then the re-ranker's; ties are in the order of the search. The part "rerank" is
+        what that added to the search's score, or took from it, so that parts still add up.
+        """
+        limit = request.options.limit
+        items = self._from_store([one.row for one in scored], drafted, touch=False)
+        present = [
+            (one, item)
+            for one, item in zip(scored, items, strict=True)
+            if item is not None and request.admits(item)
+        ]
+        if not present:
+            return [], None
+        texts = [_dated_text(item) for _, item in present]
+        try:
+            scores = reranked(reranker, request.query, texts)
+        except RERANKER_FAILURES as error:
+            logger.warning("hits are not re-ranked: %s", error)
+            return [one for one, _ in present][:limit], str(error)
+        reranked_hits = [
+            one._replace(score=score, parts={**one.parts, "rerank": score - one.score})
+            for (one, _), score in zip(present, scores, strict=True)
+        ]
+        reranked_hits.sort(key=lambda one: -one.score)
+        return reranked_hits[:limit], None
+
+    def _from_store(
+        self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
+    ) -> list[Item | None]:
+        committed = self._store.items_by_row([row for row in rows if row not in drafted])
+        if touch:
+            self.touch([stored.first for stored in committed])
+        stored_by_row = {stored.row: stored for stored in committed}
+        stored_by_row |= {row: drafted[row] for row in rows if row in drafted}
+        return [item_of(stored_by_row[row]) if row in stored_by_row else None for row in rows]
+
+    def _values_of(
+        self, drafted: Mapping[int, StoredItem], rows: Sequence[int]
+    ) -> dict[int, Value]:
+        committed = self._store.items_by_row([row for row in rows if row not in drafted])
+        found = [*committed, *(drafted[row] for row in rows if row in drafted)]
+        return {stored.row: value_of(stored.record) for stored in found}
+
+    def touch(self, firsts: Sequence[int]) -> None:
+        """Note that items, by their first rows, were read."""
+        if firsts:
+            now = self._clock()
+            self._store.touch(firsts, time=now)
+            self._item_cache.touched(firsts, now)
+
+    def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        """Have items expire later, and be found until then; see `Ledger.renew`."""
+        renewed = self._store.renew(expiries, now=now)
+        self._item_cache.drop([row for row, _ in expiries])
+        return renewed
+
+    def forget(self, set_numbers: Sequence[int]) -> None:
+        """Drop all that is kept of sets of which something was erased, on disk too."""
+        self._item_cache.clear()
+        for number in set_numbers:
+            self._index.drop(number)
+
+    def clear(self) -> None:
+        """Free what is kept of items."""
+        self._item_cache.clear()
+
+
+def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
+    """Return a re-ranker's number for each text.
+
+    Raises:
+        RerankerFailed: It raised, or gave not one finite number for each text.
+        Exception: Errors of alveus and `CODE_ERRORS` go through as they are.
+    """
+    try:
+        answer = reranker.rerank(query, texts)
+    except (AlveusError, *CODE_ERRORS):
+        raise
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise RerankerFailed(f"the re-ranker {reranker!r} raised {error!r}") from error
+    try:
+        scores = [float(score) for score in answer]
+    except (TypeError, ValueError, OverflowError):
+        scores = []
+    if len(scores) != len(texts) or not np.isfinite(scores).all():
+        raise RerankerFailed(f"the re-ranker {reranker!r} did not give one number for each text")
+    return scores
+
+
+def _dated_text(item: Item) -> str:
+    """Return an item as a reader would see it: "Ada, 2024-05-02: I moved to Lisbon."."""
+    about = [who] if (who := item.speaker or item.role) else []
+    if item.time is not None:
+        about.append(item.time.date().isoformat())
+    text = item.text or short_repr(item.value)
+    return f"{', '.join(about)}: {text}" if about else text
+
+
+def _visible(infos: Sequence[SetInfo], sets: Sequence[SetRef] | Scope) -> Sequence[SetInfo]:
+    """Return the sets of what was asked for, without those of a scope that alveus keeps itself."""
+    if not isinstance(sets, Scope):
+        return infos
+    return [info for info in infos if not is_hidden(info.ref)]
+
+
+def _speakers(sets: Sequence[SetIndex]) -> list[str]:
+    return [name for one in sets for name in one.speakers if name]
+
+
+def _allowed(
+    one: SetIndex, where: Filter | None, hidden: Collection[int], read: ReadValues
+) -> NDArray[np.bool_] | None:
+    mask = None if where is None else one.mask(where, read)
+    if hidden:
+        visible = ~np.isin(one.row, list(hidden))
+        mask = visible if mask is None else mask & visible
+    return mask
+
+
+def checked_query(query: object) -> str:
+    """Return *query*, if it is a text."""
+    if type(query) is not str:
+        raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
+    checked(query, where="query")
+    return query
+
+
+def _signals(options: SearchOptions, infos: Sequence[SetInfo]) -> Signals:
+    if options.signals is not None:
+        return options.signals
+    weights = [info.definition.signals for info in infos]
+    if weights and weights[0] is not None and all(w == weights[0] for w in weights):
+        return Signals.from_json(weights[0])
+    return DEFAULTS

@@ -1,0 +1,539 @@
+"""Words, meaning and signals become one ranking.
+
+    base  = words · BM25 / best BM25  +  meaning · cosine
+    fit   = base  +  (previous, for an answer also reply) · base of the item before
+            +  next · base of the item after  +  speaker, user, date, entities, when,
+               short_question
+    score = fit   +  session · best fit in the item's session
+            +  instruction, recency, importance, decay
+
+The sets searched count as one: BM25 and its best are over all their live items. A filter hides
+items and changes no score, but that a hidden item is not the best of its session. A small set is
+scored whole. In a large one candidates are chosen among the allowed items, by words and by
+meaning, with their neighbours; their scores are the exact ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY
+from itertools import repeat
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest, united
+from alveus.search.index import Quantised, SetIndex
+from alveus.search.relevance import (
+    BACKGROUND,
+    SHARE_AFTER,
+    SHARE_BEFORE,
+    Calibration,
+    telling_terms,
+)
+from alveus.search.signals import QuestionSignals, Signals, naming
+from alveus.store.items import ScoreParts
+from alveus.values.dates import closeness
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.words import INSTRUCTION, QUESTION, SHORT_QUESTION
+
+NEAR_SHARE = 0.004
+"""Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
+
+NEAR_LEAST = 800
+ENTITY_FIELDS = ("entities", "subject")
+"""Fields of the metadata that name people, places and things."""
+
+WORDS_COUNT = 1_000
+"""Docs of a large set that are fetched by words."""
+
+SHORT_LIST = 300
+"""Candidates of a large set whose neighbours are looked at too; or ten times the hits asked for."""
+
+FOREMOST = 2_000
+"""Docs of a large set that are fetched for being the newest, or gravest, if that weighs."""
+
+FEW = 2_000
+"""If a filter leaves no more than so many docs of a large set, all of them are candidates."""
+
+_UNIT = 1e9
+"""Scores are rounded to nine decimals, so that no machine's last bit decides an order."""
+
+_LOWEST = -np.finfo(np.float64).max
+_DAY_US = 86_400_000_000
+_USER = "user"
+"""The role whose items "I" in a question points to."""
+
+
+Vector = NDArray[np.float32] | Quantised
+
+
+class Scored(NamedTuple):
+    """A doc that was found.
+
+    Attributes:
+        set: Which of the sets searched, by position.
+        parts: By name, already weighted; they add up to `score`.
+        relevance: How likely it bears on the question, if that was asked.
+    """
+
+    set: int
+    doc: int
+    row: int
+    id: str
+    score: float
+    parts: Mapping[str, float]
+    relevance: float | None = None
+
+
+@dataclass(slots=True)
+class _Page:
+    """The scored docs of one set.
+
+    Attributes:
+        docs: Those that were scored, rising; None: all.
+        parts: By name, a number for each doc.
+        keys: Scores in units of 1e-9, whole numbers; -inf for a doc that is no hit.
+    """
+
+    number: int
+    index: SetIndex
+    docs: Docs | None
+    parts: Mapping[str, Numbers]
+    keys: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The docs of *sets* by how well they answer *question*.
+
+    The same question of the same items has the same answer on every machine. With a vector, every
+    doc that has one is a hit, however low. A doc without is a hit only if a word, a neighbour in
+    its session, its speaker or its date speaks for it.
+
+    Attributes:
+        vector: Of `question.meaning`; None: search words only.
+        now: Microseconds since 1970, for recency and decay.
+        allowed: By set, the docs that may be found; None: all.
+        read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
+        calibration: What makes the relevance of hits; None: it is not asked for.
+    """
+
+    sets: Sequence[SetIndex]
+    question: QuestionSignals
+    vector: Vector | None
+    _: KW_ONLY
+    limit: int
+    signals: Signals
+    now: int
+    allowed: Sequence[Mask | None] | None = None
+    read: Sequence[NDArray[np.int64]] | None = None
+    calibration: Calibration | None = None
+
+    def best(self) -> list[Scored]:
+        """Return the best docs, best first; ties by id."""
+        if self.limit < 1 or not self.sets:
+            return []
+        pages = self._pages()
+        entries = _leading(pages, self.limit)
+        if len(pages) == 1:
+            return self._judged(_scored(pages[0], entries))
+        hits: dict[_Entry, Scored] = {}
+        for page in pages:
+            page_entries = [entry for entry in entries if entry[2] == page.number]
+            hits.update(zip(page_entries, _scored(page, page_entries), strict=True))
+        return self._judged([hits[entry] for entry in entries])
+
+    def _judged(self, scored: list[Scored]) -> list[Scored]:
+        """Return hits with their relevance, if it is asked for."""
+        if self.calibration is None or not scored:
+            return scored
+        terms = telling_terms(self.question.terms)
+        words = Bm25(self.sets, terms, self.signals, background=BACKGROUND)
+        most = words.most or 1.0
+        with_relevance = list(scored)
+        for number in range(len(self.sets)):
+            places = [at for at, one in enumerate(scored) if one.set == number]
+            if places:
+                docs = np.array([scored[at].doc for at in places], np.int32)
+                coverage, likeness = self._matches(number, words, docs)
+                named = [_named_parts(scored[at].parts, self.signals) for at in places]
+                relevance = self.calibration.relevance(coverage / most, likeness, np.array(named))
+                for at, value in zip(places, relevance.tolist(), strict=True):
+                    with_relevance[at] = scored[at]._replace(relevance=value)
+        return with_relevance
+
+    def _matches(self, number: int, words: Bm25, docs: Docs) -> tuple[Numbers, Numbers]:
+        """Return BM25 and cosine of *docs* of a set, with the shares of their neighbours."""
+        index = self.sets[number]
+        before, after = index.previous[docs], index.next[docs]
+        around = united([docs, before, after])
+        around = around[around >= 0]
+        meaning = self._meaning
+        cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
+        at = [_places(around, some) for some in (docs, before, after)]
+        smoothed: list[Numbers] = []
+        for part in (words.some(number, around), cosines):
+            values, earlier, later = (np.append(part, 0.0)[places] for places in at)
+            smoothed.append(values + SHARE_BEFORE * earlier + SHARE_AFTER * later)
+        return smoothed[0], smoothed[1]
+
+    @property
+    def _meaning(self) -> Vector | None:
+        return self.vector if self.signals.meaning else None
+
+    def _allowed(self, number: int) -> Mask | None:
+        return self.allowed[number] if self.allowed else None
+
+    def _pages(self) -> list[_Page]:
+        """Return the scored docs of each set."""
+        terms = self.question.terms if self.signals.words else ()
+        words = Bm25(self.sets, terms, self.signals)
+        values: list[Numbers] = []
+        tops: list[Docs | None] = []
+        for number, index in enumerate(self.sets):
+            top: Docs | None = None
+            if not index.exact:  # those that are best by words, with the best of all
+                count, alone = max(WORDS_COUNT, 2 * self.limit), self._meaning is None
+                top = words.top(number, count=count, allowed=self._allowed(number), alone=alone)
+            tops.append(top)
+            values.append(words.all(number) if top is None else words.some(number, top))
+        best = max([float(scores.max(initial=0.0)) for scores in values], default=0.0)
+        unit = best / self.signals.words if best else 1.0
+        return [
+            self._whole(number, values[number] / unit)
+            if top is None
+            else self._large(number, words, unit, top)
+            for number, top in enumerate(tops)
+        ]
+
+    def _whole(self, number: int, words: Numbers) -> _Page:
+        """Score every doc of a small set."""
+        index = self.sets[number]
+        parts, base = self._base(index, None, words)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(index.size)
+            return self._page(number, None, parts, base[:-1])
+        # A doc without a neighbour has -1 there, which is the 0.0 at the end.
+        before = base[index.previous]
+        score = self._smoothed(index, None, parts, base[:-1], before, base[index.next])
+        return self._page(number, None, parts, score)
+
+    def _smoothed(
+        self,
+        index: SetIndex,
+        docs: Docs | None,
+        parts: dict[str, Numbers],
+        base: Numbers,
+        before: Numbers,
+        after: Numbers,
+    ) -> Numbers:
+        """Return *base* with shares of the neighbours' before and after; they join *parts*."""
+        parts["previous"] = self.signals.previous * before
+        parts["next"] = self.signals.next * after
+        score = base + parts["previous"] + parts["next"]
+        if self.signals.reply:
+            answers = self._answers(index, docs)
+            if answers is not None:
+                parts["reply"] = self.signals.reply * (before * answers)
+                score += parts["reply"]
+        return score
+
+    def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
+        """Return which docs follow a question, and are of whom the question names; None: none."""
+        questions = _traits(index).questions
+        if questions is None:
+            return None
+        answers = questions[_of(index.previous, docs)]  # -1, no neighbour, is the False at the end
+        speakers = self._named(index)
+        if speakers is None:
+            return answers
+        column, code = speakers
+        return None if code is None else answers & (_of(column, docs) == code)
+
+    def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
+        """Score *docs* of a large set, as `_whole` would; *unit* is the BM25 that counts as one."""
+        index = self.sets[number]
+        before, after = index.previous[docs], index.next[docs]
+        around = united([docs, before, after])
+        around = around[around >= 0]
+        around_parts, base = self._base(index, around, words.some(number, around) / unit)
+        positions = around.searchsorted(docs)
+        parts = {name: part[positions] for name, part in around_parts.items()}
+        beside = base[_places(around, before)], base[_places(around, after)]
+        score = self._smoothed(index, docs, parts, base[positions], *beside)
+        return self._page(number, docs, parts, score)
+
+    def _base(
+        self, index: SetIndex, docs: Docs | None, words: Numbers
+    ) -> tuple[dict[str, Numbers], Numbers]:
+        """Return weighted words and meaning, and their sum with a 0.0 at its end."""
+        base = np.zeros(len(words) + 1)
+        if self._meaning is None:
+            base[:-1] = words
+            return {"words": words}, base
+        meaning = index.cosines(self._meaning, docs, mean=self.signals.mean)
+        meaning *= self.signals.meaning
+        np.add(words, meaning, out=base[:-1])
+        return {"words": words, "meaning": meaning}, base
+
+    def _large(self, number: int, words: Bm25, unit: float, top: Docs) -> _Page:
+        """Score the docs of a large set that may be among the best."""
+        index, allowed = self.sets[number], self._allowed(number)
+        open_to = index.alive if allowed is None else allowed & index.alive
+        if np.count_nonzero(open_to) <= FEW:
+            return self._chosen(number, words, unit, np.flatnonzero(open_to).astype(np.int32))
+        chosen = [top, *self._foremost(index, open_to)]
+        if self._meaning is not None:
+            near = max(NEAR_LEAST, int(NEAR_SHARE * index.live), 2 * self.limit)
+            chosen.append(index.nearest(self._meaning, near, allowed))
+            # Who was named, or when, lifts docs of a lower cosine: near ones are fetched apart.
+            for _, part in self._evidence(index, None):
+                chosen.append(index.nearest(self._meaning, near, open_to & (part > 0)))
+        docs = united(chosen)
+        docs = docs[open_to[docs]]
+        parts, base = self._base(index, docs, words.some(number, docs) / unit)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(len(docs))
+            return self._page(number, docs, parts, base[:-1])
+        keys = self._page(number, docs, parts, base[:-1]).keys
+        short = max(SHORT_LIST, 10 * self.limit)
+        docs = docs[highest(keys, short)]
+        around = united([docs, index.previous[docs], index.next[docs]])
+        around = around[around >= 0]
+        return self._chosen(number, words, unit, around[open_to[around]])
+
+    def _foremost(self, index: SetIndex, open_to: Mask) -> list[Docs]:
+        """Return docs that neither words nor meaning may find, if being new or grave counts."""
+        columns: list[NDArray[np.int64] | Numbers] = []
+        if self.signals.recency:
+            columns.append(index.time)
+        if self.signals.importance:
+            columns.append(index.importance)
+        docs = np.flatnonzero(open_to).astype(np.int32)
+        return [docs[highest(column[docs], FOREMOST + self.limit)] for column in columns]
+
+    def _page(
+        self, number: int, docs: Docs | None, parts: dict[str, Numbers], score: Numbers
+    ) -> _Page:
+        """Return the page of *docs*; their signals join *parts* and *score*."""
+        index = self.sets[number]
+        for name, part in self._evidence(index, docs):
+            parts[name] = part
+            score += part
+        hits = self._hits(number, docs, parts, score)
+        for name, part in self._of_form(index, docs):
+            parts[name] = part
+            score += part
+        if self.signals.session:
+            parts["session"] = self.signals.session * _best_of_sessions(index, docs, score, hits)
+            score += parts["session"]
+        for name, part in self._leanings(index, docs):
+            parts[name] = part
+            score += part
+        if self.signals.decay:
+            parts["decay"] = self._faded(number, docs) * np.maximum(score, 0.0)
+            score += parts["decay"]
+        score *= _UNIT
+        keys = np.rint(score, out=score)
+        if hits is not None:
+            keys[~hits] = -np.inf
+        return _Page(number, index, docs, parts, keys)
+
+    def _hits(
+        self, number: int, docs: Docs | None, parts: Mapping[str, Numbers], score: Numbers
+    ) -> Mask | None:
+        """Return which docs are hits, with the evidence in *score*; None: all."""
+        index, allowed, meaning = self.sets[number], self._allowed(number), parts.get("meaning")
+        holes = docs is None and index.live != index.size
+        seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)
+        if seen and allowed is None and not holes:
+            return None
+        hits = score > 0
+        if meaning is not None:
+            hits |= meaning != 0
+        if allowed is not None:
+            hits &= _of(allowed, docs)
+        if holes:
+            hits &= index.alive
+        return hits
+
+    def _evidence(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals that make a doc a hit by themselves: what the question names."""
+        weights, question = self.signals, self.question
+        name = "user" if question.speaker is None else "speaker"
+        weight = weights.user if question.speaker is None else weights.speaker
+        named = self._named(index) if weight else None
+        if named is not None and named[1] is not None:
+            yield name, np.where(_of(named[0], docs) == named[1], weight, 0.0)
+        if weights.date and question.date is not None:
+            yield "date", weights.date * closeness(question.date, _of(index.time, docs))
+        if weights.entities:
+            share = index.share_named(ENTITY_FIELDS, naming(question.text))
+            if share.any():
+                yield "entities", weights.entities * _of(share, docs)
+
+    def _named(self, index: SetIndex) -> tuple[NDArray[np.int32], int | None] | None:
+        """Return who is meant: a column and the code there, None if nobody has it; None: nobody."""
+        question = self.question
+        if question.speaker is not None:
+            names, column, name = index.speakers, index.speaker, question.speaker
+        elif question.says_i:
+            names, column, name = index.roles, index.role, _USER
+        else:
+            return None
+        return column, names.index(name) if name in names else None
+
+    def _of_form(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals of the form of a text, which only order what is found anyway."""
+        weights = self.signals
+        if weights.when and self.question.when:
+            yield "when", (weights.when / 2) * np.minimum(_of(index.temporal, docs), 2)
+        short = _traits(index).short_questions if weights.short_question else None
+        if short is not None:
+            lost = np.where(_of(short[:-1], docs), -weights.short_question, 0.0)
+            yield "short_question", lost
+
+    def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals of an item itself, whatever is asked."""
+        weights = self.signals
+        standing = _traits(index).instructions if weights.instruction else None
+        if standing is not None:
+            yield "instruction", np.where(_of(standing[:-1], docs), weights.instruction, 0.0)
+        if weights.recency:
+            yield "recency", weights.recency * self._freshness(index, docs)
+        if weights.importance:
+            yield "importance", weights.importance * _of(index.importance, docs)
+
+    def _freshness(self, index: SetIndex, docs: Docs | None) -> Numbers:
+        """Return 1 for what is new, and half of it for each half-life that passed."""
+        age = np.maximum(self.now - _of(index.time, docs), 0)
+        return np.exp2(age * (-1 / (_DAY_US * self.signals.half_life_days)))
+
+    def _faded(self, number: int, docs: Docs | None) -> Numbers:
+        """Return the share of a score that fading takes away, as a number from 0 down to -1.
+
+        What is read stays: its age counts from then. What is grave fades more slowly: at an
+        importance of 1 its half-life is twice as long.
+        """
+        index = self.sets[number]
+        last = _of(index.time, docs)
+        if self.read is not None:
+            last = np.maximum(last, _of(self.read[number], docs))
+        age = np.maximum(self.now - last, 0)
+        half_life = _DAY_US * self.signals.half_life_days * (1.0 + _of(index.importance, docs))
+        return self.signals.decay * (np.exp2(-age / half_life) - 1.0)
+
+
+def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
+    """Return how much an item is what a question names: a speaker or the user, and a date."""
+    names_speaker = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
+    return float(names_speaker) + parts.get("date", 0.0) / (signals.date or 1.0)
+
+
+class _Traits(NamedTuple):
+    """What the docs of a set are like, whatever is asked.
+
+    Attributes:
+        questions: Which docs are questions, with a False at the end; None: none is.
+        short_questions: The same of short ones.
+        instructions: The same of standing instructions.
+        in_sessions: Whether any doc has a session.
+    """
+
+    questions: Mask | None
+    short_questions: Mask | None
+    instructions: Mask | None
+    in_sessions: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM they take, roughly."""
+        return sum([mask.nbytes for mask in self[:3] if mask is not None])
+
+
+def _traits(index: SetIndex) -> _Traits:
+    traits = index.cache.get("traits")
+    if traits is None:
+        traits = index.cache["traits"] = _Traits(
+            questions=_marked(index, QUESTION),
+            short_questions=_marked(index, SHORT_QUESTION),
+            instructions=_marked(index, INSTRUCTION),
+            in_sessions=bool((index.session >= 0).any()),
+        )
+    return traits
+
+
+def _marked(index: SetIndex, mark: int) -> Mask | None:
+    """Return which docs bear *mark*, with a False at the end; None: none does."""
+    docs = index.holders(mark)
+    if not len(docs):
+        return None
+    marked = np.zeros(index.size + 1, np.bool_)
+    marked[docs] = True
+    return marked
+
+
+def _best_of_sessions(
+    index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
+) -> Numbers:
+    """Return the best score of a hit in each doc's session, at least 0; its own without one."""
+    own_score = np.maximum(score, 0.0)
+    if not _traits(index).in_sessions:
+        return own_score
+    if docs is None:
+        if "sessions" not in index.cache:
+            index.cache["sessions"] = np.unique(index.session, return_inverse=True)
+        names, at = index.cache["sessions"]
+    else:
+        names, at = np.unique(index.session[docs], return_inverse=True)
+    best = np.zeros(len(names))
+    np.maximum.at(best, at, own_score if hits is None else np.where(hits, own_score, 0.0))
+    if not len(names) or names[0] >= 0:
+        return best[at]
+    return np.where(at == 0, own_score, best[at])  # the first name stands for no session
+
+
+_Any = TypeVar("_Any", bound=np.generic)
+
+
+def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
+    return column if docs is None else column[docs]
+
+
+def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
+    """Return where *docs* are in *around*; for -1 the place past its end."""
+    return np.where(docs < 0, len(around), around.searchsorted(docs))
+
+
+_Entry = tuple[float, str, int, int]
+"""A hit: its negative key, its id, its page, its place there."""
+
+
+def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
+    """Return the best hits in their order."""
+    keys = pages[0].keys if len(pages) == 1 else np.concatenate([page.keys for page in pages])
+    least = _LOWEST
+    if len(keys) > limit:
+        least = max(least, kth_highest(keys, limit))
+    entries: list[_Entry] = []
+    for page in pages:
+        places = (page.keys >= least).nonzero()[0]
+        docs = places if page.docs is None else page.docs[places]
+        ids, number = page.index.ids(docs), page.number
+        keys = (-page.keys[places]).tolist()
+        entries += zip(keys, ids, repeat(number), places.tolist(), strict=False)
+    entries.sort()
+    return entries[:limit]
+
+
+def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
+    at = np.array([place for _, _, _, place in entries], np.intp)
+    docs = at if page.docs is None else page.docs[at]
+    names, shares = tuple(page.parts), [part[at] for part in page.parts.values()]
+    parts = map(ScoreParts, repeat(names), repeat(shares), range(len(entries)))
+    ids = [name for _, name, _, _ in entries]
+    scores = (page.keys[at] / _UNIT).tolist()
+    rows = page.index.row[docs].tolist()
+    return [*map(Scored, repeat(page.number), docs.tolist(), rows, ids, scores, parts)]

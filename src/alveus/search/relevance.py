@@ -1,0 +1,116 @@
+"""How likely it is that an item bears on a question: a number that means the same everywhere.
+
+A score orders the hits of one search. A relevance compares across searches:
+
+    evidence  = intercept  +  words · coverage  +  meaning · likeness  +  named
+    relevance = 1 / (1 + e ** -evidence)
+
+*coverage* is the item's BM25 as a share of the most that the question could reach, *likeness* the
+cosine of their vectors; of both the neighbours in the session lend a part, as they do to a score.
+Numbers of up to two digits, which every text has from the time at which it was said, cover nothing.
+*named* is what the question names and the item is: 1 for the speaker or the user, up to 1 for the
+date.
+
+The numbers were fitted on LoCoMo: items that answer a question against the ten best items for a
+question about other people, and for one about nobody (a logistic regression, rounded).
+`docs/how-search-works.md` says what a relevance of 0.5 means, and `bench/relevance.py` measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.embed import Embedder
+from alveus.search.embedding_worker import embed_texts
+from alveus.values import words
+from alveus.values.lazy_dataclass import dataclass
+
+SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
+"""What the neighbours in a session lend; those of `Signals` at their defaults."""
+
+BACKGROUND = 50
+"""Texts that BM25 counts beside those there are, so that a word of the only text is still rare."""
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What makes relevance of coverage and likeness.
+
+    Attributes:
+        unrelated: Mean cosine of texts that have nothing in common, which counts as no likeness.
+    """
+
+    intercept: float
+    words: float
+    meaning: float = 0.0
+    unrelated: float = 0.0
+
+    def relevance(self, coverage: Numbers, likeness: Numbers, named: Numbers) -> Numbers:
+        """Return the relevance of each item, 0..1."""
+        alike = (likeness - self.unrelated) / (1 - self.unrelated) if self.meaning else 0.0
+        evidence = self.intercept + self.words * coverage + self.meaning * alike + named
+        return 1 / (1 + np.exp(-evidence))
+
+
+WORDS_ALONE = Calibration(-1.8, 8.0)
+"""Where nothing has a vector."""
+
+BUNDLED = {"minilm": Calibration(-4.8, 5.0, 12.0), "static": Calibration(-5.5, 6.5, 7.5)}
+
+_LIKE_MINILM = -4.8 + 12.0 * 0.043, 5.0, 12.0 * (1 - 0.043)
+"""That of minilm, whose unrelated texts have a cosine of .043, for likeness above the unrelated."""
+
+UNRELATED = (
+    "The ferry leaves the harbour at dawn.",
+    "She bought a second-hand bicycle.",
+    "Interest rates rose by half a percent.",
+    "My grandmother bakes bread on Sundays.",
+    "The server returned an error after the update.",
+    "A storm tore the roof off the barn.",
+    "He is learning to play the cello.",
+    "The museum is closed on Mondays.",
+    "Our flight to Oslo was delayed.",
+    "Please send me the invoice by Friday.",
+    "The dog chased a squirrel up the tree.",
+    "Chemistry was his favourite subject.",
+    "They painted the kitchen yellow.",
+    "The striker scored twice in the final.",
+    "I am allergic to peanuts.",
+    "The novel is set in a mining town.",
+)
+"""Texts that have nothing in common."""
+
+
+def telling_terms(terms: Sequence[int]) -> list[int]:
+    """Return terms without those that a text has from the time at which it was said: "2", "pm"."""
+    clock = _clock_terms()
+    return [term for term in terms if term not in clock]
+
+
+@lru_cache(maxsize=1)
+def _clock_terms() -> frozenset[int]:
+    numbers = [f"{n:0{width}}" for width in (1, 2) for n in range(60)]
+    return frozenset(words.terms(" ".join([*numbers, "am", "pm"])))
+
+
+def calibration_of(embedder: Embedder) -> Calibration:
+    """Return the calibration for an embedder; one that is not bundled embeds `UNRELATED` for it.
+
+    Raises:
+        EmbedderFailed: It could not.
+    """
+    if not embedder.dimensions:
+        return WORDS_ALONE
+    if embedder.name in BUNDLED:
+        return BUNDLED[embedder.name]
+    rows = embed_texts(embedder, list(UNRELATED)).astype(np.float64)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    cosines = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
+    unrelated = float(np.clip(cosines.mean(), 0.0, 0.95))
+    return Calibration(*_LIKE_MINILM, unrelated=unrelated)

@@ -1,0 +1,380 @@
+"""What search reads from a question, and how much each sign of a match weighs.
+
+The weights were measured on conversations and then fixed: a gain that only one collection showed
+was left out. `docs/how-search-works.md` has the numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import lru_cache
+
+from alveus.errors import InvalidInput
+from alveus.values import words
+from alveus.values.dates import NamedDate, named_date
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+
+MAX_TERMS = 256
+"""Terms of a question that are searched, the first ones; a pasted page has more."""
+
+MAX_PARSED = 2_000
+"""Characters of a question in which names, dates and "when" are looked for."""
+
+MAX_WEIGHT = 1e6
+"""Above this, rounding to nine decimals would lose what smaller weights say."""
+
+
+_SHARES = frozenset({"mean", "names", "decay", "b"})
+"""Numbers that are at most 1."""
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """How much each sign of a match weighs in a score; 0 switches a sign off.
+
+    Attributes:
+        words: Of BM25, divided by the best BM25 that the question reaches, so 0..1.
+        meaning: Of the cosine between question and text; 1.5 to 3 differ by about a point (LoCoMo).
+        previous: Share of words and meaning that an item takes from the one before it in its
+            session; with `next`, worth 3 points.
+        next: The same, from the one after it.
+        reply: Share more of the item before it that an answer takes: an item after a question (of
+            up to 60 words) that is of the speaker whom the question names, if it names one.
+        speaker: Of being said by the one speaker whom the question names. More of it helps where
+            questions name the right speaker and costs 8 points where they name the wrong one.
+        user: Of being said by the user, if the question names no speaker and says "I".
+        session: Share of the best score in an item's session that the item takes; what is said
+            beside a good answer belongs to it. An item of no session is a session of its own.
+        instruction: Of being a standing instruction: up to 40 words that begin with "always",
+            "never", "from now on", "whenever I ask" or "make sure you always".
+        short_question: What an item loses that ends in a question mark and has up to 25 words.
+        date: Of lying close to the date that the question names.
+        when: Of temporal words in the text, if the question asks for a time; two are enough.
+        recency: Of being new: 1 now, half of it after `half_life_days`, and so on.
+        importance: Of the item's own importance.
+        mean: Share, 0..1, that the mean of a long text's windows has in its cosine; the best window
+            has the rest.
+        entities: Of naming, in the fields "entities" or "subject" of the metadata, people, places
+            and things that the question names; facts have them. Half of it for one of two.
+        names: How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a
+            speaker's first name must be for the word to stand for the name; 0: no word does.
+        decay: Share of a score, 0..1, that fading takes away in the end. Of a score it leaves
+            ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was
+            last read, or its own time if that is later; *half_life* is ``half_life_days * (1 +
+            importance)``, so that what is grave fades half as fast.
+        half_life_days: Days in which recency halves, and half of the decay is done.
+        k1: BM25: how fast repetitions of a word stop to count.
+        b: BM25: how much a long text is held against it; .9 and .4 beat 1.2 and .75 by a point.
+
+    Raises:
+        InvalidInput: A weight is not a number from 0 to `MAX_WEIGHT`, `mean`, `names`, `decay` or
+            `b` is above 1, or `half_life_days` is 0.
+    """
+
+    words: float = 1.0
+    meaning: float = 2.0
+    previous: float = 0.2
+    next: float = 0.1
+    reply: float = 0.2
+    speaker: float = 0.45
+    user: float = 0.8
+    date: float = 0.3
+    when: float = 0.15
+    session: float = 0.3
+    instruction: float = 0.4
+    short_question: float = 0.2
+    recency: float = 0.0
+    importance: float = 0.0
+    mean: float = 0.0
+    entities: float = 0.0
+    names: float = 0.0
+    decay: float = 0.0
+    half_life_days: float = 30.0
+    k1: float = 0.9
+    b: float = 0.4
+
+    def __post_init__(self) -> None:
+        for name, number in self.to_json().items():
+            top = 1.0 if name in _SHARES else MAX_WEIGHT
+            usable = type(number) in {int, float} and 0 <= number <= top
+            if not usable:
+                what = f"a number from 0 to {top:g}"
+                raise InvalidInput(f"signal {name!r} must be {what}, not {number!r}")
+        if not self.half_life_days:
+            raise InvalidInput("signal 'half_life_days' must be above 0; recency=0 switches it off")
+
+    def to_json(self) -> dict[str, float]:
+        """Return every weight by name; `from_json` makes an equal value of it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, weights: Mapping[str, float] | None) -> Signals:
+        """Return the weights that are given, and the default for every other one.
+
+        Raises:
+            InvalidInput: A name is unknown, or its number cannot be used.
+        """
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(weights or ()).difference(known))
+        if unknown:
+            raise InvalidInput(f"unknown signals {unknown}; there are {', '.join(known)}")
+        return cls(**dict(weights or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSignals:
+    """What search reads from a question.
+
+    Attributes:
+        text: As it was asked.
+        terms: What words look for: each term once, in order.
+        meaning: What meaning looks for: the question without the names of known speakers. Half of
+            a conversation carries the name that a question names; without it recall of meaning is
+            14 points higher (LoCoMo, R@10).
+        speaker: The one known speaker that it names; None: none, or several.
+        says_i: It names no speaker and says I, me, my or mine.
+        date: The date that it names.
+        when: It asks for a time.
+    """
+
+    text: str
+    terms: tuple[int, ...]
+    meaning: str
+    speaker: str | None = None
+    says_i: bool = False
+    date: NamedDate | None = None
+    when: bool = False
+
+    @classmethod
+    def of(cls, text: str, *, speakers: Iterable[str] = ()) -> QuestionSignals:
+        """Return what *text* asks, in a scope where *speakers* speak; any text has an answer.
+
+        Names are recognised in any language; dates in those of `dates`; "I" and "when" in English.
+        """
+        head = text[:MAX_PARSED]
+        found = [*_WORD.finditer(head)]
+        lower = [word[0].lower().replace("\u2019", "'") for word in found]
+        spans, named = _named(head, found, lower, tuple(speakers))
+        return cls(
+            text=text,
+            terms=tuple(words.terms(text)[:MAX_TERMS]),
+            meaning=_without(text, spans) if spans else text,
+            speaker=next(iter(named)) if len(named) == 1 else None,
+            says_i=not named and _says_i(found, lower),
+            date=named_date(_blanked(head, spans), lower),
+            when=_WHEN.search(head) is not None,
+        )
+
+
+def naming(question: str) -> Callable[[str], bool]:
+    """Return what tells whether a question names a name, as whole words in any case."""
+    asked = [word[0].casefold() for word in _WORD.finditer(question[:MAX_PARSED])]
+    text = f" {' '.join(asked)} "
+
+    def is_named(name: str) -> bool:
+        said = _WORD.findall(name.casefold())
+        plain = " ".join(said)
+        is_word = len(said) == 1 and (plain in _ROLES or plain in _OPENERS or len(plain) < 2)  # noqa: PLR2004 - a letter
+        return bool(plain) and not is_word and f" {plain} " in text
+
+    return is_named
+
+
+def respelled(
+    text: str, speakers: Iterable[str], least: float, occurs: Callable[[int], bool]
+) -> str:
+    """Return a question with misspelt names of speakers put right: "Melany" becomes "Melanie".
+
+    A capitalised word of four letters or more that is no name, and that no item holds, becomes the
+    first name with the same first letter that is most like it.
+
+    Args:
+        least: How alike they must be (Ratcliff and Obershelp), 0..1.
+        occurs: Whether any item holds a term.
+    """
+    from difflib import SequenceMatcher  # only where names are respelled, which is off by default
+
+    spellings = [_first_name(speaker) for speaker in speakers]
+    firsts = {spelling[0] for spelling in spellings if _can_name(spelling)}
+    if not firsts:
+        return text
+
+    def name_of(match: re.Match[str]) -> str:
+        word = match[0]
+        plain = word.lower()
+        if len(word) < _SHORTEST_MISSPELT or not word.istitle() or plain in firsts:
+            return word
+        if any(occurs(term) for term in words.terms(word)) or not words.terms(word):
+            return word
+        alike = [
+            (SequenceMatcher(None, plain, name).ratio(), name)
+            for name in firsts
+            if name[0] == plain[0]
+        ]
+        likeness, name = max(alike, default=(0.0, ""))
+        return name.title() if name and likeness >= least else word
+
+    return _WORD.sub(name_of, text[:MAX_PARSED]) + text[MAX_PARSED:]
+
+
+_SHORTEST_MISSPELT = 4
+
+_WHEN = re.compile(
+    r"^\W*(?:when\b|how\s+long\b"
+    r"|(?:(?:in|on|at|by|since|from)\s+)?(?:what|which)\s+(?:year|month|date|day|time)\b)"
+    r"|\bhow\s+many\s+(?:days|weeks|months|years)\b|\bsince\s+when\b",
+    re.IGNORECASE,
+)
+
+_APOSTROPHE = "['\u2019]"
+_WORD = re.compile(rf"\w+(?:-\w+|{_APOSTROPHE}(?![sS]\b)\w+)*")
+_POSSESSIVE = re.compile(rf"{_APOSTROPHE}[sS]\b")
+_SENTENCE_BEFORE = re.compile(r"(?:^|[.!?:\n])\W*$")
+_DATE_BEFORE = re.compile(
+    r"\b(?:in|during|since|until|last|next|of|early|late|\d+)\s+$", re.IGNORECASE
+)
+_NUMBER_AFTER = re.compile(r"\s*,?\s*\d")
+
+_I = frozenset({"me", "my", "mine", "i'm", "i've", "i'd", "i'll"})
+_ENGLISH = frozenset({"what", "when", "where", "who", "how", "did", "do", "was", "is", "the"})
+"""Beside one of these a lower-case "i" is English, and not "and", "in" or "the"."""
+
+_TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "professor", "sir", "the"})
+_ROLES = frozenset(
+    """
+    user assistant system human ai bot chatbot agent customer client tool function developer model
+    speaker participant person narrator moderator operator guest admin host unknown anonymous
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Labels that are not names: a question with "user" in it does not name a speaker."""
+
+_OPENERS = words.STOP_WORDS | {"may"}
+_ALSO_WORDS = _OPENERS | frozenset(
+    """
+    amber april art august autumn bill bob brook carol chance chase christian chuck clay cliff
+    crystal dale dawn dean dick drew earl eve faith fern forest frank gene ginger grace grant guy
+    harmony hazel heath holly hope hunter iris ivy jack jade jasmine jay jean joy june king lance
+    lane lily mark mason max mercy miles noble olive page paris pat patience pearl peg penny prince
+    ray red reed rich river rob robin rocky rose ruby rusty sage sandy scout skip sky star stone
+    storm sue summer sunny tad tiger trip victor violet wade ward wood young
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Names that are English words too; they are names where they are written with a capital."""
+
+
+def _says_i(found: Sequence[re.Match[str]], lower: Sequence[str]) -> bool:
+    if not _I.isdisjoint(lower):
+        return True
+    english = not _ENGLISH.isdisjoint(lower)
+    return "i" in lower and (english or any(word[0] == "I" for word in found))
+
+
+_Span = tuple[int, int]
+
+
+def _named(
+    text: str, found: Sequence[re.Match[str]], lower: Sequence[str], speakers: tuple[str, ...]
+) -> tuple[list[_Span], set[str]]:
+    """Return where *text* names speakers, and whom."""
+    spans: list[_Span] = []
+    named: set[str] = set()
+    if not speakers:
+        return spans, named
+    names = _names(speakers)
+    at = 0
+    while at < len(found):
+        length, who = names.at(lower, at) if lower[at] in names.spelled else (0, ())
+        if length > 1 or (length and _is_name(text, found[at])):
+            end = found[at + length - 1].end()
+            possessive = _POSSESSIVE.match(text, end)
+            spans.append((found[at].start(), possessive.end() if possessive else end))
+            named.update(who)
+        at += max(length, 1)
+    for name in names.unspaced:
+        if (start := text.find(name)) >= 0:
+            spans.append((start, start + len(name)))
+            named.add(name)
+    return sorted(spans), named
+
+
+def _is_name(text: str, word: re.Match[str]) -> bool:
+    """Return whether a word that spells a name, and may be another word too, is a name here."""
+    plain = word[0].lower()
+    if plain not in _ALSO_WORDS or _POSSESSIVE.match(text, word.end()):
+        return plain not in _ALSO_WORDS or word[0].istitle()
+    before = text[: word.start()]
+    dated = _DATE_BEFORE.search(before) or _NUMBER_AFTER.match(text, word.end())
+    opens = plain in _OPENERS and _SENTENCE_BEFORE.search(before)
+    return word[0].istitle() and not dated and not opens
+
+
+@dataclass(frozen=True, slots=True)
+class _SpeakerNames:
+    """Spellings of speakers by their first word: (words, whether the whole name, speaker)."""
+
+    spelled: Mapping[str, Sequence[tuple[tuple[str, ...], bool, str]]]
+    unspaced: Sequence[str]
+
+    def at(self, lower: Sequence[str], at: int) -> tuple[int, Iterable[str]]:
+        """Return the length of the longest spelling at a word, and whose it is."""
+        best, who = (0, False), list[str]()
+        for spelling, whole, speaker in self.spelled[lower[at]]:
+            rank = (len(spelling), whole)
+            if rank >= best and tuple(lower[at : at + len(spelling)]) == spelling:
+                who = [*who, speaker] if rank == best else [speaker]
+                best = rank
+        return best[0], who
+
+
+@lru_cache(maxsize=16)
+def _names(speakers: tuple[str, ...]) -> _SpeakerNames:
+    spelled: dict[str, list[tuple[tuple[str, ...], bool, str]]] = {}
+    unspaced: list[str] = []
+    for speaker in dict.fromkeys(speakers):
+        if words.is_unspaced(speaker):
+            unspaced += [speaker] if len(speaker) > 1 else []
+            continue
+        whole = _spelling(speaker)
+        first = _first_name(speaker)
+        for spelling in dict.fromkeys([whole, first]):
+            if _can_name(spelling):
+                entry = (spelling, spelling == whole, speaker)
+                spelled.setdefault(spelling[0], []).append(entry)
+    return _SpeakerNames(spelled, unspaced)
+
+
+def _spelling(speaker: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(speaker.lower().replace("\u2019", "'")))
+
+
+def _first_name(speaker: str) -> tuple[str, ...]:
+    return tuple(word for word in _spelling(speaker) if word not in _TITLES)[:1]
+
+
+def _can_name(spelling: tuple[str, ...]) -> bool:
+    if len(spelling) != 1:
+        return len(spelling) > 1
+    word = spelling[0]
+    return len(word) > 1 and word not in _ROLES and not word.isdecimal()
+
+
+def _blanked(text: str, spans: Sequence[_Span]) -> str:
+    """Return *text* with names blanked out, so that April, who speaks, is no month."""
+    for start, end in spans:
+        text = text[:start] + "_" * (end - start) + text[end:]
+    return text
+
+
+def _without(text: str, spans: Sequence[_Span]) -> str:
+    """Return *text* without *spans*; as it was if no word but stop words would be left."""
+    kept: list[str] = []
+    at = 0
+    for start, end in spans:
+        kept.append(text[at:start])
+        at = max(at, end)
+    left = " ".join("".join([*kept, text[at:]]).split())
+    return left if words.terms(left) else text

@@ -1,0 +1,97 @@
+"""How alike texts are, by whatever gives them vectors."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.embed import Embedder
+from alveus.errors import EmbedderFailed, InvalidInput
+from alveus.values.forks import FreshLock
+
+REMEMBERED = 1024
+"""Vectors of texts that are kept at hand."""
+
+
+@runtime_checkable
+class DocumentEmbeddings(Protocol):
+    """What DB-GPT calls embeddings: gives several texts their vectors."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return a vector per text."""
+        ...
+
+
+class Nearness:
+    """How alike texts are, by whatever gives them vectors; remembers the last ones.
+
+    Args:
+        source: An `Embedder`, an object with ``embed_documents``, or a function from texts to
+            vectors.
+    """
+
+    def __init__(self, source: object) -> None:
+        self._embed = _embedding(source)
+        self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
+        self._mutex = FreshLock()
+
+    def vectors(self, texts: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Return a vector of length one per text; zero where nothing can be read.
+
+        Raises:
+            EmbedderFailed: The source raised, or answered wrongly.
+        """
+        with self._mutex:
+            known = {text: self._known[text] for text in texts if text in self._known}
+        made = self._made([text for text in dict.fromkeys(texts) if text not in known])
+        with self._mutex:
+            self._known |= made
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        vectors = known | made  # of this call: another thread may have let some of them go
+        return [vectors[text] for text in texts]
+
+    def _made(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
+        if not texts:
+            return {}
+        try:
+            rows = [np.asarray(row, dtype=np.float64) for row in self._embed(texts)]
+        except (
+            ArithmeticError,
+            LookupError,
+            OSError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise EmbedderFailed(f"embeddings raised {error!r}") from error
+        if len(rows) != len(texts) or len({row.shape for row in rows}) > 1:
+            raise EmbedderFailed("embeddings gave not one vector per text")
+        if not all(np.isfinite(row).all() for row in rows):
+            raise EmbedderFailed("embeddings gave a number that is not finite")
+        return {text: unit_vector(row) for text, row in zip(texts, rows, strict=True)}
+
+
+def unit_vector(row: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever NumPy takes
+    """Return a vector with the length one, or zero."""
+    vector = np.asarray(row, dtype=np.float64)
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else vector
+
+
+def _embedding(source: object) -> Callable[[list[str]], Any]:
+    if isinstance(source, Embedder):
+        if not source.dimensions:
+            raise InvalidInput(f"embedder {source.name!r} has no vectors; take another one")
+        return source.embed
+    if isinstance(source, DocumentEmbeddings):
+        return source.embed_documents
+    if callable(source):
+        return source
+    raise InvalidInput(
+        f"embeddings must be an Embedder, have embed_documents, or be a function; not {source!r}"
+    )

@@ -1,0 +1,188 @@
+"""How answers are sent; an error is a status by its class, and JSON as on the command line."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, cast, get_args, get_origin
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from alveus import errors
+from alveus.errors import AlveusError, InvalidInput
+from alveus.server.callers import Unauthenticated, token_of
+from alveus.server.json_forms import Json, wired
+from alveus.server.unexpected import InternalError, noted
+from alveus.values.storable import Value
+from alveus.values.wire import unique_fields
+
+RETRY_AFTER_S = 1
+"""When a client is to come again that found the store busy."""
+
+STATUS: Mapping[type[AlveusError], int] = {
+    InternalError: 500,
+    Unauthenticated: 401,
+    errors.AccessDenied: 403,
+    errors.StoreReadOnly: 403,
+    errors.Forgotten: 410,
+    errors.HistoryPruned: 410,
+    errors.OutputsPruned: 410,
+    errors.NotFound: 404,
+    errors.TooLarge: 413,
+    errors.InvalidInput: 400,
+    errors.StaleItem: 412,
+    errors.CompareFailed: 412,
+    errors.Conflict: 409,
+    errors.TreeConflict: 409,
+    errors.RunFailed: 409,
+    errors.Rejected: 422,
+    errors.LimitReached: 409,
+    errors.StoreFull: 507,
+    errors.Unavailable: 503,
+    errors.Unsupported: 501,
+    errors.EmbedderFailed: 502,
+    errors.RerankerFailed: 502,
+    errors.ModelFailed: 502,
+    errors.Unusable: 503,
+}
+"""The status of an error is that of its nearest class here."""
+
+OTHERWISE = 409
+
+CUT = 100
+"""Characters of a parameter's name that an error repeats."""
+
+
+class _StrictRequest(Request):
+    """A request whose body has no field twice: one of the values would be lost."""
+
+    async def json(self) -> Json:
+        """Return the body."""
+        return json.loads(await self.body(), object_pairs_hook=unique_fields)
+
+
+class PlainRoute(APIRoute):
+    """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
+
+    Headers that a route sets on its `Response` parameter go with it. Who has no token is told
+    before the body is read, so nobody else can fill the server's RAM. An error that nobody
+    expected is logged, and becomes an `InternalError`.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
+        super().__init__(path, _sending(endpoint, facts.get("status_code") or 200), **facts)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            token_of(request.headers.get("authorization"), request.app.state.tokens)
+            try:
+                return await answer(_StrictRequest(request.scope, request.receive))
+            except (AlveusError, HTTPException, RequestValidationError):
+                raise
+            except Exception as error:
+                raise noted(f"{request.method} {self.path}") from error
+
+        return handler
+
+
+class StrictRoute(PlainRoute):
+    """Refuses a parameter that it does not know: without its ``key``, a request means knowledge.
+
+    One that takes one value and is there twice is refused too: the other would be lost.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer, known = super().get_route_handler(), dict(_parameters(self.dependant))
+
+        async def handler(request: Request) -> Response:
+            given = [name for name, _ in request.query_params.multi_items()]
+            unknown = next((name for name in given if name not in known), None)
+            if unknown is not None:
+                raise InvalidInput(_no_parameter(unknown, request.url.path, [*known]))
+            single = (name for name, takes_several in known.items() if not takes_several)
+            twice = next((name for name in single if given.count(name) > 1), None)
+            if twice is not None:
+                raise InvalidInput(f"{request.url.path} takes one {twice!r}; it is there twice")
+            for header in ("Idempotency-Key", "If-Match"):
+                if len(request.headers.getlist(header)) > 1:
+                    raise InvalidInput(f"a request has one {header}; it is there twice")
+            return await answer(request)
+
+        return handler
+
+
+def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the query of a route, and of what it depends on: each if it is a list."""
+    for field in dependant.query_params:
+        kind = field.field_info.annotation
+        yield field.alias, any(get_origin(part) is list for part in (kind, *get_args(kind)))
+    for each in dependant.dependencies:
+        yield from _parameters(each)
+
+
+def _no_parameter(unknown: str, path: str, known: list[str]) -> str:
+    near = get_close_matches(unknown, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
+    return f"{path} has no parameter {unknown[:CUT]!r}; {hint}"
+
+
+def _sending(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+    @functools.wraps(endpoint)
+    def call(**passed: Any) -> Response:  # noqa: ANN401 - whatever the route takes
+        found = endpoint(**passed)
+        if isinstance(found, Response):
+            return found
+        answer = JSONResponse(found, status)
+        for given in passed.values():
+            if type(given) is Response:
+                answer.raw_headers += [h for h in given.raw_headers if h[0] != b"content-length"]
+        return answer
+
+    return call
+
+
+def status_of(error: AlveusError) -> int:
+    """Return the status that an error is answered with."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), OTHERWISE)
+
+
+def error_answer(error: AlveusError) -> Response:
+    """Return an error as an answer."""
+    status = status_of(error)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}  # noqa: PLR2004 - of HTTP
+    if status == 401:  # noqa: PLR2004 - of HTTP
+        headers["WWW-Authenticate"] = "Bearer"
+    facts = {name: _fact(fact) for name, fact in vars(error).items() if not name.startswith("_")}
+    return problem(status, type(error).__name__, str(error), facts, headers)
+
+
+def problem(
+    status: int,
+    kind: str,
+    message: str,
+    facts: Mapping[str, Json] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return an answer that says what is wrong."""
+    told: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
+    # In ASCII: a message may quote half a character, which no encoding has.
+    content = json.dumps({"error": told})
+    return Response(content, status, dict(headers or {}), media_type="application/json")
+
+
+def _fact(fact: object) -> Json:
+    try:
+        return wired(cast("Value", fact))
+    except (TypeError, ValueError, AlveusError):
+        return str(fact)

@@ -1,0 +1,210 @@
+"""The app: routes, limits, what errors are, and how it begins and ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+
+from alveus import __version__
+from alveus.errors import AlveusError, InvalidInput
+from alveus.llm import ChatModel
+from alveus.memory.memory import Memory
+from alveus.server import (
+    call_routes,
+    event_streams,
+    inspector_routes,
+    mem0_protocol,
+    memory_stores,
+)
+from alveus.server.answers import PlainRoute, error_answer, problem
+from alveus.server.callers import Memories, caller_of, memories_for
+from alveus.server.limits import METHODS, BodyLimit, HeadAnswers, RateLimit, Scope
+from alveus.server.metrics import CONTENT_TYPE, ServerMetrics
+from alveus.server.routes import RESPONSES, router, sends
+from alveus.server.tokens import TokenFile
+from alveus.server.watching import WatchedRequests
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.threads import Flag
+
+if TYPE_CHECKING:
+    from alveus.telemetry import OpenTelemetry
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a client may ask for.
+
+    Attributes:
+        body_bytes: Largest body of a request.
+        rate: Requests a second of one token, or, without tokens, of one address; None: any.
+    """
+
+    body_bytes: int = 10_000_000
+    rate: float | None = None
+
+
+def create_app(
+    open_space: Callable[[str], Memory],
+    *,
+    tokens: TokenFile | None = None,
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
+    model: ChatModel | None = None,
+    telemetry: OpenTelemetry | None = None,
+) -> FastAPI:
+    """Return the app of a server.
+
+    Args:
+        open_space: Opens the memory of a space.
+        tokens: Who may do what; None: whoever comes from this machine may do anything.
+        model: Finds facts where a client asks to learn; None: rules do.
+        telemetry: Emits a span for each request; *open_space* opens memories with the same one.
+    """
+    memories = Memories(open_space)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        app.state.ends.set()
+        memories.close()
+
+    app = FastAPI(
+        title="alveus",
+        version=__version__,
+        summary="Memory for AI agents: exact and vague, changed together, exactly once.",
+        lifespan=life,
+        generate_unique_id_function=lambda route: route.name,
+        redoc_url=None,
+        docs_url=None,  # its page loads scripts of others
+    )
+    app.state.ends = Flag()
+    app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
+    app.include_router(router)
+    app.include_router(event_streams.router)
+    app.include_router(inspector_routes.router)
+    app.include_router(call_routes.router)
+    app.include_router(mem0_protocol.router)
+    app.include_router(memory_stores.router)
+    _answer_errors(app)
+    _add_health(app, memories)
+    app.add_middleware(HeadAnswers)
+    too_large: dict[str, dict[str, object]] = {
+        "error": {
+            "type": "TooLarge",
+            "message": f"a request may have {limits.body_bytes:,} bytes; send it in parts",
+            "facts": {},
+        }
+    }
+    app.add_middleware(BodyLimit, most=limits.body_bytes, refusal=json.dumps(too_large).encode())
+    _watch(app, memories, limits)  # what is too large is counted too
+    if telemetry is not None:
+        from alveus.server.request_spans import RequestSpans
+
+        app.add_middleware(RequestSpans, telemetry=telemetry)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(AlveusError)
+    def refused(_: Request, error: AlveusError) -> Response:
+        return error_answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    def unreadable(_: Request, error: RequestValidationError) -> Response:
+        return problem(400, "InvalidInput", _unreadable(error))
+
+    @app.exception_handler(HTTPException)
+    def unknown(request: Request, error: HTTPException) -> Response:
+        message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists all"
+        if request.url.path == "/":  # what a browser asks for first
+            message += ", and /ui/ shows the memory"
+        if error.status_code == 400:  # noqa: PLR2004 - of HTTP; FastAPI raises it for this alone
+            message = f"body: {_no_body(error.__cause__)}"
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # noqa: PLR2004 - of HTTP; each route knows its own method alone
+            headers["Allow"] = ", ".join(_methods_at(app, request.scope))
+        return problem(error.status_code, "InvalidInput", message, headers=headers)
+
+    for handler in (refused, unreadable, unknown):
+        assert callable(handler)  # noqa: S101 - they are used by name
+
+
+def _no_body(cause: BaseException | None) -> str:
+    """Return why a body could not be read, and not for the form of its JSON."""
+    if isinstance(cause, UnicodeDecodeError):
+        return "is not UTF-8"
+    if isinstance(cause, ClientDisconnect):
+        return "did not come as a whole"
+    if isinstance(cause, InvalidInput):
+        return str(cause)
+    if isinstance(cause, ValueError):
+        return 'has a number of too many digits; write it as in exports: {"$int": "0xff"}'
+    return "its JSON is nested too deep"
+
+
+def _unreadable(error: RequestValidationError) -> str:
+    """Return which part of a request cannot be used, and why."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"body: is not JSON ({first['ctx']['error']} at character {first['loc'][-1]})"
+    place = ".".join(map(str, first["loc"]))
+    if place == "body" and isinstance(error.body, bytes) and error.body:
+        return "body: was not read as JSON; send the header Content-Type: application/json"
+    return f"{place}: {first['msg']}"
+
+
+def _methods_at(app: FastAPI, scope: Scope) -> list[str]:
+    """Return what the address of a request can be asked."""
+    methods = [
+        method
+        for method in METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.routes)
+    ]
+    return sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
+
+
+def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
+    """Have hosts, origins and rates checked before anything else, and requests counted."""
+    rate = None if limits.rate is None else RateLimit(limits.rate)
+    metrics = ServerMetrics()
+    app.add_middleware(WatchedRequests, state=app.state, rate=rate, metrics=metrics)
+
+    router = APIRouter(route_class=PlainRoute)
+
+    @router.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
+    def read_metrics(request: Request) -> Response:
+        """Read counters of requests, as Prometheus reads them."""
+        caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
+        caller.check("admin")
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+    assert callable(read_metrics)  # noqa: S101 - it is used by name
+    app.include_router(router)
+
+
+def _add_health(app: FastAPI, memories: Memories) -> None:
+    router = APIRouter(route_class=PlainRoute)
+
+    @app.get("/health", tags=["health"], responses=RESPONSES)
+    def read_health() -> dict[str, str]:
+        """Say that the process is there."""
+        return {"status": "ok", "version": __version__}
+
+    @router.get("/ready", tags=["health"], responses=RESPONSES)
+    def read_readiness(request: Request) -> dict[str, str]:
+        """Say whether the store answers, for whoever has a token for its space."""
+        caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
+        used = memories_for(request.scope, memories)
+        used.of(caller.token.space or "default").store.run(0)
+        return {"status": "ready"}
+
+    assert callable(read_health)  # noqa: S101 - they are used by name
+    assert callable(read_readiness)  # noqa: S101 - the same
+    app.include_router(router)

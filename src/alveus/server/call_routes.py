@@ -1,0 +1,181 @@
+"""The addresses of calls: one by itself, and several of one key that are committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+from pydantic import BaseModel, ConfigDict, Field
+
+from alveus.errors import AlveusError, Conflict, SetMoved, StaleItem, Unavailable, Unusable
+from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory, Touched
+from alveus.server import answer_schemas as schemas
+from alveus.server import json_forms as forms
+from alveus.server import requests as asked
+from alveus.server.answers import StrictRoute
+from alveus.server.calls import Call
+from alveus.server.memory_call import CallTarget
+from alveus.server.routes import RESPONSES, Document, InKey, InOwner
+from alveus.store import Scope
+
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES, tags=["calls"])
+
+MOST_CALLS = 1_000
+"""Calls of one batch; `add_many` is one."""
+
+
+class BatchBody(BaseModel):
+    """Calls that are made together, or not at all."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    calls: Annotated[list[Call], Field(max_length=MOST_CALLS)]
+    dry_run: Annotated[bool, Field(description="Commit nothing; tell the last answer.")] = False
+    base: Annotated[
+        int | None,
+        Field(ge=0, lt=1 << 62, description="The commit as of which exact memory is read."),
+    ] = None
+    has_read: Annotated[
+        bool,
+        Field(description="It rests on what was read of exact memory, by a dry run."),
+    ] = False
+    answered: Annotated[
+        int, Field(ge=0, description="How many of the calls a dry run has answered.")
+    ] = 0
+    touched: Annotated[
+        list[schemas.TouchedItem] | None,
+        Field(description="As a dry run told; if it is other by now, nothing is committed."),
+    ] = None
+
+
+class _DryRun(Exception):
+    """Ends a block that is not to be committed."""
+
+
+@router.post("/call", **schemas.answers(schemas.CallAnswer))
+def make_call(
+    at: InOwner,
+    body: Annotated[Call, Body()],
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Make one call of the memory of a key, or of knowledge, by its name in Python."""
+    owner = at.open(body.access)
+    if body.in_knowledge and not isinstance(owner, KnowledgeMemory):
+        owner = at.caller.knowledge(at.space, body.access)
+    once = idempotency_key if body.access == "write" else None
+    token = at.caller.token
+    answer = body.answer(CallTarget(owner, token, once, renews=token.may("write")))
+    return at.caller.shown(answer, at.space, None if body.shows_knowledge else at.key)
+
+
+@router.post("/batch", **schemas.answers(schemas.BatchAnswer))
+def make_batch(
+    at: InKey,
+    body: BatchBody,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Make several calls in one commit: all of them, or, if one is refused, none.
+
+    A program that needs answers on the way asks with `dry_run` after each call: with all its calls
+    so far, one `Idempotency-Key`, and the `base` of the first answer. In the end it asks without
+    `dry_run`, with the calls that write, and with `touched` of the last answer.
+    """
+    memory = at.open("write")
+    if any(call.in_knowledge and call.access == "write" for call in body.calls):
+        at.caller.knowledge(at.space, "write")
+    batch = _batch(memory, body.base, idempotency_key)
+    answers: list[Document] = []
+    with suppress(_DryRun), batch:
+        to = CallTarget(batch, at.caller.token)
+        answers += _answers(to, batch, body, partial(_is_repetition, memory, idempotency_key))
+    done = batch.committed
+    answers = [
+        at.caller.shown(answer, at.space, None if call.shows_knowledge else at.key)
+        for call, answer in zip(body.calls, answers, strict=False)
+    ]
+    return {
+        "base": batch.base,
+        "answers": answers[-1:] if body.dry_run else answers,
+        "touched": [
+            {"key": each.key, "set": each.set_name, "id": each.id, "version": each.version}
+            for each in batch.touched
+        ],
+        "changes": batch.has_changes,
+        "commit": None if done is None else forms.attributes(done, "number time adopted"),
+    }
+
+
+def _is_repetition(memory: KeyMemory, idempotency_key: str | None) -> bool:
+    """Return whether a batch was committed before: it changes nothing then."""
+    if idempotency_key is None:
+        return False
+    engine = memory.engine
+    op = engine.op(Scope(memory.space, memory.key), idempotency_key)
+    return engine.store.commit_of_op(op, request=None, label=idempotency_key) is not None
+
+
+def _answers(
+    to: CallTarget, batch: KeyBatch, body: BatchBody, is_repetition: Callable[[], bool]
+) -> Iterator[Document]:
+    """Yield what the calls of a batch answer, as they are made.
+
+    Raises:
+        _DryRun: All are made, and the block is to leave nothing.
+        StaleItem, SetMoved: They rest on other items than was told.
+    """
+    if body.has_read:
+        batch.short_term.is_exist()
+    for number, call in enumerate(body.calls):
+        yield _answer(call, to, body if number < body.answered else None)
+    if body.dry_run:
+        raise _DryRun
+    if body.touched is not None and not is_repetition():
+        told = [Touched(each.key, each.set, each.id, each.version) for each in body.touched]
+        _compare(told, batch.touched)
+
+
+def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> KeyBatch:
+    engine, scope = memory.engine, Scope(memory.space, memory.key)
+    ttl = memory.short_term_ttl
+    return KeyBatch(engine, scope, engine.knowledge, ttl, idempotency_key, base=base)
+
+
+def _answer(call: Call, to: CallTarget, again: BatchBody | None) -> Document:
+    """Make a call in a batch; return what it answers.
+
+    Args:
+        again: The batch, if a dry run answered this call before.
+
+    Raises:
+        StaleItem, SetMoved: It is refused, and was not before: others changed what it rests on.
+    """
+    try:
+        return call.answer(to)
+    except (Conflict, Unavailable, Unusable):
+        raise
+    except AlveusError as error:
+        if again is None or call.set_name is None:
+            raise
+        wanted = getattr(call, "id", None)
+        for told in again.touched or ():
+            if (told.set, told.id) == (call.set_name, wanted):
+                raise StaleItem(told.id, expected=told.version, found=None) from error
+        raise SetMoved(call.set_name) from error
+
+
+def _compare(before: Sequence[Touched], now: Sequence[Touched]) -> None:
+    """Refuse a batch whose changes rest on other items, or versions, than was told.
+
+    Raises:
+        StaleItem: One of them has another version.
+        SetMoved: There are others.
+    """
+    for told, found in zip(before, now, strict=False):
+        if told[:3] == found[:3] and told.version != found.version:
+            raise StaleItem(told.id, expected=told.version, found=found.version)
+        if told != found:
+            raise SetMoved(told.set_name)
+    if len(before) != len(now):
+        raise SetMoved([*before, *now][-1].set_name)

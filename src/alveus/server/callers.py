@@ -1,0 +1,254 @@
+"""Who asks, and what of the memory he may have."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, MutableMapping
+from typing import Any, cast
+
+from alveus.errors import AccessDenied, AlveusError, InvalidInput, StoreClosed
+from alveus.memory.keys import KeyMemory, KnowledgeMemory
+from alveus.memory.memory import Memory
+from alveus.server.json_forms import without_sources
+from alveus.server.tokens import ANYBODY, Access, Token, TokenFile
+from alveus.sets import MemorySet
+from alveus.values.lazy_dataclass import dataclass
+
+MOST_SPACES = 64
+"""Spaces that are open at once; for one more, one that no request uses is closed."""
+
+_USES = "alveus.uses"
+
+SCHEMES = ("bearer ", "token ")
+"""Before a secret in the header ``Authorization``; the second is mem0's."""
+
+
+class Unauthenticated(AlveusError):
+    """A request has no token, or one that is not known."""
+
+
+class Memories:
+    """The memories of one store, a space each; opened when they are first asked for."""
+
+    def __init__(self, open_space: Callable[[str], Memory]) -> None:
+        self._open = open_space
+        self._memories: OrderedDict[str, Memory] = OrderedDict()
+        self._uses = Counter[str]()
+        self._opening = threading.Lock()  # held while a space is opened or closed
+        self._lock = threading.Lock()  # of the fields; never held over either
+        self._closed = False
+
+    def of(self, space: str, uses: set[str] | None = None) -> Memory:
+        """Return the memory of a space.
+
+        Args:
+            uses: The spaces that a request uses, to which it is added: they stay open until
+                `end_uses`. None: it is used at once, and not after.
+
+        Raises:
+            InvalidInput: It is no name, or too many others are used.
+        """
+        memory = self._in_use(space, uses)
+        if memory is None:
+            with self._opening:
+                memory = self._in_use(space, uses)
+                if memory is None:
+                    self._make_room()
+                    opened = self._open(space)
+                    with self._lock:
+                        self._memories[space] = opened
+                        memory = self._noted(space, uses)
+        return memory
+
+    def _in_use(self, space: str, uses: set[str] | None) -> Memory | None:
+        """Return a memory that is open, with its use noted; None: it is to be opened."""
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("the server is stopping")
+            return self._noted(space, uses) if space in self._memories else None
+
+    def _noted(self, space: str, uses: set[str] | None) -> Memory:
+        """Return an open memory; under the lock."""
+        self._memories.move_to_end(space)
+        if uses is not None and space not in uses:
+            uses.add(space)
+            self._uses[space] += 1
+        return self._memories[space]
+
+    def _make_room(self) -> None:
+        """Close the space that was used least recently, if there are too many."""
+        with self._lock:
+            if len(self._memories) < MOST_SPACES:
+                return
+            idle = next((space for space in self._memories if not self._uses[space]), None)
+            if idle is None:
+                raise InvalidInput(
+                    f"this server has {MOST_SPACES} spaces in use, and opens no more; try again, "
+                    "or start another one for other spaces"
+                )
+            closing = self._memories.pop(idle)
+        closing.close()
+
+    def end_uses(self, uses: set[str]) -> None:
+        """Note that a request has ended which used these spaces."""
+        if not uses:
+            return
+        with self._lock:
+            self._uses.subtract(uses)
+            for space in uses:
+                if not self._uses[space]:
+                    del self._uses[space]
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._opening:
+            with self._lock:
+                self._closed = True
+                closing = [*self._memories.values()]
+                self._memories.clear()
+            for memory in reversed(closing):
+                memory.close()
+
+
+class RequestMemories:
+    """The memories that one request uses: they stay open until it has ended."""
+
+    def __init__(self, memories: Memories) -> None:
+        self._memories, self._uses = memories, set[str]()
+
+    def of(self, space: str) -> Memory:
+        """See `Memories.of`."""
+        return self._memories.of(space, self._uses)
+
+    def end(self) -> None:
+        """Let them be closed."""
+        self._memories.end_uses(self._uses)
+
+
+def memories_for(scope: MutableMapping[str, Any], memories: Memories) -> RequestMemories:
+    """Return the memories that a request uses; `end_uses` ends that."""
+    found: RequestMemories = scope.setdefault(_USES, RequestMemories(memories))
+    return found
+
+
+def end_uses(scope: MutableMapping[str, Any]) -> None:
+    """Note that a request has ended, with its answer."""
+    used: RequestMemories | None = scope.get(_USES)
+    if used is not None:
+        used.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever asks, and the memories of the server."""
+
+    token: Token
+    memories: Memories | RequestMemories
+
+    def memory(self, space: str, access: Access) -> Memory:
+        """Return the memory of a space.
+
+        Raises:
+            AccessDenied: The token does not reach so far.
+        """
+        self.token.check_space(space)
+        self.check(access)
+        return self.memories.of(space)
+
+    def whole(self, space: str) -> Memory:
+        """Return the memory of a space, for what tells of all its keys, or reaches any of them.
+
+        Raises:
+            AccessDenied: The token is not "admin", or is for some keys alone.
+        """
+        memory = self.memory(space, "admin")
+        if self.token.keys:
+            raise AccessDenied(
+                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
+                "this is about all keys of a space"
+            )
+        return memory
+
+    def all_spaces(self, space: str) -> Memory:
+        """Return the memory of a space, for what tells of all spaces of the store.
+
+        Raises:
+            AccessDenied: The token is not "admin", or is for some keys, or one space, alone.
+        """
+        memory = self.whole(space)
+        if self.token.space is not None:
+            raise AccessDenied(
+                f"token {self.token.name!r} is for space {self.token.space!r} alone, and this is "
+                "about all spaces of the store"
+            )
+        return memory
+
+    def check(self, access: Access) -> None:
+        """Refuse a token that does not reach so far."""
+        self.token.check(access)
+
+    def key(self, space: str, key: str, access: Access) -> KeyMemory:
+        """Return the memory of a key."""
+        memory = self.memory(space, access)
+        self.token.check_key(key)
+        return memory.key(key)
+
+    def knowledge(self, space: str, access: Access) -> KnowledgeMemory:
+        """Return the knowledge of a space, which a token for some keys alone does not write."""
+        memory = self.memory(space, access)
+        if self.token.keys and access != "read":
+            raise AccessDenied(
+                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
+                "knowledge belongs to all"
+            )
+        return memory.knowledge
+
+    def owner(self, space: str, key: str | None, access: Access) -> KeyMemory | KnowledgeMemory:
+        """Return the memory of a key, or the knowledge where none is named."""
+        if key is None:
+            return self.knowledge(space, access)
+        return self.key(space, key, access)
+
+    def shown(self, answer: dict[str, Any], space: str, key: str | None) -> dict[str, Any]:
+        """Return an answer of a key, or of knowledge, as the token may see it.
+
+        Knowledge may be made of items of any key, and of any space that shares it: a token for
+        some is not told their ids.
+        """
+        whole = (None, self.memories.of(space).knowledge.name)
+        if key is not None or (not self.token.keys and self.token.space in whole):
+            return answer
+        return cast("dict[str, Any]", without_sources(answer))
+
+    def set(self, space: str, key: str | None, name: str, access: Access) -> MemorySet:
+        """Return a set of a key, or of the knowledge where no key is named."""
+        return self.owner(space, key, access).set(name)
+
+
+def caller_of(
+    authorization: str | None, tokens: TokenFile | None, memories: Memories | RequestMemories
+) -> Caller:
+    """Return who asks, by the header ``Authorization``.
+
+    Raises:
+        Unauthenticated: The server has tokens, and this is none of them.
+    """
+    return Caller(token_of(authorization, tokens), memories)
+
+
+def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
+    """Return the token of whoever asks, by the header ``Authorization``.
+
+    Raises:
+        Unauthenticated: The server has tokens, and this is none of them.
+    """
+    if tokens is None:
+        return ANYBODY
+    given = authorization or ""
+    scheme = next((each for each in SCHEMES if given[: len(each)].lower() == each), None)
+    secret = "" if scheme is None else given[len(scheme) :]
+    token = tokens.find(secret)
+    if token is None:
+        raise Unauthenticated("a token is needed: Authorization: Bearer …; alveus token new")
+    return token

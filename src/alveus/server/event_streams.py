@@ -1,0 +1,195 @@
+"""What is committed, as server-sent events: whichever process commits it.
+
+The id of an event is the number of a commit. A client that sends the last one back, as
+`EventSource` does by itself, misses nothing and gets nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from asyncio import sleep
+from collections.abc import AsyncGenerator
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from alveus.errors import InvalidInput, NotFound, StoreClosed
+from alveus.memory.memory import Memory
+from alveus.server import json_forms as forms
+from alveus.server import requests as asked
+from alveus.server.answers import StrictRoute
+from alveus.server.callers import Caller, Unauthenticated, token_of
+from alveus.server.routes import RESPONSES, Asking, sends
+from alveus.sets.forgetting import ForgottenKeys, is_bare
+from alveus.store import Scope
+from alveus.store.as_of import FOREVER
+
+EVENTS = "text/event-stream"
+
+AT_ONCE = {"X-Accel-Buffering": "no"}
+"""Has nginx, and others that read it, pass events on as they come."""
+
+FOLLOW_S = 0.25
+"""How often is looked for commits of others."""
+
+ALIVE_S = 15.0
+"""How long nothing may come from a stream whose server is still there."""
+
+MOST_LOOKED_AT = 200
+"""Commits of the store that are looked at in one step of a stream."""
+
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
+
+Position = Annotated[int | None, Query(ge=0, lt=1 << 62, description="The number of a commit.")]
+LastEventId = Annotated[
+    int | None,
+    Header(ge=0, lt=1 << 62, description="The id of the last event that came; as `after`."),
+]
+
+
+class _FollowedKeys(NamedTuple):
+    """Whose commits a stream tells: of one key, or of all that begin so, with knowledge or not."""
+
+    memory: Memory
+    key: str | None
+    prefix: str
+    knowledge: bool
+
+    def takes(self, scope: Scope) -> bool:
+        """Return whether a commit is told."""
+        if scope.key is None:
+            return self.knowledge and scope.space == self.memory.knowledge.name
+        if scope.space != self.memory.space:
+            return False
+        return scope.key.startswith(self.prefix) if self.key is None else scope.key == self.key
+
+    def events(self, after: int) -> tuple[list[str], int, bool]:
+        """Return events of commits past *after*, up to which one, and whether it was the last."""
+        store = self.memory.store
+        looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
+        found = [
+            (number, done.scope, is_bare(done), json.dumps(forms.commit_fields(done)))
+            for number, scope in looked_at
+            if self.takes(scope) and (done := store.effects(number)) is not None
+        ]
+        # Read last: a key may be forgotten, and used again, while its commits are read.
+        forgotten = ForgottenKeys(store, after=after)
+        told = [
+            _event(number, fields)
+            for number, scope, bare, fields in found
+            if self.takes(scope) and not (bare and forgotten.cover(number, scope))
+        ]
+        upto = looked_at[-1][0] if looked_at else after
+        return told, upto, len(looked_at) < MOST_LOOKED_AT
+
+
+def _followed(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    key: asked.OptionalKey = None,
+    prefix: str = "",
+) -> _FollowedKeys:
+    memory, own = caller.memory(space, "read"), caller.token.keys
+    if key is not None:
+        caller.token.check_key(key)
+    elif not own.startswith(prefix):
+        caller.token.check_key(prefix)
+    reach = max(prefix, own, key=len)
+    return _FollowedKeys(memory, key, reach, knowledge=key is None and not prefix)
+
+
+async def _position(after: Position = None, last_event_id: LastEventId = None) -> int | None:
+    return after if last_event_id is None else last_event_id
+
+
+@router.get("/events", tags=["events"], responses=sends(EVENTS, each="CommitAnswer"))
+def follow_events(
+    caller: Asking,
+    request: Request,
+    followed: Annotated[_FollowedKeys, Depends(_followed)],
+    begin: Annotated[int | None, Depends(_position)],
+) -> Response:
+    """Follow what changes, of a key, of keys that begin so, or of all of a space.
+
+    Each event is a commit, and says what it changed; without a position, those from now on.
+    What was forgotten since is left out.
+    """
+    if begin is not None and begin > (last := _last(followed.memory)):
+        raise NotFound(
+            f"there is no commit {begin}, the last one is {last}: this is another store, or an "
+            "older copy of it; read again what you follow, and follow without a position"
+        )
+    events = _events(followed, caller, request, begin)
+    return StreamingResponse(events, media_type=EVENTS, headers=AT_ONCE)
+
+
+@router.get("/commits", tags=["events"], responses=sends(EVENTS))
+def follow_commits(
+    caller: Asking, request: Request, space: asked.Space = asked.DEFAULT
+) -> Response:
+    """Follow the number of the last commit of the store, as server-sent events."""
+    memory = caller.memory(space, "read")
+    numbers = _numbers(memory, caller, request)
+    return StreamingResponse(numbers, media_type=EVENTS, headers=AT_ONCE)
+
+
+async def _events(
+    followed: _FollowedKeys, caller: Caller, request: Request, begin: int | None
+) -> AsyncGenerator[str]:
+    try:
+        seen = await run_in_threadpool(_last, followed.memory) if begin is None else begin
+        yield f"id: {seen}\n\n"  # no event, but from now on there is a position to return to
+        quiet_s = 0.0
+        while True:
+            told, seen, is_all = await run_in_threadpool(followed.events, seen)
+            if await _is_over(caller, request):  # a read may have waited for those of other streams
+                return
+            if told:  # at once: that a client has gone is noticed between two writes alone
+                yield "".join(told)
+            quiet_s = 0.0 if told else quiet_s + FOLLOW_S
+            if quiet_s > ALIVE_S:
+                quiet_s = 0.0
+                yield f"id: {seen}\n\n"  # who has gone is noticed by writing to him
+            if is_all:
+                await sleep(FOLLOW_S)
+    except StoreClosed:
+        return
+
+
+async def _numbers(memory: Memory, caller: Caller, request: Request) -> AsyncGenerator[str]:
+    seen, quiet_s = -1, 0.0
+    while True:
+        try:
+            number = await run_in_threadpool(_last, memory)
+        except StoreClosed:
+            return
+        if await _is_over(caller, request):
+            return
+        quiet_s += FOLLOW_S
+        if number != seen:
+            seen = number
+            yield _event(number, str(number))
+        if quiet_s > ALIVE_S:
+            quiet_s = 0.0
+            yield ": still here\n\n"  # who has gone is noticed by writing to him
+        await sleep(FOLLOW_S)
+
+
+def _last(memory: Memory) -> int:
+    return memory.store.commit_at(FOREVER)
+
+
+async def _is_over(caller: Caller, request: Request) -> bool:
+    """Return whether the server ends, the client has gone, or its token is another by now."""
+    state = request.app.state
+    try:
+        token = token_of(request.headers.get("authorization"), state.tokens)
+    except (Unauthenticated, InvalidInput, NotFound):  # it is told when the client comes again
+        return True
+    return state.ends.is_set() or token != caller.token or await request.is_disconnected()
+
+
+def _event(number: int, data: str) -> str:
+    return f"event: commit\nid: {number}\ndata: {data}\n\n"

@@ -1,0 +1,68 @@
+"""The pages of the inspector: files of the package, sent as they are, under a strict policy.
+
+They load nothing from elsewhere, and hold no data: what they show they ask of the addresses that
+programs ask too, with the token of whoever looks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI, Response
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from alveus import __version__
+
+FILES = Path(__file__).with_name("ui")
+
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""No script but those of the package; no text becomes markup, not even by a mistake."""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
+    """Have an app show the inspector at ``/ui``.
+
+    Args:
+        space: The space that it shows.
+        writes: Whether its pages offer to change the memory; what the addresses allow is up to
+            the app and its tokens.
+    """
+    files = {path.name: path.read_bytes() for path in FILES.iterdir() if path.suffix in KINDS}
+
+    @app.get("/ui", include_in_schema=False)
+    def door() -> Response:
+        return RedirectResponse("ui/")
+
+    @app.get("/ui/settings", include_in_schema=False)
+    def settings() -> dict[str, object]:
+        return {
+            "version": __version__,
+            "space": space,
+            "writes": writes,
+            "needs_token": app.state.tokens is not None,
+        }
+
+    @app.get("/ui/", include_in_schema=False)
+    @app.get("/ui/{name}", include_in_schema=False)
+    def page(name: str = "index.html") -> Response:
+        if name not in files:
+            raise HTTPException(404, "there is no such page")
+        return Response(files[name], headers=HEADERS, media_type=KINDS[Path(name).suffix])
+
+    for route in (door, settings, page):
+        assert callable(route)  # noqa: S101 - they are used by name

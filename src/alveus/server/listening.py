@@ -1,0 +1,245 @@
+"""A server that listens until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from alveus.errors import Unusable
+from alveus.server.limits import App, Message, Receive, Scope, Send
+from alveus.values.signals import handle_ends
+
+GRACE_S = 5
+"""How long requests that were begun may take to end."""
+
+
+KEEP_ALIVE_S = 130
+"""How long a connection is kept on which nothing comes.
+
+Longer than proxies before it keep theirs (Caddy 120 s, nginx and load balancers 60 s): a request
+that one of them sends while the server closes the connection is lost, and answered with 502.
+"""
+
+
+REQUEST_S = 30
+"""How long a client may take for the head of a request, and between two parts of its body."""
+
+
+MOST_FILES = 65_536
+"""Open files, connections among them, that are allowed where the system lets a process say so."""
+
+
+SAID_EVERY_S = 60
+"""How often is said that no connection can be taken."""
+
+
+SWITCH_S = 0.0005
+"""After which a call of the memory lets the event loop go on; Python's own 5 ms are long for it."""
+
+
+_LOG = logging.getLogger(__name__)
+
+_PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+
+
+class LoopFaults:
+    """Logs what fails in an event loop; once in a while, that no connection can be taken.
+
+    asyncio tells of each one that waits, thousands in a second, with a traceback.
+    """
+
+    def __init__(self) -> None:
+        self._said = -float(SAID_EVERY_S)
+
+    def note(self, loop: asyncio.AbstractEventLoop, fault: dict[str, Any]) -> None:
+        """Log a fault, as `asyncio.loop.set_exception_handler` has it."""
+        error = fault.get("exception")
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
+            loop.default_exception_handler(fault)
+            return
+        now = time.monotonic()
+        if now - self._said >= SAID_EVERY_S:
+            self._said = now
+            _LOG.error(
+                "no connection can be taken: too many files are open; raise the limit (ulimit -n), "
+                "or have a proxy in front limit connections"
+            )
+
+
+class _ListeningServer(uvicorn.Server):
+    """Says where it listens, once it does, and that it stops, before it waits for requests."""
+
+    def __init__(
+        self,
+        app: App,
+        config: uvicorn.Config,
+        told: Callable[[], object],
+        stops: Callable[[], object],
+    ) -> None:
+        super().__init__(config)
+        self._told, self._stops = told, stops
+        self._app, config.app = app, self.ask
+        self.came: list[int] = []
+        self.failure: OSError | None = None
+        self._begun: dict[Any, tuple[object, float]] = {}
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Have signals end it in good order; by uvicorn's own the process would die of them then.
+
+        A closed terminal, too, unless it was started to outlive that, as by `nohup`.
+        """
+        take_back = handle_ends(self.handle_exit)
+        try:
+            yield
+        finally:
+            take_back()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note what came, and end."""
+        self.came.append(sig)
+        super().handle_exit(sig, frame)
+
+    async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask the app; a request that outlasts the end of the server is answered with 503."""
+        has_answer = scope["type"] != "http"
+        is_read = has_answer
+
+        async def received() -> Message:
+            nonlocal is_read
+            try:
+                async with asyncio.timeout(None if is_read else REQUEST_S):
+                    message = await receive()
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+            except asyncio.CancelledError:
+                if scope["type"] == "lifespan" and self.should_exit:
+                    return {"type": "lifespan.shutdown"}
+                raise
+            is_read = is_read or not message.get("more_body")
+            return message
+
+        async def answer(message: Message) -> None:
+            nonlocal has_answer
+            has_answer = True
+            await send(message)
+
+        try:
+            await self._app(scope, received, answer)
+        except asyncio.CancelledError:
+            if not self.should_exit:
+                raise
+            if not has_answer:
+                await send({"type": "http.response.start", "status": 503, "headers": _PLAIN})
+                await send({"type": "http.response.body", "body": b"the server has ended\n"})
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections whose request does not come, once a second; return whether to end."""
+        if counter % 10 == 0:
+            self._close_unasked(time.monotonic())
+        return await super().on_tick(counter)
+
+    def _close_unasked(self, now: float) -> None:
+        """Close connections on which the head of a request was awaited for too long.
+
+        Whoever has asked before may be silent for as long as `KEEP_ALIVE_S` has it.
+        """
+        begun: dict[Any, tuple[object, float]] = {}
+        for connection in self.server_state.connections:
+            cycle = getattr(connection, "cycle", None)
+            is_asked = cycle is not None and not cycle.response_complete
+            if is_asked or getattr(connection, "timeout_keep_alive_task", self) is not None:
+                continue
+            of, since = self._begun.get(connection, (cycle, now))
+            begun[connection] = cycle, since if of is cycle else now
+        self._begun = begun
+        for connection, (_, since) in begun.items():
+            if now - since >= REQUEST_S:
+                connection.transport.close()
+
+    async def main_loop(self) -> None:
+        """Serve; if nobody can be told where, end."""
+        asyncio.get_running_loop().set_exception_handler(LoopFaults().note)
+        try:
+            self._told()
+        except OSError as error:
+            self.failure = error
+            return
+        await super().main_loop()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Have streams end, which would go on for good; then wait for requests."""
+        self._stops()
+        await super().shutdown(sockets)
+
+
+def listen(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    told: Callable[[str], object],
+    stops: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve an app until a signal comes.
+
+    Args:
+        port: 0: any that is free.
+        told: Called with the address, once the server listens.
+        stops: Called when a signal came, before requests that were begun are waited for.
+
+    Raises:
+        Unusable: It cannot listen there.
+        OSError: *told* could not tell.
+        KeyboardInterrupt: The signal was that of Ctrl-C.
+    """
+    config = uvicorn.Config(
+        app,
+        interface="asgi3",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+    )
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        door = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise Unusable(
+            f"cannot listen on {host}, port {port}: {error}; name another port or address"
+        ) from error
+    # An answer goes out in parts; without this the second waits 40 ms for the client's word that
+    # the first has come. Connections take it over; asyncio sets it on sockets of its own alone.
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _allow_connections()
+    sys.setswitchinterval(SWITCH_S)
+    with door:
+        address, found, *_ = door.getsockname()
+        url = f"http://[{address}]:{found}" if ":" in address else f"http://{address}:{found}"
+        server = _ListeningServer(app, config, lambda: told(url), stops)
+        server.run(sockets=[door])
+    if server.failure is not None:
+        raise server.failure
+    if signal.SIGINT in server.came:
+        raise KeyboardInterrupt
+
+
+def _allow_connections() -> None:
+    """Let this process open more files, as far as the system lets it: shells say 1,024."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

@@ -1,0 +1,647 @@
+"""The addresses of Anthropic's Memory Stores, over the memory of alveus.
+
+A store is a key. A version of a memory is an item of the set "versions", and, while it is the
+current one, of the set "memories" too, under the same id: so one version can be erased alone, and
+a search of "memories" finds what holds now. Exact memory says which version is current.
+"""
+
+# ruff: noqa: FAST003 - `_place` reads the store of an address
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, NamedTuple, cast
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from alveus.errors import AlveusError, CompareFailed, Conflict, InvalidInput, NotFound
+from alveus.memory.keys import KeyBatch, KeyMemory
+from alveus.server import requests as asked
+from alveus.server.answers import PlainRoute, error_answer
+from alveus.server.routes import Asking, Document
+from alveus.server.tokens import Access
+from alveus.store.items import Item
+from alveus.values.times import format_time
+
+STORE = "memory_store"
+"""Where the exact memory of a key says what store it is, which versions are current, and counts
+writes.
+"""
+
+MEMORIES, VERSIONS, REDACTIONS = "memories", "versions", "redactions"
+
+MOST_SEGMENTS, LONGEST_PATH, LARGEST_CONTENT, MOST_PAIRS = 20, 1_024, 102_400, 16
+
+FULL_PAGE = 20
+"""The most that a page holds which shows contents."""
+
+STATUS = {412: 409}
+"""A precondition that does not hold is a conflict in this protocol."""
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    410: "not_found_error",
+    413: "request_too_large",
+}
+
+
+class _StoresRoute(PlainRoute):
+    """Answers errors in the form of the protocol."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except AlveusError as error:
+                plain = error_answer(error)
+                return _problem(STATUS.get(plain.status_code, plain.status_code), str(error))
+            except RequestValidationError as error:
+                first = error.errors()[0]
+                return _problem(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+        return handler
+
+
+def _problem(status: int, message: str) -> Response:
+    told = {"type": TYPES.get(status, "api_error"), "message": message}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004 - of HTTP
+    return JSONResponse({"type": "error", "error": told}, status, headers)
+
+
+router = APIRouter(prefix="/v1/memory_stores", route_class=_StoresRoute, include_in_schema=False)
+
+View = Literal["basic", "full"]
+Count = Annotated[int, Query(ge=1, le=100)]
+
+
+class _StoreBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = Field(None, min_length=1, max_length=255)
+    description: str | None = Field(None, max_length=1_024)
+    metadata: dict[str, str | None] | None = None
+
+
+class _NewMemory(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    content: str
+
+
+class _Precondition(BaseModel):
+    type: Literal["content_sha256"]
+    content_sha256: str
+
+
+class _ChangedMemory(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str | None = None
+    content: str | None = None
+    precondition: _Precondition | None = None
+
+
+class _Store(NamedTuple):
+    """A store that a request names."""
+
+    key: KeyMemory
+    actor: str
+
+    @property
+    def told(self) -> Mapping[str, Any] | None:
+        """What it is; None: the key is no store."""
+        return _about(self.key)
+
+    def now(self) -> str:
+        """Return the time, by the clock of the memory."""
+        return format_time(datetime.fromtimestamp(self.key.engine.clock() / 1e6, UTC))
+
+    def item(self, memory_id: str) -> Item:
+        """Return a memory.
+
+        Raises:
+            NotFound: There is none of this id.
+        """
+        return _current(self.key, memory_id)
+
+    def write(self, change: Callable[[KeyBatch, Mapping[str, Any]], object]) -> None:
+        """Commit a change that sees no other one of this store; it is given what the store is.
+
+        Raises:
+            NotFound: The store was deleted meanwhile.
+        """
+
+        def alone(batch: KeyBatch) -> None:
+            about = _about(batch)
+            if about is None:
+                raise self.missing()
+            batch.short_term.increment((STORE, "writes"))
+            change(batch, about)
+
+        self.key.commit(alone)
+
+    def missing(self) -> NotFound:
+        """Return the error that says that there is no such store."""
+        return NotFound(f"there is no store {self.key.key!r}")
+
+    def check_open(self, about: Mapping[str, Any]) -> None:
+        """Refuse a store that is archived."""
+        if about.get("archived_at"):
+            raise InvalidInput(f"store {self.key.key!r} is archived; it is read and deleted only")
+
+
+def _about(key: KeyMemory | KeyBatch) -> Mapping[str, Any] | None:
+    found = key.short_term.get((STORE, "about"), None)
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _current(key: KeyMemory | KeyBatch, memory_id: str) -> Item:
+    version = key.short_term.get((STORE, "current", memory_id), None)
+    found = key.set(MEMORIES).get(version) if isinstance(version, str) else None
+    return _present(found, memory_id)
+
+
+def _present(item: Item | None, name: str) -> Item:
+    if item is None:
+        raise NotFound(f"there is no {name!r} in this store")
+    return item
+
+
+class _StorePlace(NamedTuple):
+    """The store that an address names, whoever asks."""
+
+    caller: Asking
+    store_id: str
+
+    def open(self, access: Access) -> _Store:
+        """Return it, if whoever asks may use it so.
+
+        Raises:
+            NotFound: There is no such store.
+        """
+        token = self.caller.token
+        key = self.caller.key(token.space or asked.DEFAULT, self.store_id, access)
+        store = _Store(key, token.name)
+        if store.told is None:
+            raise store.missing()
+        return store
+
+
+async def _place(caller: Asking, store_id: str) -> _StorePlace:
+    return _StorePlace(caller, store_id)
+
+
+AtStore = Annotated[_StorePlace, Depends(_place)]
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+@router.post("")
+def create_store(caller: Asking, body: _StoreBody) -> Document:
+    """Make a store: a key whose name begins as the token has it."""
+    if body.name is None:
+        raise InvalidInput("body.name: a store needs a name")
+    space = caller.token.space or asked.DEFAULT
+    key = caller.key(space, f"{caller.token.keys}memstore_{uuid4().hex}", "write")
+    store = _Store(key, caller.token.name)
+    now = store.now()
+    told: dict[str, Any] = {
+        "description": "",
+        "metadata": {},
+        "created_at": now,
+        "archived_at": None,
+    }
+    store.key.short_term.set((STORE, "about"), _changed(told, body, now))
+    return _shown_store(store)
+
+
+@router.get("")
+def list_stores(
+    caller: Asking,
+    limit: Count = 20,
+    page: str | None = None,
+    include_archived: bool = False,  # noqa: FBT001, FBT002 - a parameter of a request
+    created_at_gte: Annotated[datetime | None, Query(alias="created_at[gte]")] = None,
+    created_at_lte: Annotated[datetime | None, Query(alias="created_at[lte]")] = None,
+) -> Document:
+    """List the stores that the token may use, the latest first."""
+    space, begins = caller.token.space or asked.DEFAULT, caller.token.keys
+    memory = caller.memory(space, "read")
+    stores = (_Store(memory.key(key), "") for key in memory.keys(prefix=begins))
+    shown = [_shown_store(store) for store in stores if store.told is not None]
+    shown = [
+        each
+        for each in shown
+        if (include_archived or each["archived_at"] is None)
+        and _is_between(each["created_at"], created_at_gte, created_at_lte)
+    ]
+    return _paged(shown, page, limit, order="latest")
+
+
+@router.get("/{store_id}")
+def read_store(at: AtStore) -> Document:
+    """Read what a store is."""
+    return _shown_store(at.open("read"))
+
+
+@router.post("/{store_id}")
+def change_store(at: AtStore, body: _StoreBody) -> Document:
+    """Change what a store is; what is left out stays."""
+    store = at.open("write")
+
+    def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
+        store.check_open(about)
+        batch.short_term.set((STORE, "about"), _changed(about, body, store.now()))
+
+    store.write(change)
+    return _shown_store(store)
+
+
+@router.delete("/{store_id}")
+def delete_store(at: AtStore) -> Document:
+    """Erase a store with all in it, for good."""
+    at.open("write").key.forget()
+    return {"id": at.store_id, "type": "memory_store_deleted"}
+
+
+@router.post("/{store_id}/archive")
+def archive_store(at: AtStore) -> Document:
+    """Let a store be read and deleted only, from now on."""
+    store = at.open("write")
+
+    def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
+        if about.get("archived_at") is None:
+            now = store.now()
+            batch.short_term.set((STORE, "about"), {**about, "archived_at": now, "updated_at": now})
+
+    store.write(change)
+    return _shown_store(store)
+
+
+def _changed(told: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, Any]:
+    """Return what a store is once it is changed."""
+    metadata = {**told["metadata"], **(body.metadata or {})}
+    metadata = {name: value for name, value in metadata.items() if value is not None}
+    if len(metadata) > MOST_PAIRS:
+        raise InvalidInput(f"body.metadata: a store has at most {MOST_PAIRS} pairs")
+    changed = {**told, "metadata": metadata, "updated_at": now}
+    for name in ("name", "description"):
+        if (value := getattr(body, name)) is not None:
+            changed[name] = value
+    return changed
+
+
+def _shown_store(store: _Store) -> Document:
+    return {"id": store.key.key, "type": "memory_store", **(store.told or {})}
+
+
+# --- memories -------------------------------------------------------------------------------------
+
+
+@router.post("/{store_id}/memories")
+def create_memory(at: AtStore, body: _NewMemory, view: View = "basic") -> Document:
+    """Keep a text under a path that no other memory has."""
+    store, memory_id = at.open("write"), f"mem_{uuid4().hex}"
+    path, content = _checked_path(body.path), _checked_content(body.content)
+
+    def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
+        store.check_open(about_store)
+        _check_free(batch, path)
+        version = _add_version(batch, store, "created", memory_id, path, content)
+        about = {"path": path, "memory": memory_id, "created_at": store.now()}
+        batch.set(MEMORIES).add(Item(content, id=version, metadata=about))
+        batch.short_term.set((STORE, "current", memory_id), version)
+
+    store.write(change)
+    return _shown_memory(at.store_id, store.item(memory_id), view)
+
+
+@router.get("/{store_id}/memories")
+def list_memories(
+    at: AtStore,
+    path_prefix: str = "/",
+    depth: Annotated[int, Query(ge=0, le=1)] = 0,
+    limit: Count = 20,
+    page: str | None = None,
+    view: View = "basic",
+) -> Document:
+    """List memories by path; with a depth of 1, what lies deeper as its folders."""
+    if not (path_prefix.startswith("/") and path_prefix.endswith("/")):
+        raise InvalidInput(f"path_prefix must begin and end with a slash, not {path_prefix!r}")
+    shown: dict[str, Document] = {}
+    for item in at.open("read").key.set(MEMORIES).list():
+        path = str(item.metadata["path"])
+        if path.startswith(path_prefix):
+            head, slash, _ = path[len(path_prefix) :].partition("/")
+            if depth and slash:
+                folder = f"{path_prefix}{head}/"
+                shown[folder] = {"type": "memory_prefix", "path": folder}
+            else:
+                shown[path] = _shown_memory(at.store_id, item, view)
+    return _paged([*shown.values()], page, _most(limit, view), order="path")
+
+
+@router.get("/{store_id}/memories/{memory_id}")
+def read_memory(at: AtStore, memory_id: str, view: View = "full") -> Document:
+    """Read a memory."""
+    return _shown_memory(at.store_id, at.open("read").item(memory_id), view)
+
+
+@router.post("/{store_id}/memories/{memory_id}")
+def change_memory(
+    at: AtStore, memory_id: str, body: _ChangedMemory, view: View = "basic"
+) -> Document:
+    """Change the text or the path of a memory, if its text is still the one that was read."""
+    store = at.open("write")
+    new_path = None if body.path is None else _checked_path(body.path)
+    new_content = None if body.content is None else _checked_content(body.content)
+    expected = None if body.precondition is None else body.precondition.content_sha256
+
+    def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
+        store.check_open(about_store)
+        item = _current(batch, memory_id)
+        _check_digest(item, expected)
+        old_path = str(item.metadata["path"])
+        path = old_path if new_path is None else new_path
+        content = str(item.value) if new_content is None else new_content
+        if (path, content) == (old_path, item.value):
+            return
+        if path != old_path:
+            _check_free(batch, path)
+        version = _add_version(batch, store, "modified", memory_id, path, content)
+        inside, about = batch.set(MEMORIES), {**item.metadata, "path": path}
+        inside.delete(cast("str", item.id))
+        inside.add(Item(content, id=version, metadata=about))
+        batch.short_term.set((STORE, "current", memory_id), version)
+
+    store.write(change)
+    return _shown_memory(at.store_id, store.item(memory_id), view)
+
+
+@router.delete("/{store_id}/memories/{memory_id}")
+def delete_memory(
+    at: AtStore, memory_id: str, expected_content_sha256: str | None = None
+) -> Document:
+    """Delete a memory; its versions stay, and one more says that it was deleted."""
+    store = at.open("write")
+
+    def change(batch: KeyBatch, _: Mapping[str, Any]) -> None:
+        item = _current(batch, memory_id)
+        _check_digest(item, expected_content_sha256)
+        _add_version(batch, store, "deleted", memory_id, str(item.metadata["path"]), None)
+        batch.set(MEMORIES).delete(cast("str", item.id))
+        batch.short_term.delete((STORE, "current", memory_id))
+
+    store.write(change)
+    return {"id": memory_id, "type": "memory_deleted"}
+
+
+def _check_free(batch: KeyBatch, path: str) -> None:
+    if batch.set(MEMORIES).list(where={"path": path}, limit=1):
+        raise Conflict(f"there is a memory at {path!r}; change that one, or choose another path")
+
+
+def _check_digest(item: Item, expected: str | None) -> None:
+    if expected is not None and _digest(str(item.value)) != expected:
+        raise CompareFailed(str(item.metadata["path"]))
+
+
+def _checked_path(path: str) -> str:
+    segments = path.split("/")[1:]
+    is_clean = not any(
+        unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in path
+    )
+    if not (
+        path.startswith("/")
+        and is_clean
+        and 1 <= len(segments) <= MOST_SEGMENTS
+        and not any(segment in ("", ".", "..") for segment in segments)
+        and unicodedata.is_normalized("NFC", path)
+        and len(path.encode()) <= LONGEST_PATH
+    ):
+        raise InvalidInput(
+            f"body.path: a path is like /notes/todo.md, with at most {MOST_SEGMENTS} names and "
+            f"{LONGEST_PATH:,} bytes, in normal form C, without control characters"
+        )
+    return path
+
+
+def _checked_content(content: str) -> str:
+    if len(content.encode("utf-8", "surrogatepass")) > LARGEST_CONTENT:
+        raise InvalidInput(f"body.content: a memory has at most {LARGEST_CONTENT:,} bytes")
+    return content
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _shown_memory(store_id: str, item: Item, view: View) -> Document:
+    content = str(item.value)
+    return {
+        "id": item.metadata["memory"],
+        "type": "memory",
+        "memory_store_id": store_id,
+        "memory_version_id": item.id,
+        "path": item.metadata["path"],
+        **_sized(content, view),
+        "created_at": item.metadata["created_at"],
+        "updated_at": format_time(cast("datetime", item.created)),
+    }
+
+
+def _sized(content: str | None, view: View) -> Document:
+    return {
+        "content": content if view == "full" else None,
+        "content_sha256": None if content is None else _digest(content),
+        "content_size_bytes": None if content is None else len(content.encode()),
+    }
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def _add_version(
+    batch: KeyBatch,
+    store: _Store,
+    operation: str,
+    memory_id: str,
+    path: str,
+    content: str | None,
+) -> str:
+    """Add a version to a batch, and return its id."""
+    version_id = f"memver_{uuid4().hex}"
+    about = {"memory": memory_id, "operation": operation, "by": store.actor}
+    value = {"path": path, "content": content}
+    batch.set(VERSIONS).add(Item(value, id=version_id, text=operation, metadata=about))
+    return version_id
+
+
+@router.get("/{store_id}/memory_versions")
+def list_versions(  # noqa: PLR0913, PLR0917 - as the protocol has it
+    at: AtStore,
+    memory_id: str | None = None,
+    operation: Literal["created", "modified", "deleted"] | None = None,
+    api_key_id: str | None = None,
+    session_id: str | None = None,
+    service_account_id: str | None = None,
+    created_at_gte: Annotated[datetime | None, Query(alias="created_at[gte]")] = None,
+    created_at_lte: Annotated[datetime | None, Query(alias="created_at[lte]")] = None,
+    limit: Count = 20,
+    page: str | None = None,
+    view: View = "basic",
+) -> Document:
+    """List versions, the latest first; the name of a token is the id of its key."""
+    asked_for = {"memory": memory_id, "operation": operation, "by": api_key_id}
+    where = {name: value for name, value in asked_for.items() if value is not None}
+    key = at.open("read").key
+    # A version is marked as redacted before it goes: read in this order, one of the two is there.
+    live = {item.id: item for item in key.set(VERSIONS).list(where=where)}
+    redacted = {item.id: item for item in key.set(REDACTIONS).list(where=where)}
+    shown = [
+        _shown_version(at.store_id, live.get(each), redacted.get(each), view)
+        for each in live | redacted
+    ]
+    if session_id is not None or service_account_id is not None:
+        shown = []  # nothing here is written by such
+    shown = [
+        each for each in shown if _is_between(each["created_at"], created_at_gte, created_at_lte)
+    ]
+    return _paged(shown, page, _most(limit, view), order="latest")
+
+
+@router.get("/{store_id}/memory_versions/{version_id}")
+def read_version(at: AtStore, version_id: str, view: View = "full") -> Document:
+    """Read a version."""
+    return _read_version(at.open("read"), at.store_id, version_id, view)
+
+
+@router.post("/{store_id}/memory_versions/{version_id}/redact")
+def redact_version(at: AtStore, version_id: str) -> Document:
+    """Erase what a version holds, for good; that it was stays."""
+    store = at.open("write")
+    item = store.key.set(VERSIONS).get(version_id)
+    if item is not None:
+        if store.key.set(MEMORIES).get(version_id) is not None:
+            raise InvalidInput(
+                f"{version_id!r} is what memory {item.metadata['memory']!r} holds now; change or "
+                "delete that memory first"
+            )
+        if store.key.set(REDACTIONS).get(version_id) is None:
+            created = format_time(cast("datetime", item.created))
+            about = {**item.metadata, "created_at": created, "redacted_by": store.actor}
+            mark = Item(None, id=version_id, text="redacted", metadata=about)
+            store.write(lambda batch, _: batch.set(REDACTIONS).add(mark, on_existing="keep"))
+        for name in (MEMORIES, VERSIONS):
+            store.key.set(name).forget(version_id)
+    return _read_version(store, at.store_id, version_id, "full")
+
+
+def _read_version(store: _Store, store_id: str, version_id: str, view: View) -> Document:
+    live = store.key.set(VERSIONS).get(version_id)
+    redacted = store.key.set(REDACTIONS).get(version_id)
+    _present(live or redacted, version_id)
+    return _shown_version(store_id, live, redacted, view)
+
+
+def _shown_version(store_id: str, live: Item | None, redacted: Item | None, view: View) -> Document:
+    item = cast("Item", redacted or live)
+    value = cast("Mapping[str, Any]", item.value or {"path": None, "content": None})
+    by = item.metadata.get("redacted_by")
+    created = item.metadata.get("created_at") or format_time(cast("datetime", item.created))
+    return {
+        "id": item.id,
+        "type": "memory_version",
+        "memory_id": item.metadata["memory"],
+        "memory_store_id": store_id,
+        "operation": item.metadata["operation"],
+        "path": value["path"],
+        **_sized(value["content"], view),
+        "created_at": created,
+        "created_by": _actor(item.metadata["by"]),
+        "redacted_at": None if by is None else format_time(cast("datetime", item.created)),
+        "redacted_by": None if by is None else _actor(by),
+    }
+
+
+def _actor(name: object) -> Document:
+    return {"type": "api_actor", "api_key_id": name}
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def _most(limit: int, view: View) -> int:
+    return min(limit, FULL_PAGE) if view == "full" else limit
+
+
+def _is_between(time: str, first: datetime | None, last: datetime | None) -> bool:
+    if any(each is not None and each.tzinfo is None for each in (first, last)):
+        raise InvalidInput("a time must have a zone, such as 2026-05-01T00:00:00Z")
+    moment = datetime.fromisoformat(time)
+    return (first is None or moment >= first) and (last is None or moment <= last)
+
+
+_PLACES: Mapping[str, tuple[str, ...]] = {"path": ("path",), "latest": ("created_at", "id")}
+"""By which fields rows are ordered."""
+
+
+def _paged(
+    rows: Sequence[Document], page: str | None, limit: int, *, order: Literal["path", "latest"]
+) -> Document:
+    """Return the rows past the place that *page* names, and the page that follows.
+
+    The row that was there may be gone by now: who deletes what a page shows goes on after it.
+    """
+
+    def place(row: Document) -> list[str]:
+        return [row[name] for name in _PLACES[order]]
+
+    rest = sorted(rows, key=place, reverse=order == "latest")
+    if page is not None:
+        last = _place_named(page, len(_PLACES[order]))
+        rest = [
+            row for row in rest if (place(row) < last if order == "latest" else place(row) > last)
+        ]
+    shown = rest[:limit]
+    mark = None
+    if len(rest) > limit:
+        mark = urlsafe_b64encode(json.dumps(place(shown[-1])).encode()).decode()
+    return {"data": shown, "next_page": mark}
+
+
+def _place_named(page: str, names: int) -> list[str]:
+    """Return the place of the last row before a page.
+
+    Raises:
+        InvalidInput: It is no page of such an answer.
+    """
+    try:
+        found: Any = json.loads(urlsafe_b64decode(page.encode()))
+    except (ValueError, RecursionError):
+        found = None
+    if not (
+        isinstance(found, list)
+        and len(cast("list[object]", found)) == names
+        and all(isinstance(name, str) for name in cast("list[object]", found))
+    ):
+        raise InvalidInput("page must be the next_page of an answer; begin again")
+    return cast("list[str]", found)

@@ -1,0 +1,49 @@
+"""A span for each request, in which the spans of the memory are, as OpenTelemetry takes them.
+
+It tells method, route and status; never an address with its names, a header, or a body.
+"""
+
+from __future__ import annotations
+
+from alveus.server.limits import App, Message, Receive, Scope, Send, method_of
+from alveus.server.unexpected import InternalError
+from alveus.telemetry.catalogue import ERROR, METHOD, REQUEST, ROUTE, STATUS, Facts
+from alveus.telemetry.open_telemetry import OpenTelemetry, remote_caller
+
+FAILED = 500
+
+
+class RequestSpans:
+    """Tells of each request, from its head to the end of its answer.
+
+    A request with the header ``traceparent`` is a child of the span that this names.
+    """
+
+    def __init__(self, app: App, *, telemetry: OpenTelemetry) -> None:
+        self._app, self._telemetry = app, telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        method = method_of(scope)
+        facts: Facts = {METHOD: method, STATUS: FAILED}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        parent = remote_caller(headers)
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                facts[STATUS] = status = message["status"]
+                if status == FAILED:
+                    facts[ERROR] = InternalError.__name__
+            await send(message)
+
+        with self._telemetry.start(REQUEST, {METHOD: method}, parent=parent, served=True) as span:
+            try:
+                await self._app(scope, receive, answer)
+            finally:
+                route = getattr(scope.get("route"), "path", None)
+                span.describe(facts if route is None else facts | {ROUTE: route})

@@ -1,0 +1,293 @@
+"""What requests carry: bodies, and how their texts are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from fastapi import Header, Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from alveus.errors import InvalidInput
+from alveus.facts import LearnOptions
+from alveus.store.as_of import AsOf, ValidAt
+from alveus.values import wire
+from alveus.values.storable import DEFAULT_SPACE, Value
+from alveus.values.times import LONGEST_TTL, parse_time
+
+T = TypeVar("T")
+
+Space: TypeAlias = Annotated[str, Query(min_length=1, description="The space.")]
+Key: TypeAlias = Annotated[str, Query(min_length=1, description="The user, session or device.")]
+OptionalKey: TypeAlias = Annotated[
+    str | None,
+    Query(min_length=1, description="The user, session or device; without one: knowledge."),
+]
+SetName: TypeAlias = Annotated[str, Query(alias="set", min_length=1, description="The set.")]
+ItemId: TypeAlias = Annotated[str, Query(min_length=1, description="The id of an item.")]
+OptionalRunId: TypeAlias = Annotated[int | None, Query(ge=1, lt=1 << 62)]
+RunId: TypeAlias = Annotated[int, Query(description="The id of a run.", ge=1, lt=1 << 62)]
+ExactPath: TypeAlias = Annotated[
+    str, Query(description="Names with dots between, or a JSON list of names; empty: the root.")
+]
+Repeatable: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="A second request of this name changes nothing, and gets the same answer.",
+    ),
+]
+IfMatch: TypeAlias = Annotated[
+    str | None,
+    Header(
+        description="The ETag that was read: if it is another one by now, nothing is changed. "
+        "With * nothing is changed if nothing is there."
+    ),
+]
+AsOfText: TypeAlias = Annotated[
+    str | None, Query(description="As it was then: a commit number, or a time.")
+]
+ValidAtText: TypeAlias = Annotated[
+    str | None, Query(description="What holds at that time; any: whenever it holds.")
+]
+Count: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
+
+DEFAULT = DEFAULT_SPACE
+
+_COMMIT = re.compile("[0-9]{1,19}")
+
+LONGEST_S = LONGEST_TTL.total_seconds()
+"""The longest span that can be asked for, in seconds."""
+
+
+Seconds: TypeAlias = Annotated[
+    float | None, Field(gt=0, le=LONGEST_S, description="Seconds after which it goes.")
+]
+
+
+def _moment(value: object) -> datetime:
+    """Return the time that a text of a body is; pydantic alone takes 2025 for seconds of 1970."""
+    try:
+        return value if isinstance(value, datetime) else parse_time(value)
+    except InvalidInput as error:
+        raise PydanticCustomError("time", "{says}", {"says": str(error)}) from None
+
+
+Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
+"""A time of a body: ISO 8601, with a zone."""
+
+
+class Fault(BaseModel):
+    """What went wrong: the class of the error, what to do about it, and its attributes."""
+
+    type: str
+    message: str
+    facts: dict[str, Any]
+
+
+class Problem(BaseModel):
+    """An answer that says what is wrong."""
+
+    error: Fault
+
+
+class _Body(BaseModel):
+    """A body whose every field is known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ItemBody(_Body):
+    """What is known of an item; what is left out is not."""
+
+    value: Any = None
+    text: str | None = None
+    texts: list[str] | None = None
+    time: Moment | None = None
+    metadata: dict[str, Any] | None = None
+    importance: float | None = None
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    expire_at: Moment | None = None
+    ttl_s: Seconds = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields that were given, but the value, as calls take them."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        given.pop("value", None)
+        if "metadata" in given and given["metadata"] is not None:
+            given["metadata"] = stored(given["metadata"])
+        if (sources := given.pop("sources", None)) is not None:
+            given["sources"] = tuple(sources)
+        if (ttl := given.pop("ttl_s", None)) is not None:
+            given["ttl"] = timedelta(seconds=ttl)
+        return given
+
+
+class NewItem(ItemBody):
+    """An item to be added."""
+
+    id: str | None = None
+    sources: list[str] | None = None
+    until: Moment | None = None
+    compacted: bool = False
+
+
+class NewItems(_Body):
+    """Items to be added in one commit."""
+
+    items: list[NewItem] = Field(min_length=1, max_length=10_000)
+    on_existing: Literal["error", "keep", "update"] = "error"
+
+
+class SearchBody(_Body):
+    """A question to items."""
+
+    query: str
+    sets: list[str] | None = None
+    limit: int = Field(10, ge=1, le=1_000)
+    where: dict[str, Any] | None = None
+    as_of: str | None = None
+    valid_at: str | None = None
+    min_score: float | None = None
+
+
+class ContextBody(_Body):
+    """A question that a prompt is made for."""
+
+    query: str | None
+    budget_tokens: int | None = Field(None, ge=1)
+    system: str | None = None
+    sets: list[str] | None = None
+    knowledge: list[str] | None = None
+    exact: list[str] | None = None
+    where: dict[str, Any] | None = None
+    as_of: str | None = None
+    valid_at: str | None = None
+    limit: int | None = Field(None, ge=1, le=1_000)
+    min_score: float = 0.5
+
+
+class ValueBody(_Body):
+    """A value of exact memory."""
+
+    value: Any
+    ttl_s: Seconds = None
+
+
+class ForgetBody(_Body):
+    """What is to be erased: these items, those that match, or the whole key."""
+
+    ids: list[str] | None = None
+    where: dict[str, Any] | None = None
+    everything: bool = Field(default=False, description="Erase all of the key.")
+    dry_run: bool = False
+
+
+class ItemIds(_Body):
+    """Items of a set by their names."""
+
+    ids: list[str] = Field(max_length=1_000)
+
+
+class LearnSettings(_Body):
+    """How messages are read; see `LearnOptions` of alveus."""
+
+    batch_messages: int = 50
+    batch_tokens: int = 6_000
+    tries: int = 3
+    skipped: Literal["leave", "retry"] = "leave"
+    at_least: int = 1
+    idle_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 0
+    calls_per_hour: int | None = None
+
+    def options(self) -> LearnOptions:
+        """Return them as calls take them."""
+        given = self.model_dump()
+        return LearnOptions(idle=timedelta(seconds=given.pop("idle_s")), **given)
+
+
+class LearnBody(_Body):
+    """Texts that facts are learnt from, or a conversation of the key."""
+
+    texts: list[str] | None = Field(None, min_length=1, max_length=1_000)
+    conversation: str | None = None
+    options: LearnSettings | None = None
+
+
+def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a JSON value as one that can be stored: bytes and others come as in exports."""
+    try:
+        return wire.decode_user_json(json.dumps(value))
+    except RecursionError:
+        raise InvalidInput("the value is nested too deep") from None
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput(
+            'an object of one field, "$bytes", "$float" or "$int", is bytes or a number as in '
+            f'exports, and one is not: {error}; write a name of your own with "$$"'
+        ) from None
+
+
+def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON
+    """Return the filter that a text is, as JSON."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text, object_pairs_hook=wire.unique_fields)
+    except InvalidInput as error:
+        raise InvalidInput(f"where: {error}") from None
+    except (ValueError, RecursionError):
+        raise InvalidInput('where must be a filter as JSON, such as {"city": "Lisbon"}') from None
+
+
+def path_of(text: str) -> str | tuple[str, ...]:
+    """Return the path that a text is."""
+    if not text.startswith("["):
+        return text
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):  # pyright: ignore[reportUnknownVariableType] - checked here
+        raise InvalidInput('path must be names with dots between, or a list like ["a.b", "c"]')
+    return tuple(found)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType] - the same
+
+
+def as_of(text: str | None) -> AsOf | None:
+    """Return the commit number or the time that a text is."""
+    return _read(text, lambda it: int(it) if _COMMIT.fullmatch(it) else parse_time(it))
+
+
+def valid_at(text: str | None) -> ValidAt | None:
+    """Return the time that a text is, or the word "any"."""
+    return _read(text, lambda it: "any" if it == "any" else parse_time(it))
+
+
+def _read(text: str | None, read: Callable[[str], T]) -> T | None:
+    return None if text is None else read(text)
+
+
+def span(seconds: float | None) -> timedelta | None:
+    """Return a span of time."""
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def filters(body: SearchBody | ContextBody) -> dict[str, Any]:
+    """Return what narrows a search, as calls take it."""
+    return {
+        "where": body.where,
+        "as_of": as_of(body.as_of),
+        "valid_at": valid_at(body.valid_at),
+    }
+
+
+Stored: TypeAlias = Value

@@ -1,0 +1,715 @@
+"""The addresses of the server: each checks who asks, makes one call of `Memory`, and shows it.
+
+Names are parameters, not parts of an address: a key, an id or a path may hold any character.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
+
+from alveus.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StaleRun
+from alveus.memory.keys import KeyMemory, KnowledgeMemory
+from alveus.memory.memory import Memory
+from alveus.runs.runner.run_records import given_up, overtaken
+from alveus.server import answer_schemas as schemas
+from alveus.server import json_forms as forms
+from alveus.server import requests as asked
+from alveus.server.answers import StrictRoute
+from alveus.server.callers import Caller, caller_of, memories_for
+from alveus.server.tokens import Access
+from alveus.sets import MemorySet
+from alveus.sets.commits import answer_once
+from alveus.state.memory_object import MemoryObject
+from alveus.store import NamedRequest, Run, RunStatus, Scope
+from alveus.store.items import Item
+from alveus.transfer.export import Selection, export_lines
+from alveus.values import wire
+from alveus.values.storable import Value
+
+Document = dict[str, Any]
+
+R = TypeVar("R")
+
+JSON_LINES = "application/jsonl"
+
+FAULTS: dict[int | str, str] = {
+    400: "Something that was asked for cannot be used.",
+    401: "A token is needed.",
+    403: "The token does not reach so far.",
+    404: "It is not there.",
+    409: "It conflicts with what is there.",
+    410: "It was erased, or its history is gone.",
+    412: "It was changed since it was read.",
+    413: "The request is too large.",
+    422: "A rule of admission rejects it.",
+    429: "Too many requests.",
+    500: "The server failed unexpectedly; its log has the cause under `facts.reference`.",
+    502: "A model or an embedder did not answer.",
+    503: "The store is busy, or away.",
+}
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": asked.Problem, "description": says} for status, says in FAULTS.items()
+}
+
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
+
+
+def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[str, Any]]:
+    """Describe an answer that is no JSON; what is wrong is told in JSON all the same.
+
+    Args:
+        each: The schema of the JSON that each part of it is.
+    """
+    schema: Document = {"type": "string"}
+    if each is not None:
+        schema["contentSchema"] = {"$ref": f"#/components/schemas/{each}"}
+    return {200: {"content": {media_type: {"schema": schema}}}}
+
+
+# Places are found without waiting for anything: plain functions would take a thread each.
+
+
+async def _caller(request: Request) -> Caller:
+    state = request.app.state
+    used = memories_for(request.scope, state.memories)
+    return caller_of(request.headers.get("authorization"), state.tokens, used)
+
+
+Asking = Annotated[Caller, Depends(_caller)]
+
+
+class KeyPlace(NamedTuple):
+    """A key that a request names."""
+
+    caller: Caller
+    space: str
+    key: str
+
+    def open(self, access: Access) -> KeyMemory:
+        """Return its memory, if whoever asks may use it so."""
+        return self.caller.key(self.space, self.key, access)
+
+
+async def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAULT) -> KeyPlace:
+    return KeyPlace(caller, space, key)
+
+
+class OwnerPlace(NamedTuple):
+    """A key, or knowledge, that a request names."""
+
+    caller: Caller
+    space: str
+    key: str | None
+
+    def open(self, access: Access) -> KeyMemory | KnowledgeMemory:
+        """Return its memory, if whoever asks may use it so."""
+        if self.key is None:
+            return self.caller.knowledge(self.space, access)
+        return self.caller.key(self.space, self.key, access)
+
+    def shown(self, answer: Document) -> Document:
+        """See `Caller.shown`."""
+        return self.caller.shown(answer, self.space, self.key)
+
+
+async def _owner(
+    caller: Asking, space: asked.Space = asked.DEFAULT, key: asked.OptionalKey = None
+) -> OwnerPlace:
+    return OwnerPlace(caller, space, key)
+
+
+class SetPlace(NamedTuple):
+    """A set that a request names."""
+
+    owner: OwnerPlace
+    name: str
+
+    def shown(self, answer: Document) -> Document:
+        """See `Caller.shown`."""
+        return self.owner.shown(answer)
+
+    def open(self, access: Access) -> MemorySet:
+        """Return it, if whoever asks may use it so."""
+        return self.owner.open(access).set(self.name)
+
+    def may_see(self, scope: Scope) -> bool:
+        """See `Token.may_see`."""
+        memory = self.owner.caller.memories.of(self.owner.space)
+        return self.owner.caller.token.may_see(scope, knowledge=memory.knowledge.name)
+
+
+async def _set(
+    owner: Annotated[OwnerPlace, Depends(_owner)], name: asked.SetName = "default"
+) -> SetPlace:
+    return SetPlace(owner, name)
+
+
+class Page(NamedTuple):
+    """Which part of a list is asked for."""
+
+    after: str | None
+    newest_first: bool
+    limit: int
+
+
+async def _page(
+    after: str | None = None,
+    newest_first: bool = False,  # noqa: FBT001, FBT002 - a parameter of a request
+    limit: asked.Count = 100,
+) -> Page:
+    return Page(after, newest_first, limit)
+
+
+InKey = Annotated[KeyPlace, Depends(_key)]
+InOwner = Annotated[OwnerPlace, Depends(_owner)]
+InSet = Annotated[SetPlace, Depends(_set)]
+InPage = Annotated[Page, Depends(_page)]
+
+
+# --- keys and sets ----------------------------------------------------------------------------
+
+
+@router.get("/keys", tags=["keys"], **schemas.answers(schemas.KeyPage))
+def list_keys(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    prefix: str = "",
+    after: str | None = None,
+    limit: asked.Count = 100,
+) -> Document:
+    """List the keys of a space, sorted; go on after the last one with `after`."""
+    memory = caller.memory(space, "read")
+    begin, longer = sorted((prefix, caller.token.keys), key=len)
+    if not longer.startswith(begin):
+        return {"keys": [], "more": False}
+    found = list(islice(memory.keys(prefix=longer, after=after or None), limit + 1))
+    return {"keys": found[:limit], "more": len(found) > limit}
+
+
+@router.get("/sets", tags=["keys"], **schemas.answers(schemas.SetList))
+def list_sets(
+    at: InOwner,
+) -> Document:
+    """List the sets of a key, or of knowledge."""
+    counts = at.open("read").sets(counts=True)
+    return {"sets": [{"name": name, "items": count} for name, count in counts.items()]}
+
+
+# --- exact memory -----------------------------------------------------------------------------
+
+
+@router.get("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
+def read_value(
+    at: InKey,
+    response: Response,
+    path: asked.ExactPath = "",
+    as_of: asked.AsOfText = None,
+) -> Document:
+    """Read a value, or an object with all below it."""
+    tree = at.open("read").short_term
+    moment = asked.as_of(as_of)
+    found = _found_at(tree if moment is None else tree.at(moment), path)
+    value = _plain(found)
+    response.headers["ETag"] = _etag(value)
+    is_object = isinstance(found, MemoryObject)
+    return {"path": path, "value": forms.wired(value), "is_object": is_object}
+
+
+@router.put("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
+def write_value(
+    at: InKey,
+    response: Response,
+    body: asked.ValueBody,
+    path: asked.ExactPath,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Set a value; with If-Match only if it is still the one that was read."""
+    tree = at.open("write").short_term
+    value, names, ttl = asked.stored(body.value), asked.path_of(path), asked.span(body.ttl_s)
+    if if_match is None:
+        once = tree if idempotency_key is None else tree.once(idempotency_key)
+        once.set(names, value, ttl=ttl)
+    else:
+        matching = _Matching(path, if_match, idempotency_key)
+        matching.change(at, lambda tree: tree.set(names, value, ttl=ttl))
+    response.headers["ETag"] = _etag(value)
+    return {"path": path, "value": forms.wired(value), "is_object": False}
+
+
+@router.delete("/exact", tags=["exact memory"], **schemas.answers(schemas.Removed))
+def remove_value(
+    at: InKey,
+    path: asked.ExactPath,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Remove a value, or an object with all below it; see `PUT` for If-Match."""
+    names, tree = asked.path_of(path), at.open("write").short_term
+    if if_match is not None:
+        matching = _Matching(path, if_match, idempotency_key)
+        return {"removed": matching.change(at, lambda tree: tree.delete(names))}
+    once = tree if idempotency_key is None else tree.once(idempotency_key)
+    return {"removed": once.delete(names)}
+
+
+_NOTHING = object()
+
+ANY = "*"
+"""The If-Match of whatever is there."""
+
+
+def _found_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
+    names = asked.path_of(path)
+    found = tree if names == "" else tree.get(names, _NOTHING)
+    if found is _NOTHING:
+        raise NotFound(f"there is no value at {path!r}")
+    return found
+
+
+def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
+    """Return an object as a dict, with those below it."""
+    if not isinstance(found, MemoryObject):
+        return found
+    return {name: _plain(found.get((name,))) for name in found.get_field_names()}
+
+
+class _Matching(NamedTuple):
+    """A change of exact memory that is made only if a value is the one that was read.
+
+    The etag ``*`` is that of any value: the change is made only if there is one.
+    """
+
+    path: str
+    etag: str
+    idempotency_key: str | None
+
+    def change(self, at: KeyPlace, change: Callable[[MemoryObject], R]) -> R:
+        """Make it, in one step with the comparison; repeated, it compares what was there then.
+
+        Raises:
+            CompareFailed: The value is another one by now, or gone.
+        """
+        matching = {part.strip() for part in self.etag.split(",")}
+        while True:
+            try:
+                with at.open("write").batch(idempotency_key=self.idempotency_key) as batch:
+                    if not _fits(batch.short_term, self.path, matching):
+                        raise CompareFailed(self.path)
+                    return change(batch.short_term)
+            except StaleRun:
+                continue  # somebody changed the tree meanwhile, which may be another place of it
+
+
+def _fits(tree: MemoryObject, path: str, etags: set[str]) -> bool:
+    """Return whether there is a value that has one of *etags*."""
+    try:
+        found = _found_at(tree, path)
+    except NotFound:
+        return False
+    return etags == {ANY} or _etag(_plain(found)) in etags
+
+
+def _etag(value: Any) -> str:  # noqa: ANN401 - any value
+    return f'"{hashlib.sha256(wire.encode(value).encode()).hexdigest()[:16]}"'
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+@router.get("/items", tags=["items"], **schemas.answers(schemas.ItemPage))
+def list_items(
+    at: InSet,
+    page: InPage,
+    where: str | None = None,
+    as_of: asked.AsOfText = None,
+    valid_at: asked.ValidAtText = None,
+) -> Document:
+    """List the items of a set by time; go on after the last one with `after`, its id."""
+    found = at.open("read").list(
+        where=asked.where_of(where),
+        limit=page.limit + 1,
+        after=page.after,
+        newest_first=page.newest_first,
+        as_of=asked.as_of(as_of),
+        valid_at=asked.valid_at(valid_at),
+    )
+    items = [forms.item_fields(item) for item in found[: page.limit]]
+    return at.shown({"items": items, "more": len(found) > page.limit})
+
+
+@router.post("/items", tags=["items"], **schemas.answers(schemas.AddedIds, status=201))
+def add_items(
+    at: InSet,
+    body: asked.NewItems,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Add items, all in one commit."""
+    into = at.open("write")
+    made = [Item(asked.stored(each.value), **each.fields()) for each in body.items]
+    ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
+    return {"ids": list(ids)}
+
+
+@router.get("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
+def read_item(
+    at: InSet,
+    response: Response,
+    id: asked.ItemId,
+    as_of: asked.AsOfText = None,
+) -> Document:
+    """Read an item."""
+    of = at.open("read")
+    item = of.get(id, as_of=asked.as_of(as_of))
+    if item is None:
+        raise NotFound(f"set {at.name!r} has no item {id!r}")
+    return at.shown(_item_answer(item, response))
+
+
+@router.patch("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
+def change_item(
+    at: InSet,
+    response: Response,
+    body: asked.ItemBody,
+    id: asked.ItemId,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Change what is given, as a new version; what is left out stays."""
+    of = at.open("write")
+    value = asked.stored(body.value) if "value" in body.model_fields_set else ...
+    item = of.update(
+        id,
+        value,
+        if_version=_version(if_match),
+        idempotency_key=idempotency_key,
+        **cast("Any", body.fields()),
+    )
+    return _item_answer(item, response)
+
+
+@router.delete("/item", tags=["items"], **schemas.answers(schemas.DeletedCount))
+def delete_item(
+    at: InSet,
+    id: asked.ItemId,
+    idempotency_key: asked.Repeatable = None,
+    if_match: asked.IfMatch = None,
+) -> Document:
+    """Retire an item; its history stays. `POST /v1/forget` erases."""
+    version = _version(if_match)
+    deleted = at.open("write").delete(id, if_version=version, idempotency_key=idempotency_key)
+    if if_match is not None and not deleted:
+        raise CompareFailed(id) if version is None else StaleItem(id, expected=version, found=None)
+    return {"deleted": deleted}
+
+
+@router.get("/item/history", tags=["items"], **schemas.answers(schemas.ItemVersions))
+def list_versions(
+    at: InSet,
+    id: asked.ItemId,
+) -> Document:
+    """Read every version of an item, the oldest first, also after it was deleted."""
+    versions = at.open("read").history(id)
+    return at.shown({"versions": [*map(forms.item_fields, versions)]})
+
+
+def _item_answer(item: Item, response: Response) -> Document:
+    response.headers["ETag"] = f'"{item.version}"'
+    return forms.item_fields(item)
+
+
+def _version(etag: str | None) -> int | None:
+    """Return the version that an item is to have; None: any."""
+    if etag is None or etag.strip() == ANY:
+        return None
+    number = etag.strip().removeprefix("W/").strip('"')
+    if not (number.isascii() and number.isdigit()):
+        problem = f'If-Match must be the ETag of an item, such as "3", or {ANY}, not {etag!r}'
+        raise InvalidInput(problem)
+    return int(number)
+
+
+# --- search and prompts -----------------------------------------------------------------------
+
+
+@router.post("/search", tags=["search"], **schemas.answers(schemas.SearchAnswer))
+def search(
+    at: InOwner,
+    body: asked.SearchBody,
+) -> Document:
+    """Find what answers a question best, in the sets of a key, or in knowledge."""
+    hits = at.open("read").search(
+        body.query,
+        sets=body.sets,
+        limit=body.limit,
+        min_score=body.min_score,
+        **asked.filters(body),
+    )
+    return at.shown(forms.hits_fields(hits))
+
+
+@router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
+def make_context(
+    at: InKey,
+    body: asked.ContextBody,
+) -> Document:
+    """Make a prompt from the memory of a key, and say what is in it and why."""
+    sources = {
+        name: value
+        for name in ("sets", "knowledge", "exact")
+        if (value := getattr(body, name)) is not None
+    }
+    made = at.open("read").context(
+        body.query,
+        budget_tokens=body.budget_tokens,
+        system=body.system,
+        limit=body.limit,
+        min_score=body.min_score,
+        **sources,
+        **asked.filters(body),
+    )
+    return forms.context_fields(made)
+
+
+# --- facts ------------------------------------------------------------------------------------
+
+
+@router.get("/facts", tags=["facts"], **schemas.answers(schemas.FactList))
+def list_facts(
+    at: InKey,
+    subject: str | None = None,
+    limit: asked.Count = 100,
+    valid_at: asked.ValidAtText = None,
+) -> Document:
+    """List what was learnt of a key's conversations."""
+    facts = at.open("read").facts
+    found = facts.list(subject=subject, limit=limit, valid_at=asked.valid_at(valid_at))
+    return {"facts": [*map(forms.fact_fields, found)]}
+
+
+@router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
+def read_entity(
+    at: InKey,
+    name: str,
+) -> Document:
+    """Read what is known of a person, a place or a thing."""
+    page = at.open("read").about(name)
+    return cast("Document", forms.wired(page.to_json()))
+
+
+@router.get("/profile", tags=["facts"], **schemas.answers(schemas.ProfileAnswer))
+def read_profile(
+    at: InKey,
+    name: str | None = None,
+    budget: asked.Count = 300,
+) -> Document:
+    """Read what is always told of somebody, in so many tokens at most."""
+    found = at.open("read").profile(name, budget=budget)
+    return cast("Document", forms.wired(found.to_json()))
+
+
+@router.post("/learn", tags=["facts"], **schemas.answers(schemas.LearnAnswer))
+def learn(
+    at: InKey,
+    request: Request,
+    body: asked.LearnBody,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Learn facts from texts, or from a conversation from where it stopped last time.
+
+    A repetition of a request that was cut off goes on where that stopped.
+    """
+    memory = at.open("write")
+    if (body.texts is None) == (body.conversation is None):
+        raise InvalidInput("name texts, or a conversation; not both")
+    source = body.texts if body.conversation is None else memory.conversation(body.conversation)
+    given, model = body.options, request.app.state.model
+    how, told = (None, []) if given is None else (given.options(), [given.model_dump()])
+    report = answer_once(
+        memory.engine,
+        Scope(memory.space, memory.key),
+        lambda: memory.learn(cast("Any", source), model=model, options=how).to_json(),
+        idempotency_key=idempotency_key,
+        plain=["learn", cast("Value", body.texts), body.conversation, *told],
+    )
+    return cast("Document", forms.wired(report))
+
+
+# --- compaction, forgetting -------------------------------------------------------------------
+
+
+@router.get("/compactions", tags=["maintenance"], **schemas.answers(schemas.CompactionList))
+def list_compactions(
+    at: InKey,
+    set_name: asked.SetName = "default",
+    limit: asked.Count = 100,
+) -> Document:
+    """List what compacted a set, the latest first."""
+    found = at.open("read").set(set_name).compactions(limit=limit)
+    return {"compactions": [*map(forms.compaction_fields, found)]}
+
+
+@router.post("/compactions/undo", tags=["maintenance"], **schemas.answers(schemas.UndoneAnswer))
+def undo_compaction(
+    at: InKey,
+    id: int,
+    set_name: asked.SetName = "default",
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Bring back what a compaction retired, and remove what it added."""
+    done = at.open("write").set(set_name).undo(id, idempotency_key=idempotency_key)
+    return forms.attributes(done, "restored missing removed erased")
+
+
+@router.post("/forget", tags=["maintenance"], **schemas.answers(schemas.ReceiptAnswer))
+def forget(
+    at: InKey,
+    body: asked.ForgetBody,
+    set_name: asked.SetName = "default",
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Erase items, or a whole key, for good; the receipt says what keeps it elsewhere.
+
+    Repeated under one name it erases nothing more, and the receipt says how far it is by now.
+    """
+    memory = at.open("write")
+    if sum((body.ids is not None, body.where is not None, body.everything)) != 1:
+        raise InvalidInput('name "ids", "where", or "everything": true, and one of them alone')
+    how: Any = {"dry_run": body.dry_run, "idempotency_key": idempotency_key}
+    if body.ids is not None:
+        receipt = memory.set(set_name).forget(body.ids, **how)
+    else:
+        receipt = memory.forget(where=body.where, **how)
+    return forms.receipt_fields(receipt)
+
+
+@router.get("/receipts", tags=["maintenance"], **schemas.answers(schemas.ReceiptList))
+def list_receipts(
+    caller: Asking, space: asked.Space = asked.DEFAULT, limit: asked.Count = 100
+) -> Document:
+    """List what was forgotten, the latest first."""
+    found = caller.whole(space).receipts(limit=limit)
+    return {"receipts": [*map(forms.receipt_fields, found)]}
+
+
+# --- runs -------------------------------------------------------------------------------------
+
+
+@router.get("/runs", tags=["runs"], **schemas.answers(schemas.RunList))
+def list_runs(
+    of: InOwner,
+    agent: str | None = None,
+    status: RunStatus | None = None,
+    before: asked.OptionalRunId = None,
+    limit: asked.Count = 100,
+) -> Document:
+    """List runs of agents, the latest first; go on before the last one with `before`."""
+    if of.key is None:
+        memory = of.caller.whole(of.space)
+    else:
+        of.open("read")
+        memory = of.caller.memories.of(of.space)
+    found = memory.store.runs(
+        of.space, key=of.key, agent=agent, status=status, before=before, limit=limit + 1
+    )
+    return {"runs": [*map(forms.run_fields, found[:limit])], "more": len(found) > limit}
+
+
+@router.post("/runs/retry", tags=["runs"], **schemas.answers(schemas.RunChosen))
+def retry_run(
+    caller: Asking,
+    run: asked.RunId,
+    space: asked.Space = asked.DEFAULT,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Have a parked run tried again by whoever serves its agent."""
+    memory = caller.whole(space)
+    named = _named(memory, idempotency_key, ["retry", run])
+    if named is not None and (done := memory.engine.done(named)) is not None:
+        return {"run": done.result}
+    row = run_of(memory, run)
+    last, now = overtaken(memory.store, row), memory.engine.clock()
+    return {"run": memory.store.retry_run(row.id, last=last, time=now, named=named)}
+
+
+@router.post("/runs/discard", tags=["runs"], **schemas.answers(schemas.RunChosen))
+def discard_run(
+    caller: Asking,
+    run: asked.RunId,
+    space: asked.Space = asked.DEFAULT,
+    idempotency_key: asked.Repeatable = None,
+) -> Document:
+    """Give a run up: what its finished actions did stays, the rest is never done."""
+    memory = caller.whole(space)
+    named = _named(memory, idempotency_key, ["discard", run])
+    if named is None or memory.engine.done(named) is None:
+        batch = given_up(run_of(memory, run), memory.engine.clock())
+        if named is not None:
+            batch = replace(batch, op=named.op, request=named.request, label=named.label)
+        memory.store.commit(batch)
+    return {"run": run}
+
+
+def _named(memory: Memory, idempotency_key: str | None, plain: Value) -> NamedRequest | None:
+    if idempotency_key is None:
+        return None
+    return memory.engine.named(Scope(memory.space, None), idempotency_key, plain)
+
+
+def run_of(memory: Memory, number: int) -> Run:
+    """Return a run of the space of a memory.
+
+    Raises:
+        NotFound: It has none of that number.
+    """
+    row = memory.store.run(number)
+    if row is None or row.scope.space != memory.space:
+        raise NotFound(f"there is no run {number} in space {memory.space!r}")
+    return row
+
+
+# --- the whole space --------------------------------------------------------------------------
+
+
+@router.get("/stats", tags=["maintenance"], **schemas.answers(schemas.StatsAnswer))
+def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
+    """Read how large the store is, and what waits.
+
+    Figures of all spaces are null for a token that is for one space alone.
+    """
+    found = caller.whole(space).stats()
+    told = forms.attributes(found, "space knowledge embedder pending queue_age_s failure")
+    if caller.token.space is not None:
+        return told | {"pending": None, "queue_age_s": None, "failure": None, "store": None}
+    counts = "commits keys sets items pending file_bytes wal_bytes runs_waiting runs_parked"
+    return told | {"store": forms.attributes(found.store, counts)}
+
+
+@router.get("/export", tags=["maintenance"], responses=sends(JSON_LINES))
+def export_space(
+    caller: Asking,
+    space: asked.Space = asked.DEFAULT,
+    key: asked.OptionalKey = None,
+    knowledge: bool = True,  # noqa: FBT001, FBT002 - parameters of a request
+) -> Response:
+    """Export a space, or one key, as JSON lines: one unmoving state, as it is sent."""
+    if key is None:
+        memory = caller.whole(space)
+    else:
+        caller.key(space, key, "admin")
+        memory = caller.memories.of(space)
+    chosen = Selection(keys=None if key is None else [key], knowledge=knowledge and key is None)
+    return StreamingResponse(_lines(export_lines(memory, chosen)), media_type=JSON_LINES)
+
+
+def _lines(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{line}\n"

@@ -1,0 +1,266 @@
+"""What a run did, put together from what the store keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypedDict, cast
+
+from alveus.memory.memory import Memory
+from alveus.server.json_forms import Json, wired
+from alveus.sets.forgetting import refuse_forgotten
+from alveus.state import MemoryKind, Overlay, PathCache, committed_tree
+from alveus.state.paths import dotted
+from alveus.store import DurableCall, Effects, Node, Run, SetRef, StepDone, StoredItem
+from alveus.store.progress import ENDED
+from alveus.store.stored_read_set import ReadSet
+from alveus.values import wire
+from alveus.values.storable import Path, Value, moment
+from alveus.values.times import format_time
+
+Fields = dict[str, Json]
+
+
+class Search(TypedDict):
+    """What a step asked for, and what it found; knowledge is None for the sets of the key."""
+
+    sets: list[str]
+    knowledge: str | None
+    query: str
+    hits: list[Fields]
+
+
+class Read(TypedDict):
+    """What a step looked up; a value of sensory memory is known until the run is over."""
+
+    short_term: list[Fields]
+    sensory: list[Fields]
+    items: list[Fields]
+    searches: list[Search]
+
+
+class Wrote(TypedDict):
+    """What a step changed; sensory memory is None once the run is over."""
+
+    short_term: list[Fields]
+    sensory: list[Fields] | None
+    items: list[Fields]
+
+
+class TraceStep(TypedDict):
+    """A task that is done."""
+
+    step: int
+    action: str
+    commit: int
+    time: str | None
+    skipped: Json
+    read: Read
+    wrote: Wrote
+    calls: list[Fields]
+    sent: list[Fields]
+    outputs: list[Fields]
+
+
+class OpenStep(TypedDict):
+    """The task that is next, of which durable calls are known already."""
+
+    step: int
+    calls: list[Fields]
+
+
+def input_of(row: Run) -> Value:
+    """Return the data of the input of a run; of an `InputEvent` its value."""
+    refuse_forgotten(row)
+    fields = _event(wire.decode(row.event))
+    data = cast("dict[str, Value]", fields["data"])
+    return data["input"] if fields["event"] == "InputEvent" else data
+
+
+class Trace:
+    """The steps of one run, in order."""
+
+    def __init__(self, memory: Memory, row: Run) -> None:
+        self._store, self._row = memory.store, row
+        self._steps = self._store.steps(row.id)
+        self._outputs = self._store.run_outputs(row.id)
+
+    def document(self) -> Fields:
+        """Return all of it as JSON."""
+        return {
+            "input": wired(input_of(self._row)),
+            "steps": cast("list[Json]", list(self.steps())),
+            "open": cast("Json", self.unfinished()),
+            "outputs": [_put_out(output.event) for output in self._outputs],
+        }
+
+    def unfinished(self) -> OpenStep | None:
+        """Return what is known of the task that is next; None: nothing, or none is."""
+        if self._row.status in ENDED:
+            return None
+        ordinal = len(self._steps)
+        calls = [_call(call) for call in self._store.durable_calls(self._row.id, ordinal)]
+        return OpenStep(step=ordinal, calls=calls) if calls else None
+
+    def steps(self) -> Iterator[TraceStep]:
+        """Yield the tasks that are done."""
+        now = self._row.now or self._row.accepted
+        paths = PathCache(MemoryKind.SENSORY)
+        sensory = Overlay.over(None, kind=MemoryKind.SENSORY, now=now, paths=paths)
+        for step in self._steps:
+            effects = self._store.effects(step.commit)
+            read_set = ReadSet.of(step.read_set, self._row.scope)
+            changed = cast("list[Any]", wire.decode(step.sensory)) if step.sensory else []
+            yield TraceStep(
+                step=step.ordinal,
+                action=step.action,
+                commit=step.commit,
+                time=None if effects is None else format_time(moment(effects.commit.time)),
+                skipped=None if step.skipped is None else wired(wire.decode(step.skipped)),
+                read=self._read(read_set, step, sensory, now),
+                wrote=Wrote(
+                    short_term=[] if effects is None else list(_tree(effects)),
+                    sensory=None if self._over else [_delta(delta) for delta in changed],
+                    items=[] if effects is None else list(_items(effects)),
+                ),
+                calls=[_call(call) for call in self._store.durable_calls(step.run, step.ordinal)],
+                sent=_sent(step),
+                outputs=[_put_out(o.event) for o in self._outputs if o.ordinal == step.ordinal],
+            )
+            sensory.apply(committed_tree.deltas_from_json(cast("Value", changed)))
+
+    @property
+    def _over(self) -> bool:
+        return self._row.status in ENDED
+
+    # --- what was read ------------------------------------------------------------------------
+
+    def _read(self, read_set: ReadSet, step: StepDone, sensory: Overlay, now: int) -> Read:
+        scope, before = self._row.scope, step.commit - 1
+        return Read(
+            short_term=[
+                _node(path, self._store.node(scope, path, at=before, now=now) if path else _ROOT)
+                for path in read_set.short_term
+            ],
+            sensory=[
+                {"path": _path(path)} if self._over else _node(path, sensory.node(path, now))
+                for path in read_set.sensory
+            ],
+            items=[
+                fields for ref, ids in read_set.items for fields in self._texts(ref, ids, before)
+            ],
+            searches=[
+                Search(
+                    sets=[ref.name for ref in search.sets],
+                    knowledge=_knowledge(search.sets[0]),
+                    query=search.query,
+                    hits=[f for ref, one in search.hits for f in self._texts(ref, [one], before)],
+                )
+                for search in read_set.searches
+            ],
+        )
+
+    def _texts(self, ref: SetRef, ids: Sequence[str], at: int) -> Iterator[Fields]:
+        """Yield items of a set, as they were."""
+        for item_id, found in zip(ids, self._store.get(ref, ids, at=at), strict=True):
+            text = None if found is None else _text(found)
+            yield {"set": ref.name, "knowledge": _knowledge(ref), "id": item_id, "text": text}
+
+
+# --- as JSON ----------------------------------------------------------------------------------
+
+_ROOT = Node(is_object=True)
+
+
+def _path(path: Path) -> Json:
+    """Return a path as the other commands take it: dotted, or a list where a name has a dot."""
+    found = dotted(path)
+    return found if isinstance(found, str) else [*found]
+
+
+def _node(path: Path, node: Node | None) -> Fields:
+    told: Fields = {"path": _path(path)}
+    if node is None:
+        return told | {"missing": True}
+    return told | ({"object": True} if node.is_object else {"value": wired(node.value)})
+
+
+def _tree(effects: Effects) -> Iterator[Fields]:
+    for path, node in effects.put_nodes:
+        yield _node(path, node)
+    for path in effects.removed_paths:
+        yield {"path": _path(path), "removed": True}
+
+
+def _delta(delta: list[Any]) -> Fields:
+    """Return a change of sensory memory, as `alveus.state.committed_tree` wrote it."""
+    kind, path, *rest = delta
+    told: Fields = {"path": _path(tuple(path))}
+    match kind:
+        case "put":
+            return told | {"value": wired(rest[0])}
+        case "create":
+            return told | {"object": True}
+        case "refresh":
+            return told | {"expires": rest[0]}
+        case _:
+            return told | {"cleared" if kind == "clear" else "removed": True}
+
+
+def _items(effects: Effects) -> Iterator[Fields]:
+    begun = {(each.set, each.record.id) for each in effects.begun_items}
+    for each in effects.begun_items:
+        yield _item("added" if each.version == 1 else "updated", each)
+    for each in effects.ended_items:
+        if (each.set, each.record.id) not in begun:
+            yield _item("retired", each)
+
+
+def _item(change: str, stored: StoredItem) -> Fields:
+    return {
+        "change": change,
+        "set": stored.set.name,
+        "knowledge": _knowledge(stored.set),
+        "id": stored.record.id,
+        "version": stored.version,
+        "text": _text(stored),
+    }
+
+
+def _knowledge(ref: SetRef) -> str | None:
+    return ref.scope.space if ref.scope.key is None else None
+
+
+def _text(stored: StoredItem) -> Json:
+    return stored.record.text
+
+
+def _call(call: DurableCall) -> Fields:
+    outcome = None if call.outcome is None else wired(wire.decode(call.outcome))
+    name = "error" if call.status == "raised" else "result"
+    return {
+        "position": call.position,
+        "function": call.name,
+        "status": call.status,
+        "attempts": call.attempts,
+        name: outcome,
+    }
+
+
+def _sent(step: StepDone) -> list[Fields]:
+    if step.sent is None:
+        return []
+    listed = cast("list[tuple[Value, list[str]]]", wire.decode(step.sent))
+    return [_event_fields(event) | {"sets_off": [*actions]} for event, actions in listed]
+
+
+def _put_out(event: str) -> Fields:
+    return _event_fields(wire.decode(event))
+
+
+def _event(stored: Value) -> dict[str, Value]:
+    kind, event_id, _, data = cast("list[Value]", stored)
+    return {"event": kind, "id": event_id, "data": data}
+
+
+def _event_fields(stored: Value) -> Fields:
+    return cast("Fields", wired(_event(stored)))

@@ -1,0 +1,320 @@
+"""Rules of the write barrier: frozen values, kept as JSON with the set that they guard."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from typing import Any, ClassVar, TypeVar, cast
+
+from alveus.errors import AlveusError, InvalidInput, RuleFailed
+from alveus.errors.short_repr import short_repr
+from alveus.sets.admission.duplicates import Exact, Near, lasts
+from alveus.sets.admission.verdicts import (
+    ACCEPT,
+    BundledRule,
+    Candidate,
+    Outcome,
+    Rule,
+    Verdict,
+    checked_verdict,
+    plain,
+)
+from alveus.store.definition import Plan
+from alveus.store.items import Item
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, counted
+
+MOST_RULES = 32
+
+F = TypeVar("F", bound="Callable[[Item, Candidate], Verdict]")
+
+
+# --- size -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Size(BundledRule):
+    """Items that are too long or too short.
+
+    Attributes:
+        max_chars: Most characters of the text.
+        min_chars: Fewest characters of the text, blanks around it not counted.
+        max_metadata: Most characters of the metadata as JSON.
+        verdict: "reject" or "quarantine".
+    """
+
+    max_chars: int | None = None
+    min_chars: int | None = None
+    max_metadata: int | None = None
+    verdict: Outcome = "reject"
+    name: ClassVar[str] = "size"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        limits = (self.max_chars, self.min_chars, self.max_metadata)
+        for limit in limits:
+            if limit is not None:
+                counted(limit, "a limit of Size", least=0)
+        if limits == (None, None, None):
+            raise InvalidInput("Size needs max_chars=, min_chars= or max_metadata=")
+        checked_verdict(self.verdict, "reject", "quarantine")
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """See `Rule.judge`."""
+        text, metadata = candidate.text, candidate.record.metadata
+        if self.max_chars is not None and len(text) > self.max_chars:
+            return self._over("text", len(text), f"at most {self.max_chars:,}")
+        if self.min_chars is not None and len(text.strip()) < self.min_chars:
+            return self._over("text", len(text.strip()), f"at least {self.min_chars:,}")
+        if self.max_metadata is not None and len(metadata) > self.max_metadata:
+            return self._over("metadata", len(metadata), f"at most {self.max_metadata:,}")
+        return ACCEPT
+
+    def _over(self, what: str, found: int, limit: str) -> Verdict:
+        return Verdict(
+            self.verdict, f"its {what} has {found:,} characters, {limit} are taken", self.name
+        )
+
+
+# --- contents ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets(BundledRule):
+    """Items that hold a secret: keys, tokens, passwords in settings or URLs, numbers of cards.
+
+    Attributes:
+        verdict: "reject", or "quarantine", which stores the secret.
+    """
+
+    verdict: Outcome = "reject"
+    name: ClassVar[str] = "secrets"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        checked_verdict(self.verdict, "reject", "quarantine")
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """See `Rule.judge`."""
+        from alveus.sets.admission.secrets import secrets
+
+        found = next(secrets(candidate.everything), None)
+        return (
+            ACCEPT
+            if found is None
+            else Verdict(self.verdict, f"it looks like it holds a secret: {found}", self.name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Injection(BundledRule):
+    """Items with phrases that would command the agent which reads them.
+
+    Attributes:
+        verdict: "quarantine" or "reject".
+    """
+
+    verdict: Outcome = "quarantine"
+    name: ClassVar[str] = "injection"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        checked_verdict(self.verdict, "quarantine", "reject")
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """See `Rule.judge`."""
+        from alveus.sets.admission.injection import injections
+
+        found = next(injections(candidate.everything), None)
+        if found is None:
+            return ACCEPT
+        return Verdict(self.verdict, f"a phrase in it {found}", self.name)
+
+
+_WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")
+"""A word, or a number, with what joins its parts."""
+
+QUOTED = 5
+"""Words in a row that count as quoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled(BundledRule):
+    """Items that say again what a search of this process gave lately.
+
+    The hits of the last 32 searches of the same key, or of knowledge, are remembered. An item of
+    the same text as one in this set is merged into it, if that is still there and holds as long;
+    one that quotes hits (five words in a row or more) for the better part is rejected, as is one of
+    the same text as a hit of another set.
+
+    Attributes:
+        share: The share of its words from which on an item is a quotation, above 0, at most 1.
+    """
+
+    share: float = 0.6
+    name: ClassVar[str] = "recalled"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        if type(self.share) not in (int, float) or not 0 < self.share <= 1:
+            raise InvalidInput(f"share is above 0 and at most 1, not {short_repr(self.share)}")
+        object.__setattr__(self, "share", float(self.share))
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """See `Rule.judge`."""
+        text = plain(candidate.text)
+        hits = candidate.recent_hits() if text else ()
+        reason, others = "a search gave it lately", list[str]()
+        for scope, item in hits:
+            if plain(item.text or "") != text:
+                others.append(plain(item.text or ""))
+            elif (scope, item.set_name) != (candidate.scope, candidate.set_name):
+                return Verdict("reject", reason, self.name)
+            elif _stays(candidate, item):
+                return Verdict("merge", reason, self.name, item.id)
+        quoted = share_quoted(text, iter(others))
+        if quoted < self.share:
+            return ACCEPT
+        return Verdict("reject", f"a search gave {quoted:.0%} of its words lately", self.name)
+
+
+def _stays(candidate: Candidate, found: Item) -> bool:
+    """Return whether what was found is still there, for as long as the candidate would be."""
+    return any(
+        other.record.id == found.id and lasts(other.record, candidate.record, now=candidate.now)
+        for other, _ in candidate.others(1.0)
+    )
+
+
+def share_quoted(text: str, sources: Iterator[str]) -> float:
+    """Return the share of the words of *text* that stand in runs of words of the sources."""
+    mine = _WORD.findall(text)
+    if len(mine) < QUOTED:
+        return 0.0
+    known = set(chain.from_iterable(map(_runs, map(_WORD.findall, sources))))
+    quoted = [False] * len(mine)
+    for at, run in enumerate(_runs(mine)):
+        if run in known:
+            quoted[at : at + QUOTED] = [True] * QUOTED
+    return sum(quoted) / len(mine)
+
+
+def _runs(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return zip(*(tokens[at:] for at in range(QUOTED)), strict=False)
+
+
+# --- one's own --------------------------------------------------------------------------------
+
+_own: dict[str, Callable[[Item, Candidate], Verdict]] = {}
+
+
+def admission_rule(function: F) -> F:
+    """Make a function ``(item, candidate) -> Verdict`` a rule that sets may be guarded by.
+
+    A set keeps where it is found, "module:name"; whoever adds to the set imports that, so it
+    stands at the top of a module that all of them have. It is asked again when the set moved on:
+    it answers the same each time, and changes nothing.
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    if "<" in name:
+        raise InvalidInput(f"a rule stands at the top of a module, unlike {name}")
+    _own[name] = function
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class CustomRule(BundledRule):
+    """A rule of one's own, by where it is found: a function that `admission_rule` marked.
+
+    Attributes:
+        path: "module:name".
+    """
+
+    path: str
+    name: ClassVar[str] = "own"
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """See `Rule.judge`."""
+        function = self._function()
+        try:
+            found = function(candidate.item, candidate)
+        except AlveusError:
+            raise
+        except Exception as error:  # the edge to other people's code; the cause is kept
+            raise RuleFailed(f"the rule {self.path} raised {type(error).__name__}") from error
+        if not isinstance(found, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
+            raise RuleFailed(f"the rule {self.path} answered {type(found).__name__}, not a Verdict")
+        return Verdict(found.outcome, found.reason, found.rule or self.path, found.into)
+
+    def _function(self) -> Callable[[Item, Candidate], Verdict]:
+        module = self.path.partition(":")[0]
+        if self.path not in _own and module not in sys.modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise RuleFailed(f"the rule {self.path} cannot be imported: {error}") from error
+        if self.path not in _own:
+            raise RuleFailed(
+                f"there is no rule {self.path}; mark the function with @admission_rule, at the top "
+                "of a module that whoever adds to the set can import"
+            )
+        return _own[self.path]
+
+
+# --- as JSON, and back ------------------------------------------------------------------------
+
+_RULES: dict[str, type[Any]] = {
+    rule.name: rule for rule in (Exact, Near, Size, Secrets, Injection, Recalled, CustomRule)
+}
+
+
+def plans(admission: object) -> list[Plan]:
+    """Return rules, or functions that are rules, as JSON.
+
+    Raises:
+        InvalidInput: It is no list of them.
+    """
+    if not isinstance(admission, (list, tuple)):
+        raise InvalidInput(f"admission is a list of rules, not {short_repr(admission)}")
+    given = cast("Sequence[object]", admission)
+    counted(len(given), "the number of rules", least=0, most=MOST_RULES)
+    return [_plan(rule) for rule in given]
+
+
+def _plan(rule: object) -> Plan:
+    if isinstance(rule, BundledRule):
+        return rule.to_json()
+    path = f"{getattr(rule, '__module__', '')}:{getattr(rule, '__qualname__', '')}"
+    if _own.get(path) is rule and rule is not None:
+        return CustomRule(path).to_json()
+    raise InvalidInput(
+        f"{short_repr(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "
+        "Injection(), Recalled(), or a function marked with @admission_rule"
+    )
+
+
+def rules_of(stored: Sequence[Plan]) -> list[Rule]:
+    """Return the rules that JSON stands for.
+
+    Raises:
+        RuleFailed: A rule is unknown to this alveus, or cannot be used.
+    """
+    return [_rule(plan) for plan in stored]
+
+
+def _rule(plan: Mapping[str, Value]) -> Rule:
+    kind = _RULES.get(str(plan.get("rule")))
+    given = {name: value for name, value in plan.items() if name != "rule"}
+    if kind is None or not set(given) <= {f.name for f in fields(kind)}:
+        raise RuleFailed(
+            f"the set has a rule of admission {plan.get('rule')!r} that this alveus does not know; "
+            "upgrade alveus, or redefine(admission=…)"
+        )
+    try:
+        return kind(**given)
+    except (InvalidInput, TypeError) as error:
+        raise RuleFailed(f"the set has a rule that cannot be used: {error}") from error

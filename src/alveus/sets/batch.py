@@ -1,0 +1,608 @@
+"""A batch by hand: several changes of one key, and of knowledge, committed together."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import chain, islice
+from typing import TypeVar
+
+from alveus.compaction import Compacted, Given
+from alveus.compaction.set_snapshot import living
+from alveus.errors import (
+    Conflict,
+    DuplicateItem,
+    InvalidInput,
+    NotFound,
+    StaleItem,
+    Unusable,
+)
+from alveus.search.near_duplicates import ItemsByTerm, Probe
+from alveus.search.query import Drafted, SearchOptions
+from alveus.sets.admission.barrier import combined_check, recheck_admission
+from alveus.sets.drafted_sets import AFTER_ALL, DraftedSet, Place
+from alveus.sets.writer import Engine, NewId, PlannedWrite, SetRules, WriteCall, Writer
+from alveus.store import (
+    Add,
+    AdmissionCheck,
+    Define,
+    Definition,
+    Feature,
+    ItemChange,
+    ItemRecord,
+    Replace,
+    Retire,
+    Revive,
+    Scope,
+    SetInfo,
+    SetRef,
+    StoredItem,
+    Undo,
+    parts_of,
+    records_of,
+)
+from alveus.store.as_of import Moment
+from alveus.store.items import Hits
+from alveus.store.records import ItemEdit, feature_of, id_of, is_past, position_of, with_vectors
+from alveus.store.scope import is_hidden
+from alveus.values.forks import HandleLock
+from alveus.values.ids import derived_ids, new_id
+from alveus.values.storable import Value
+
+R = TypeVar("R")
+
+MIN_KNOWN_RUN = 16
+"""Where a batch ended so many committed items of a set, pages note which follow each other."""
+
+MOST_READ = 256
+"""Items that a page reads at a time, in search of those that the batch left."""
+
+
+class Draft(Writer):
+    """A writer that gathers: reads see the latest commits, and what was gathered.
+
+    Attributes:
+        open: Whether the block that it serves has begun, and not ended.
+        before: For a batch that was committed before: the commit that came before it, which the
+            repetition reads, so that it goes as the first time did.
+        mutex: Held by a call in which reads and writes belong together; an action's threads share
+            its batch.
+    """
+
+    def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
+        super().__init__(engine)
+        self.scope = scope
+        self.calls: list[Value] = []
+        self.define: list[Define] = []
+        self.items: list[ItemChange] = []
+        self._sets: dict[SetRef, DraftedSet] = {}
+        self._rows: dict[int, StoredItem] = {}
+        self._embedded = 0
+        self._versions: dict[tuple[SetRef, str], int] = {}
+        self._next = AFTER_ALL
+        self.open = False
+        self.mutex = HandleLock(reentrant=True)
+        self.before: Moment | None = None
+        self._counts_before: dict[SetRef, int] = {}
+        self._op = op
+        self._new_id = new_id if op is None else derived_ids(op)
+        self._tidying = self._planning = False
+        self._capacity = engine.compactions.capacity_of(DraftView(self, engine))
+        self.admission_checks: dict[SetRef, AdmissionCheck] = {}
+        self._whole: set[SetRef] = set()
+        self._rules_checked: set[SetRef] = set()
+        self._drafted_terms: dict[SetRef, ItemsByTerm] = {}
+
+    def now(self) -> int:
+        """See `Writer.now`; a repetition goes by the time of the first one."""
+        return super().now() if self.before is None else self.before.time
+
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
+        """See `Writer.write`: kept until the batch commits."""
+        self._check_open()
+        if idempotency_key is not None:
+            raise InvalidInput(
+                "inside a batch give the idempotency_key to the batch, not to a call"
+            )
+        with self.mutex:  # a search of another thread takes in what was gathered
+            return self._gathered(call)
+
+    def _gathered(self, call: WriteCall) -> Value:
+        new_ids: list[str] = []
+
+        def new_id() -> str:
+            new_ids.append(self._new_id())
+            return new_ids[-1]
+
+        self._planning = True  # what is read to do so is no part of what was asked
+        try:
+            try:
+                change = self._planned(call, new_id)
+            except (Conflict, NotFound):
+                if not self._is_repetition():
+                    raise
+                repeated_ids = chain(tuple(new_ids), iter(self._new_id, None))
+                change = self._planned(call, lambda: next(repeated_ids))
+            self.keep(change.items, change.define)
+        finally:
+            self._planning = False
+        self.calls.append([call.name, call.arguments()])
+        for check in change.admission_checks:
+            earlier = self.admission_checks.get(check.set)
+            self.admission_checks[check.set] = combined_check(earlier, check)
+            if change.whole:
+                self._whole.add(check.set)
+        return change.result
+
+    def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
+        """Gather changes, with what makes room for what they add; all of them, or none.
+
+        Raises:
+            SetFull: A set that is to make room can make none.
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+        """
+        if self.before is None:
+            self._engine.compactions.relieve(items)
+        done, defined = len(self.items), self.define[:]
+        self.define.extend(define)
+        try:
+            for item in items:
+                self._capacity.follow(item.set, self.define)
+                if isinstance(item, Add) and self.before is None:  # a repetition adds nothing
+                    self._make_room(item)
+                    self._append(self._capacity.timed(item))
+                else:
+                    self._append(item)
+        except BaseException:
+            self._begin_anew(self.items[:done], defined)
+            raise
+
+    def _make_room(self, add: Add) -> None:
+        self._tidying = True
+        try:
+            for compact in self._capacity.steps_for(add):
+                self._append(compact)
+        finally:
+            self._tidying = False
+
+    def _append(self, item: ItemChange) -> None:
+        self.items.append(item)
+        for part in parts_of(item):
+            self._take(part)
+
+    def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
+        self.items, self.define = [], list(define)
+        self._sets, self._rows, self._versions, self._drafted_terms = {}, {}, {}, {}
+        self._embedded = 0
+        self._capacity.forget()
+        for item in items:
+            self._capacity.follow(item.set, self.define)
+            self._append(item)
+
+    def _is_repetition(self) -> bool:
+        """Return whether somebody committed this very batch while its block was under way.
+
+        From then on the block reads what was there before.
+        """
+        if self._op is None or self.before is not None:
+            return False
+        first = self._engine.store.commit_of_op(self._op, request=None, label="")
+        if first is not None:
+            self.before = Moment(first.number - 1, first.time)
+        return first is not None
+
+    def _was_overtaken(self) -> bool:
+        """Return whether what the block just read may be of after that commit of this batch."""
+        return not self._planning and self._is_repetition()
+
+    def _planned(self, call: WriteCall, new_id: NewId) -> PlannedWrite:
+        change = call.plan(new_id)
+        if any(isinstance(item, (Undo, Revive)) for item in change.items):
+            raise Unusable("inside a batch nothing is undone or brought back; do it by itself")
+        parts = [part for item in change.items for part in parts_of(item)]
+        added = [(i.set, i.record.id) for i in parts if isinstance(i, Add)]
+        if len(set(added)) != len(added):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        for part in parts:
+            self._check(part)
+        return change
+
+    def alone(self, what: str) -> Engine:
+        """See `Writer.alone`: nothing is, inside a batch."""
+        raise Unusable(f"{what} is a commit of its own; do it outside of the batch or action")
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise Unusable("a batch is used inside its with block; ask for another one")
+
+    def _check(self, change: ItemEdit) -> None:
+        if isinstance(change, Add):
+            drafted = self._drafted_item(change.set, change.record.id)
+            must_be_new = change.existing == "error" and not change.fresh
+            if drafted is not None or (must_be_new and self._current_item(change)):
+                raise DuplicateItem(change.record.id, set_name=change.set.name)
+        elif not (isinstance(change, Replace) and change.upsert):
+            current = self._current_item(change)
+            if current is None or current.version != change.version:
+                version = None if current is None else current.version
+                raise StaleItem(id_of(change), expected=change.version, found=version)
+
+    def _current_item(self, change: ItemEdit) -> StoredItem | None:
+        return self.get(change.set, [id_of(change)], at=None)[0]
+
+    def _drafted_item(self, ref: SetRef, item_id: str) -> StoredItem | None:
+        """Return the version that the batch made of an item and did not end, or None."""
+        drafted = self._sets.get(ref)
+        return None if drafted is None else drafted.live.get(item_id)
+
+    def _take(self, change: ItemEdit) -> None:
+        item_id = id_of(change)
+        before = None if isinstance(change, Add) else self._current_item(change)
+        self._capacity.count(change, before)
+        drafted = self._sets.get(change.set)
+        if drafted is None:
+            drafted = self._sets[change.set] = DraftedSet(self._rows)
+        if isinstance(change, Retire):
+            drafted.take(item_id, None, before=before)
+        else:
+            last = self._last(change) if before is None else before.version
+            self._versions[change.set, item_id] = last + 1
+            new = self._stored(change.set, change.record, before, last + 1)
+            drafted.take(item_id, new, before=before)
+            if change.set in self._drafted_terms:
+                record = change.record
+                self._drafted_terms[change.set].take(record.id, record.terms, record.tokens)
+
+    def _last(self, add: ItemEdit) -> int:
+        """Return the version that an id had last, in the batch or before it; 0: none yet."""
+        item_key = (add.set, id_of(add))
+        if item_key in self._versions or (isinstance(add, Add) and add.fresh):
+            return self._versions.get(item_key, 0)
+        versions = self._engine.store.versions(*item_key)
+        before = self.before
+        numbers = (s.version for s in versions if before is None or s.begin_commit <= before.commit)
+        return max(numbers, default=0)
+
+    def _stored(
+        self, ref: SetRef, record: ItemRecord, before: StoredItem | None, version: int
+    ) -> StoredItem:
+        row, now = self._next, self._engine.clock()
+        self._next += 1
+        return StoredItem(
+            row=row,
+            first=row if before is None else before.first,
+            set=ref,
+            begin_commit=0,
+            end_commit=None,
+            version=version,
+            created=now if before is None else before.created,
+            updated=now,
+            accessed=None,
+            record=record,
+        )
+
+    # --- reads that see the draft -------------------------------------------------------------
+
+    def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
+        """Return what was gathered for a set, by id; None: it is retired."""
+        self._check_open()
+        drafted = self._sets.get(ref)
+        return {} if drafted is None else dict(drafted.live)
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        self._check_open()
+        committed = super().get(ref, ids, at=self.before if at is None else at)
+        if at is not None:
+            return committed
+        if self._was_overtaken():
+            committed = super().get(ref, ids, at=self.before)
+        drafted = self._sets.get(ref)
+        live = {} if drafted is None else drafted.live
+        current = [live.get(i, stored) for i, stored in zip(ids, committed, strict=True)]
+        return [None if s is None or self._is_expired(s, None) else s for s in current]
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        self._check_open()
+        drafted = self._sets.get(ref)
+        read = partial(self._committed_page, ref, after=after, limit=limit)
+        committed = read(newest_first=newest_first, at=at)
+        if at is None and self._was_overtaken():
+            committed = read(newest_first=newest_first, at=None)
+        if at is not None or drafted is None:
+            return committed
+        past = drafted.past(after, newest_first=newest_first)
+        new = (stored for stored in past if not self._is_expired(stored, None))
+        merged = heapq.merge(committed, new, key=position_of, reverse=newest_first)
+        return list(islice(merged, limit))
+
+    def _committed_page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """Return committed items that the batch left as they were; of the past, as they were."""
+        read = partial(
+            super().page, ref, newest_first=newest_first, at=self.before if at is None else at
+        )
+        drafted = self._sets.get(ref)
+        if at is not None or drafted is None or not drafted.hidden:
+            return read(after=after, limit=limit)
+        hidden, runs = drafted.hidden, dict[Place | None, Place]()
+        if len(hidden) >= MIN_KNOWN_RUN:
+            seq = -1 if self.before is not None else self._engine.store.seq()
+            runs = drafted.runs(seq, self.now(), newest_first=newest_first)
+        left: list[StoredItem] = []
+        origin, start, most = after, runs.get(after, after), limit + min(limit, len(hidden))
+        while True:
+            page = read(after=start, limit=most)
+            for stored in page:
+                if not is_past(stored, start, newest_first):
+                    continue
+                start = position_of(stored)
+                if stored.row in hidden:
+                    start = runs[origin] = runs.get(start, start)
+                else:
+                    origin = start
+                    left.append(stored)
+            if len(left) >= limit or len(page) < most:
+                return left[:limit]
+            most = max(most, min(2 * most, MOST_READ))
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
+        self._check_open()
+        committed = super().versions(ref, item_id)
+        self._was_overtaken()  # if so, what it made is left out
+        if self.before is None:
+            return committed
+        last = self.before.commit
+        return [
+            (stored, None if stored.end_commit is not None and stored.end_commit > last else ended)
+            for stored, ended in committed
+            if stored.begin_commit <= last
+        ]
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `Writer.info`: its items are those that the batch sees."""
+        self._check_open()
+        info, drafted = super().info(ref), self._sets.get(ref)
+        defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
+        if info is not None and defined is not None:
+            info = replace(info, definition=defined)
+        if drafted is None:
+            return info
+        more = self._more(ref, drafted)
+        if info is None:
+            return SetInfo(0, ref, defined or Definition(), more, 0)
+        return replace(info, items=info.items + more)
+
+    def count(self, ref: SetRef) -> int:
+        """See `Writer.count`; of a repetition: of those from before it, and what it did."""
+        now = super().count(ref)
+        self._was_overtaken()
+        if self.before is None:
+            return now
+        committed = self._counts_before.get(ref)
+        if committed is None:
+            committed = self._counts_before[ref] = self._count_before(ref, self.before)
+        drafted = self._sets.get(ref)
+        return committed if drafted is None else committed + self._more(ref, drafted)
+
+    def _count_before(self, ref: SetRef, before: Moment) -> int:
+        count, after = 0, None
+        while True:
+            page = super().page(ref, after=after, limit=MOST_READ, newest_first=False, at=before)
+            count += len(page)
+            if len(page) < MOST_READ:
+                return count
+            after = position_of(page[-1])
+
+    def _more(self, ref: SetRef, drafted: DraftedSet) -> int:
+        """Return how many more items a set has in the batch than are committed."""
+        store, before = self._engine.store, self.before
+        seq = store.seq() if before is None else -1
+        if drafted.checked != seq:  # others may have ended what the batch did
+            hidden = drafted.hidden.copy()  # another thread of the action may add to it
+            ids = dict.fromkeys(item_id for item_id, _ in hidden.values())
+            found = store.get(ref, [*ids], at=None if before is None else before.commit)
+            live = {stored.row for stored in found if stored is not None}
+            gone = [expires for row, (_, expires) in hidden.items() if row not in live]
+            drafted.note_gone(gone, seq)
+        return drafted.more(self.now())
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
+        _ = compaction
+        raise Unusable(
+            f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
+            'execution="sync", or compact it by itself'
+        )
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        if any(row >= AFTER_ALL for row in rows):
+            raise Unusable("an item of this batch has no lineage before the batch is committed")
+        return super().sources(rows)
+
+    def counts(self, scope: Scope) -> dict[str, int]:
+        """See `SetReader.counts`: with what the batch changed."""
+        return {name: self.count(SetRef(scope, name)) for name in self.sets(scope)}
+
+    def sets(self, scope: Scope) -> list[str]:
+        """See `Writer.sets`: with those that the batch adds to first."""
+        self._check_open()
+        drafted = {d.set for d in self.define} | self._sets.keys()
+        names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
+        return sorted({*super().sets(scope), *names})
+
+    def origins(self, ref: SetRef) -> list[Scope]:
+        """See `Writer.origins`: what knowledge learns may come from the key of the batch."""
+        return list(dict.fromkeys((*super().origins(ref), self.scope)))
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        drafted = {ref.name for ref in self._sets if ref.scope == scope and is_hidden(ref)}
+        return sorted({*super().hidden(scope), *drafted})
+
+    # --- what is added is checked --------------------------------------------------------------
+
+    def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
+        """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
+        if ref not in self._rules_checked:
+            self._rules_checked.add(ref)
+            info = self.info(ref)
+            if info is not None and info.definition.admission is not None:
+                self._engine.rules_by_set[ref] = None
+        return super().rules(ref, definition)
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`: with what was gathered."""
+        self._check_open()
+        last_row: int | None = None
+        matches: list[list[StoredItem]] = []
+        if self.before is None:
+            last_row, matches = super().alike(ref, probes)
+            self._was_overtaken()
+        if self.before is not None:
+            found = self._engine.alike.find_at(ref, probes, self.before.commit)
+            last_row, matches = None, self._unexpired(found)
+        drafted = self._sets.get(ref)
+        if drafted is None:
+            return last_row, matches
+        live, drafted_terms = drafted.live, self._drafted_terms.get(ref)
+        if drafted_terms is None:
+            drafted_terms = self._drafted_terms[ref] = ItemsByTerm()
+            for item_id, stored in live.items():
+                if stored is not None:
+                    drafted_terms.take(item_id, stored.record.terms, stored.record.tokens)
+        for items, probe in zip(matches, probes, strict=True):
+            items[:] = [stored for stored in items if stored.row not in drafted.hidden]
+            found = (live.get(item_id) for item_id in drafted_terms.find(probe))
+            items.extend(stored for stored in found if stored is not None)
+        return last_row, matches
+
+    def is_whole(self, set_name: str) -> bool:
+        """Return whether something that was gathered rests on all that a set held."""
+        return any(ref.name == set_name for ref in self._whole)
+
+    def recheck(self) -> None:
+        """Hold what was checked against what others added meanwhile.
+
+        Raises:
+            SetMoved: One of them makes a difference.
+        """
+        for ref, check in self.admission_checks.items():
+            if ref in self._whole:
+                continue  # the store refuses it, if it moved
+            added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
+            live = [self._drafted_item(ref, item_id) for item_id in added]
+            still_live = [stored for stored in live if stored is not None]
+            self.admission_checks[ref] = recheck_admission(self._engine, check, still_live)
+
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        self._check_open()
+        if options.at is not None or not self.items:
+            return super().search(sets, query, options)
+        with self.mutex:  # an index serves one thread
+            return self._search_drafted(sets, query, options)
+
+    def _search_drafted(
+        self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions
+    ) -> Hits:
+        self._embed_drafted()
+        now, valid_at = options.instants(self.now())
+        if isinstance(sets, Scope):
+            asked = [ref for ref in self._sets if ref.scope == sets and not is_hidden(ref)]
+            asked.sort(key=lambda ref: ref.name)
+        else:
+            asked = [ref for ref in sets if ref in self._sets]
+        dimensions = self._engine.recorder.embedder.dimensions
+        indexes = [self._sets[ref].index(now, valid_at, dimensions=dimensions) for ref in asked]
+        hidden = {ref: self._sets[ref].hidden for ref in asked if self._sets[ref].hidden}
+        drafted = Drafted(self._rows, [one for one in indexes if one is not None], hidden)
+        hits = self._engine.recall.search(sets, query, options, drafted, now=now)
+        self._engine.recent_hits.note(sets, hits)
+        return hits
+
+    def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
+        """Return what search reads of items that are committed, by row."""
+        info = super().info(ref) if items else None
+        if info is None:
+            return {}
+        rows = [stored.row for stored in items]
+        return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
+
+    def _embed_drafted(self) -> None:
+        """Give drafted items their vectors, which are then committed with them."""
+        new = self.items[self._embedded :]
+        records = [record for item in new for record in records_of(item)]
+        waiting = {id(record): record for record in records if record.vectors is None}
+        if waiting:
+            vectors = self._engine.recorder.vectors(list(waiting.values()))
+            done = {
+                id(old): replace(old, vectors=found)
+                for old, found in zip(waiting.values(), vectors, strict=True)
+            }
+            self.items[self._embedded :] = [with_vectors(change, done) for change in new]
+            for change in new:
+                for record in records_of(change):
+                    stored = self._drafted_item(change.set, record.id)
+                    if stored is not None and stored.record is record and id(record) in done:
+                        self._sets[change.set].put(replace(stored, record=done[id(record)]))
+        self._embedded = len(self.items)
+
+
+class DraftView:
+    """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
+
+    def __init__(self, draft: Draft, engine: Engine) -> None:
+        self._draft, self._engine = draft, engine
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `View.info`; what has expired takes no room."""
+        info, engine = Draft.info(self._draft, ref), self._engine
+        if info is None or info.next_expiry is None or info.next_expiry > (now := engine.clock()):
+            return info
+        whole = engine.store.set_info(ref)
+        unexpired = info if whole is None else living(engine.store, whole, now)
+        return replace(info, bytes=unexpired.bytes, tokens=unexpired.tokens)
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """See `View.page`."""
+        return Draft.page(
+            self._draft, ref, after=after, limit=limit, newest_first=newest_first, at=None
+        )
+
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """See `View.features`."""
+        drafted = {stored.row: feature_of(stored) for stored in items if stored.row >= AFTER_ALL}
+        return drafted | self._draft.committed_features(
+            ref, [s for s in items if s.row not in drafted]
+        )

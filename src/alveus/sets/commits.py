@@ -1,0 +1,285 @@
+"""The one loop that plans changes of sets, commits them, and tries again what may succeed then."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from alveus.errors import AlveusError, DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
+from alveus.sets.add_call import AddCall
+from alveus.sets.batch import Draft
+from alveus.sets.writer import Engine, PlannedWrite, WriteCall, Writer
+from alveus.state.committed_tree import Backoff
+from alveus.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta
+from alveus.store.running_keys import refuse_own_tree
+from alveus.values.ids import derived_ids, new_id
+from alveus.values.storable import Value, checked
+
+Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
+"""What a batch may be refused with that another one, made from a fresh read, may mend."""
+
+
+class BatchSource(ABC):
+    """What makes a batch from the store as it is now, as often as the batch is refused."""
+
+    @abstractmethod
+    def batch(self) -> Batch | None:
+        """Return the batch; None if nothing would change."""
+
+    @abstractmethod
+    def can_retry(self, error: Refusal) -> bool:
+        """Return whether a batch that is made again may pass, after this error."""
+
+
+def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Commit | None:
+    """Commit what *source* makes; None if that is nothing.
+
+    Waits for a run of the key. Once a set was full, each further batch makes room in it.
+
+    Raises:
+        KeyBusy: A run held the key for as long as the memory waits.
+        DuplicateItem, SetFull, SetMoved, StaleItem: Trying again cannot help, or did not.
+    """
+    backoff, makes_room = Backoff(scope, engine.wait_s), False
+    while (batch := source.batch()) is not None:
+        if makes_room:
+            batch = _with_room(engine, batch)
+        try:
+            commit = engine.store.commit(batch)
+        except KeyBusy as error:
+            backoff.wait(error)
+        except (DuplicateItem, SetFull, SetMoved, StaleItem) as error:
+            if isinstance(error, SetMoved):
+                engine.moved(batch)
+            needs_room = _needs_room(error, batch)
+            if backoff.expired or not (needs_room or source.can_retry(error)):
+                raise
+            makes_room = makes_room or needs_room
+        else:
+            engine.written(batch.items, commit)
+            return commit
+    return None
+
+
+def _needs_room(error: Refusal, batch: Batch) -> bool:
+    """Return whether room is to be made as the sets are now."""
+    if isinstance(error, SetFull):
+        return error.compacts
+    compactions = [item for item in batch.items if isinstance(item, Compact)]
+    return isinstance(error, StaleItem) and any(
+        error.item_id == item_id for item in compactions for item_id, _ in item.retired
+    )
+
+
+def _with_room(engine: Engine, batch: Batch) -> Batch:
+    """Return a batch with the compactions that make room for what it adds, as the sets are now."""
+    draft = Draft(engine, batch.scope, None)
+    draft.open = True
+    draft.keep([item for item in batch.items if not isinstance(item, Compact)], batch.define)
+    return replace(batch, items=draft.items)
+
+
+class CommitWriter(Writer):
+    """Makes each call a commit of its own: atomic, durable when it returns."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        super().__init__(engine)
+        self._scope = scope
+
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
+        """See `Writer.write`."""
+        engine, op, request = self._engine, None, None
+        if idempotency_key is None:
+            added = self._added_jointly(call)
+            if added is not None:
+                return added
+        else:
+            op = engine.op(self._scope, idempotency_key)
+            request = engine.request([call.name, call.arguments()])
+        source = _CallSource(engine, self._scope, call, op, request, idempotency_key or "")
+        earlier = source.earlier()
+        if earlier is not None:
+            return earlier.result
+        try:
+            commit = commit_with_retries(engine, self._scope, source)
+        except AlveusError:  # the same call may have been carried out since it was looked for
+            earlier = source.earlier()
+            if earlier is None:
+                raise
+            return earlier.result
+        return commit.result if commit is not None and commit.adopted else source.planned.result
+
+    def _added_jointly(self, call: WriteCall) -> Value:
+        """Add items beside what other threads add; None: nothing was done."""
+        engine = self._engine
+        if not isinstance(call, AddCall) or engine.telemetry is not None or not call.is_simple():
+            return None
+        add = _SimpleAdd(engine, self._scope, call)
+        commit = engine.joint_adds.commit(add)
+        if commit is None:
+            return None
+        engine.written(add.items, commit)
+        return [item_id for item_id, _ in add.pairs]
+
+
+def answer_once(
+    engine: Engine,
+    scope: Scope,
+    act: Callable[[], Value],
+    *,
+    idempotency_key: str | None,
+    plain: Value,
+) -> Value:
+    """Return what *act* returns, or returned when the same was asked under the same name.
+
+    The answer is a commit after those of *act*, which is called again if it was cut off between:
+    so it has to go on where it stopped.
+
+    Raises:
+        InvalidValue: *plain* cannot be stored; nothing was done.
+    """
+    if idempotency_key is None:
+        return act()
+    named = engine.named(scope, idempotency_key, checked(plain, where="what is asked", nan=True))
+    done = engine.done(named)
+    if done is None:
+        answer = named.answered(act(), scope=scope, time=engine.clock())
+        done = engine.store.commit(answer)
+    return done.result
+
+
+class _SimpleAdd:
+    """A call that only adds, which whoever leads makes a batch; see `JointAdd`."""
+
+    def __init__(self, engine: Engine, scope: Scope, call: AddCall) -> None:
+        self._engine, self._scope, self._call = engine, scope, call
+        self.pairs = call.pairs(new_id)
+        self.items: Sequence[ItemChange] = ()
+
+    def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
+        """See `JointAdd.batch_of`."""
+        engine = self._engine
+        self.items = self._call.added(records)
+        engine.compactions.relieve(self.items)
+        return Batch(
+            scope=self._scope,
+            time=time,
+            corroborated=corroborated,
+            expects=engine.expects,
+            items=self.items,
+            limits=engine.limits,
+        )
+
+
+class _CallSource(BatchSource):
+    """Plans one call, from a fresh read each time."""
+
+    planned: PlannedWrite
+
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        call: WriteCall,
+        op: bytes | None,
+        request: bytes | None,
+        label: str,
+    ) -> None:
+        self._engine, self._scope, self._call = engine, scope, call
+        self._op, self._request, self._label = op, request, label
+
+    def earlier(self) -> Commit | None:
+        """Return the commit of the same call under its idempotency key; None: there is none."""
+        if self._op is None:
+            return None
+        return self._engine.store.commit_of_op(self._op, request=self._request, label=self._label)
+
+    def batch(self) -> Batch | None:
+        """See `BatchSource.batch`."""
+        engine, op = self._engine, self._op
+        planned = self.planned = self._call.plan(new_id if op is None else derived_ids(op))
+        if not (planned.items or planned.define or op):
+            return None
+        engine.compactions.relieve(planned.items)
+        now, corroborated = engine.clock.times()
+        return Batch(
+            scope=self._scope,
+            time=now,
+            corroborated=corroborated,
+            op=op,
+            request=self._request,
+            label=self._label,
+            expects=engine.expects if planned.items else (),
+            define=planned.define,
+            items=planned.items,
+            admission_checks=planned.admission_checks if planned.items else (),
+            limits=engine.limits,
+            result=planned.result if op is not None else None,
+        )
+
+    def can_retry(self, error: Refusal) -> bool:
+        """See `BatchSource.can_retry`; rules that moved are asked again by every plan."""
+        return isinstance(error, SetMoved) or (
+            self.planned.retry and isinstance(error, (StaleItem, DuplicateItem))
+        )
+
+
+def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
+    engine: Engine,
+    draft: Draft,
+    *,
+    op: bytes | None,
+    label: str,
+    base: int | None,
+    state: Sequence[TreeDelta],
+    calls: Sequence[Value],
+) -> Commit | None:
+    """Commit what a block gathered; None if that is nothing. Waits for whoever runs the key."""
+    if not (draft.items or draft.define or state or op):
+        return None
+    if state:
+        refuse_own_tree(engine.store, draft.scope)
+    now, corroborated = engine.clock.times()
+    batch = Batch(
+        scope=draft.scope,
+        time=now,
+        corroborated=corroborated,
+        op=op,
+        request=None if op is None else engine.request(["batch", list(calls)]),
+        label=label,
+        expects=engine.expects if draft.items else (),
+        base=base,
+        state=state,
+        define=draft.define,
+        items=draft.items,
+        limits=engine.limits,
+    )
+    return commit_with_retries(engine, draft.scope, _DraftSource(draft, batch))
+
+
+class _DraftSource(BatchSource):
+    """Commits what a block gathered, held against what others added meanwhile."""
+
+    def __init__(self, draft: Draft, gathered: Batch) -> None:
+        self._draft, self._gathered = draft, gathered
+
+    def batch(self) -> Batch | None:
+        """See `BatchSource.batch`."""
+        checks = self._draft.admission_checks
+        if not checks:  # to copy a batch takes longer than to make it
+            return self._gathered
+        return replace(self._gathered, admission_checks=tuple(checks.values()))
+
+    def can_retry(self, error: Refusal) -> bool:
+        """See `BatchSource.can_retry`; what was gathered is checked against the sets of now."""
+        draft = self._draft
+        if (
+            not isinstance(error, SetMoved)
+            or not draft.admission_checks
+            or draft.is_whole(error.set_name)
+        ):
+            return False
+        draft.recheck()
+        return True

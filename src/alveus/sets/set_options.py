@@ -1,0 +1,283 @@
+"""What a caller asks of a set, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
+
+from alveus.compaction import Given
+from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
+from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
+from alveus.search.query import SearchOptions
+from alveus.search.signals import Signals
+from alveus.sets.admission.rules import plans
+from alveus.sets.admission.verdicts import Rule
+from alveus.sets.writer import Where, Writer
+from alveus.store import (
+    Definition,
+    StoredItem,
+)
+from alveus.store.as_of import Moment, ValidAt, valid_time
+from alveus.store.filters import Filter
+from alveus.store.items import Item
+from alveus.store.records import filter_fields, with_one_text
+from alveus.values.storable import Value, checked_name, counted
+from alveus.values.times import LONGEST_TTL
+
+Execution: TypeAlias = Literal["background", "sync", "external"]
+
+
+class ItemChanges(TypedDict, total=False):
+    """What may be known of an item, and changed; see `Item`."""
+
+    text: str | None
+    texts: Sequence[str] | None
+    time: datetime | None
+    metadata: Mapping[str, object] | None
+    importance: float
+    speaker: str | None
+    role: str | None
+    session: str | None
+    expire_at: datetime | None
+    ttl: timedelta | str | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+class ItemFields(ItemChanges, total=False):
+    """What may be known of a new item; see `Item`."""
+
+    id: str | None
+
+
+class SetChanges(TypedDict, total=False):
+    """How a set is to be; see `Definition`.
+
+    Attributes:
+        capacity: Most items it holds.
+        compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the commit
+            of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
+        capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
+        high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
+            `n`: above 1), and which it brings the set down to (0.7).
+        execution: Who compacts: "background", a thread of this process; "sync", the add that
+            finds it full; "external", `alveus compact` or a `Compactor`.
+        retention: How long what was retired is kept, for history and undo.
+        signals: Weights of its searches.
+        admission: Rules that what is added is checked by, whoever adds it.
+    """
+
+    capacity: int | None
+    compaction: Given | None
+    capacity_tokens: int | None
+    capacity_bytes: int | None
+    high_water: float | None
+    low_water: float | None
+    execution: Execution | None
+    retention: Literal["keep", "purge"] | timedelta | None
+    signals: Signals | None
+    admission: Sequence[Rule | Callable[..., object]] | None
+
+
+class SetOptions(SetChanges, total=False):
+    """What a set may be opened with: how it is to be, and the type of its items."""
+
+    item_type: str | None
+
+
+EXECUTIONS: tuple[str, ...] = get_args(Execution)
+"""Who compacts a set; see `Definition.execution`."""
+
+
+def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
+    """Return the item that a user means by a value, or an `Item`, and fields by name."""
+    if not fields:
+        return with_one_text(value) if isinstance(value, Item) else Item(value)
+    present = dict[str, Any](fields)
+    if "texts" in present:
+        present.setdefault("text", None)
+    if present.get("metadata", ...) is None:
+        del present["metadata"]
+    return with_one_text(
+        replace(value, **present) if isinstance(value, Item) else Item(value, **present)
+    )
+
+
+def stored_options(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:
+    """Return options of a set as its definition keeps them."""
+    stored = dict[str, Any](options)
+    if stored.get("compaction") is not None:
+        stored["compaction"] = writer.stored_compaction(stored["compaction"])
+    if stored.get("admission") is not None:
+        stored["admission"] = plans(stored["admission"])
+    return stored
+
+
+def clearing(name: str) -> Value:
+    """Return what a call that empties a set is known by, among those that delete."""
+    return [name, None, {}]
+
+
+def fits(stored: StoredItem, chosen: Filter | None) -> bool:
+    """Return whether an item matches a filter."""
+    return chosen is None or chosen.matches(*filter_fields(stored))
+
+
+def checked_ids(ids: str | Sequence[str]) -> list[str]:
+    """Return ids as a list, checked."""
+    if isinstance(ids, str):
+        return [checked_name(ids, "an item's id")]
+    if not isinstance(ids, (list, tuple)):
+        raise InvalidInput(f"ids must be a str or a list of them, not {short_repr(ids)}")
+    return [checked_name(item_id, "an item's id") for item_id in ids]
+
+
+def listed(value: Value) -> list[Value]:
+    """Return the list that a result is."""
+    return value if isinstance(value, list) else []
+
+
+def search_options(  # noqa: PLR0913 - as a search has them
+    limit: int,
+    where: Where | None,
+    at: Moment | None,
+    signals: Signals | None,
+    valid_at: ValidAt | None = None,
+    *,
+    min_score: float | None = None,
+    reranker: RerankerChoice = MEMORY_DEFAULT,
+) -> SearchOptions:
+    """Check what a search was asked with."""
+    if min_score is not None:
+        checked_relevance(min_score)
+    check_signals(signals)
+    checked_reranker(reranker)
+    count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
+    return SearchOptions(
+        count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker
+    )
+
+
+def check_signals(signals: object) -> None:
+    """Refuse what are no signals."""
+    if signals is not None and not isinstance(signals, Signals):
+        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
+
+
+def checked_relevance(min_score: float) -> None:
+    """Refuse what is no relevance."""
+    if type(min_score) not in (int, float) or not 0 <= min_score <= 1:
+        raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
+
+
+def definition(options: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
+    """Return *start* with what was given, checked.
+
+    A capacity of None lifts it; the compaction is given as a set keeps it.
+    """
+    changed = checked_options(options)
+    new = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
+    plan = new.compaction
+    counts = isinstance(plan, Mapping) and "n" in plan
+    if counts and "compaction" in options and "high_water" not in options:
+        new = replace(new, high_water=1.0)  # it says itself how much room is made
+    _check_marks(new)
+    return new
+
+
+def checked_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options of a set as a definition has them, each checked by itself."""
+    return {name: _CHECKS[name](value, name) for name, value in options.items()}
+
+
+def _check_marks(new: Definition) -> None:
+    if new.low_water > new.high_water:
+        raise InvalidInput(
+            f"low_water must not be above high_water: {new.low_water:g} is above {new.high_water:g}"
+        )
+    plan = new.compaction
+    limit = plan.get("limit") if isinstance(plan, Mapping) else None
+    if isinstance(limit, int) and new.capacity is not None and limit >= new.capacity:
+        raise InvalidInput(
+            f"Summarize's limit must be below the capacity: {limit} summaries do not fit into "
+            f"{new.capacity} items with room for more"
+        )
+
+
+def _capacity(value: object, what: str) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or value < 1:
+        raise InvalidInput(
+            f"{what} must be a whole number, at least 1, not {short_repr(value)}; leave it out for "
+            f"a set without a limit, and lift the limit of a set with redefine({what}=None)"
+        )
+    return value
+
+
+def _share(value: object, what: str) -> float:
+    if type(value) not in (int, float) or not 0 < cast("float", value) <= 1:
+        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {short_repr(value)}")
+    return float(cast("float", value))
+
+
+def _execution(value: object, what: str) -> object:
+    if value not in EXECUTIONS:
+        raise InvalidInput(
+            f"{what} must be one of {', '.join(EXECUTIONS)}, not {short_repr(value)}"
+        )
+    return value
+
+
+def _retention(value: object, what: str) -> str | int:
+    if value in ("keep", "purge"):
+        return str(value)
+    if isinstance(value, timedelta) and timedelta(0) < value <= LONGEST_TTL:
+        return value // timedelta(microseconds=1)
+    raise InvalidInput(
+        f"{what} must be 'keep', 'purge' or a timedelta above 0, up to 1,000 years, not "
+        f"{short_repr(value)}"
+    )
+
+
+def _signals(value: object, what: str) -> Mapping[str, float]:
+    if not isinstance(value, Signals):
+        raise InvalidInput(f"{what} must be a Signals, not {short_repr(value)}")
+    return value.to_json()
+
+
+def _unchecked(value: object, what: str) -> object:
+    _ = what
+    return value
+
+
+_CHECKS: Mapping[str, Callable[[object, str], object]] = {
+    "capacity": _capacity,
+    "capacity_tokens": _capacity,
+    "capacity_bytes": _capacity,
+    "high_water": _share,
+    "low_water": _share,
+    "execution": _execution,
+    "retention": _retention,
+    "compaction": _unchecked,
+    "signals": _signals,
+    "item_type": checked_name,
+    "admission": _unchecked,
+}
+
+
+def refuse_upkeep(options: Mapping[str, object]) -> None:
+    """Refuse what would let a knowledge set change by itself.
+
+    Raises:
+        InvalidInput: Something is given.
+    """
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidInput(
+                f"a knowledge set takes no {name}: it changes only by explicit calls, so that "
+                "nobody who shares it loses what others rely on; use a set of a key"
+            )

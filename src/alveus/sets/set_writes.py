@@ -1,0 +1,465 @@
+"""Changes of a memory set: each call is atomic, and durable when it returns."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Sequence
+from dataclasses import field, replace
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Unpack, cast
+
+from alveus.errors import HistoryPruned, InvalidInput, StaleItem
+from alveus.sets.add_call import AddCall, OnExisting, check_adding
+from alveus.sets.admission.barrier import (
+    Barrier,
+    OnRejected,
+    added,
+    check_on_rejected,
+    check_update,
+)
+from alveus.sets.admission.quarantine import Quarantine
+from alveus.sets.admission.verdicts import ACCEPT, Added, Verdict
+from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
+from alveus.sets.set_editor import SetEditor
+from alveus.sets.set_options import (
+    ItemChanges,
+    ItemFields,
+    SetChanges,
+    checked_ids,
+    definition,
+    fits,
+    item_from,
+    refuse_upkeep,
+    stored_options,
+)
+from alveus.sets.set_reads import SetReads
+from alveus.sets.writer import NewId, PlannedWrite, PlannerCall, Where
+from alveus.state import ttl_us
+from alveus.store import (
+    Define,
+    Definition,
+    Replace,
+)
+from alveus.store.filters import Filter, plain_filter
+from alveus.store.items import Item
+from alveus.store.records import item_of, request_json, with_one_text
+from alveus.values.keywords import check_keywords, suggest_names_in_part
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked, checked_name, counted
+
+
+@suggest_names_in_part
+class SetWrites(SetReads):
+    """A set as it can be changed."""
+
+    def add(
+        self,
+        value: object,
+        *,
+        on_existing: OnExisting = "error",
+        idempotency_key: str | None = None,
+        **fields: Unpack[ItemFields],
+    ) -> str:
+        """Add one item; return its id.
+
+        In a set with rules of admission that may be the id of an item that says the same, or the
+        one that the item has in `quarantine`; `admit` tells before.
+        With an *idempotency_key* a second call changes nothing and returns the first one's id.
+
+        Args:
+            value: A storable value, or an `Item`.
+            fields: What else is known of it: ``id text texts time metadata importance speaker role
+                session expire_at ttl valid_from valid_to``, as in `Item`. They stand in place of
+                those of an `Item`.
+
+        Raises:
+            DuplicateItem: The id is taken, and *on_existing* is "error".
+            IdempotencyConflict: The key was used before with other arguments.
+            InvalidInput: Something passed cannot be stored.
+            Rejected: A rule of the set keeps it out.
+            SetFull, KeyFull: A limit was reached.
+        """
+        check_keywords(self, "add", fields, ItemFields)
+        item = item_from(value, fields)
+        return self._add([item], on_existing, idempotency_key)[0]
+
+    def add_many(
+        self,
+        items: Sequence[object],
+        *,
+        on_existing: OnExisting = "error",
+        on_rejected: OnRejected = "error",
+        idempotency_key: str | None = None,
+    ) -> Added:
+        """Add items in one commit: all of them, or none; return their ids in order.
+
+        Args:
+            on_rejected: "skip" leaves out what a rule of the set rejects; the list that is
+                returned says what, and why (`Added.skipped`).
+
+        Raises:
+            Rejected: A rule keeps an item out, and *on_rejected* is "error".
+        """
+        if type(items) not in (list, tuple):
+            raise InvalidInput("add_many takes a list of values or Items; add() takes one")
+        new_items = [
+            item if type(item) is Item and item.texts is None else item_from(item) for item in items
+        ]
+        return self._add(new_items, on_existing, idempotency_key, on_rejected)
+
+    def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
+        """Add items that were in a set before, as an import of an export does.
+
+        As `add_many`, but no rule of admission is asked: they were, when the items came first.
+        """
+        if type(items) not in (list, tuple) or not all(isinstance(item, Item) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput("add_back takes a list of Items, as a set or an export has them")
+        return self._add(list(items), on_existing, None, checked=False)
+
+    def _add(
+        self,
+        items: list[Item],
+        on_existing: OnExisting,
+        idempotency_key: str | None,
+        on_rejected: OnRejected = "error",
+        *,
+        checked: bool = True,
+    ) -> Added:
+        check_on_rejected(on_rejected)
+        check_adding(items, on_existing)
+        editor = SetEditor(self._writer, self._ref)
+        call = AddCall(
+            editor, items, on_existing, on_rejected, self._definitions, checked, self._life
+        )
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        result = added(answer)
+        if isinstance(answer, list) or any(v.outcome == "accept" for v in result.verdicts):
+            self._define = ()
+        return result
+
+    @property
+    def _life(self) -> timedelta | None:
+        """How long an item lives of which the call does not say; None: for good."""
+        return None if self._ttl is None else self._ttl.after
+
+    def _definitions(self) -> Sequence[Define]:
+        """Return what goes with an add now: others may have added since the set was opened.
+
+        Or they forgot the set since, with its definition: it is made again as it was asked for.
+        """
+        if self._define or (self._options and self._writer.info(self._ref) is None):
+            self._define = self._definition_to_make()
+        return self._define
+
+    def admit(self, value: object) -> Verdict:
+        """Return what the rules of the set say of a value, or an `Item`; stores nothing.
+
+        What is added meanwhile may change the answer.
+        """
+        item = item_from(value)
+        info = self._writer.info(self._ref)
+        admission = self.definition.admission if info is None else info.definition.admission
+        rules = self._writer.rules(self._ref, replace(self.definition, admission=admission))
+        item_id = "(new)" if item.id is None else checked_name(item.id, "an item's id")
+        record = self._writer.records([(item_id, item)])[0]
+        return (
+            ACCEPT
+            if rules is None
+            else Barrier(self._writer, self._ref, rules).judge([(item, record)])[0]
+        )
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What the rules of the set keep out of it until somebody decides."""
+        return Quarantine(self._writer, self._ref.scope, self.name)
+
+    def update(
+        self,
+        id: str,
+        value: object = ...,
+        *,
+        if_version: int | None = None,
+        idempotency_key: str | None = None,
+        **fields: Unpack[ItemChanges],
+    ) -> Item:
+        """Change what is passed of an item, as a new version of it; return that.
+
+        What is left out stays; a new *value* without *text* brings its own text.
+
+        With an *idempotency_key* a second call changes nothing and returns the version that the
+        first one made; the item as it is now, where its set keeps that version no longer.
+
+        Args:
+            fields: What of it changes, as in `add`.
+
+        Raises:
+            NotFound: There is no live item of this id.
+            HistoryPruned: It is a repetition, the version is not kept, and the item not there.
+            StaleItem: *if_version* is given, and is not its version.
+            Rejected: A rule of the set would not have it so.
+        """
+        check_keywords(self, "update", fields, ItemChanges)
+        checked_name(id, "an item's id")
+        _check_version(if_version)
+        changes = dict[str, Any](fields)
+        if value is not ...:
+            changes["value"] = value
+        if "ttl" in changes:
+            changes.setdefault("expire_at", None)
+        if "texts" in changes:
+            given = Item(value=None, text=changes.get("text"), texts=changes.pop("texts"))
+            changes["text"] = with_one_text(given).text
+        if "value" in changes and "text" not in changes:
+            changes["text"] = None
+        call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version, self._life)
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        version = answer["version"] if isinstance(answer, dict) else None
+        return self._version_made(id, version, call.new_versions)
+
+    def _version_made(self, item_id: str, version: object, new_versions: Sequence[Item]) -> Item:
+        """Return the version of an item that a call made, whatever became of it since.
+
+        Args:
+            version: None: the live one.
+            new_versions: As it was made by this very call, if it was.
+
+        Raises:
+            HistoryPruned: It is not live, and the set no longer keeps that version.
+        """
+        live = self._writer.get(self._ref, [item_id], at=None)[0]
+        if live is not None and version in (live.version, None):
+            return item_of(live)
+        for stored, _ in self._writer.versions(self._ref, item_id):
+            if stored.version == version:
+                return item_of(stored)
+        for item in new_versions:
+            if item.version == version:
+                return item
+        if live is None:
+            info = self._writer.info(self._ref)
+            start = 0 if info is None else info.history_start
+            raise HistoryPruned(f"item {item_id!r}", commit=start, floor=start + 1)
+        return item_of(live)
+
+    def delete(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        if_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> int:
+        """Retire items by id, or all that match *where*; return how many there were.
+
+        They are gone from every read of the present; `history`, ``as_of=`` and undo keep them.
+        Ids that are not there are not counted.
+
+        Raises:
+            StaleItem: *if_version* is given, and an item of *ids* has another version.
+        """
+        if (ids is None) == (where is None):
+            raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
+        _check_version(if_version)
+        id_list = None if ids is None else checked_ids(ids)
+        editor = SetEditor(self._writer, self._ref)
+        call = DeleteCall(editor, id_list, where, Filter.parse(where), if_version)
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        return answer if isinstance(answer, int) else 0
+
+    def renew(self, ids: str | Sequence[str], *, ttl: timedelta) -> int:
+        """Have items that expire live for *ttl* from now on; return how many now live longer.
+
+        It makes no version and no commit, and is durable when the call returns. An item stays as
+        it is if it never expires, if it would gain less than a tenth of *ttl*, or if it is not
+        there. A set that was opened with ``ttl=Ttl(after=…, refresh="read")`` does the same to
+        what `get` and `search` return.
+        """
+        life = ttl_us(ttl)
+        return self._writer.renew(SetEditor(self._writer, self._ref).get(checked_ids(ids)), life)
+
+    def pop(self, n: int = 1, *, idempotency_key: str | None = None) -> builtins.list[Item]:
+        """Retire the last *n* items by time and return them, oldest first; fewer if there are.
+
+        No two calls get the same item, wherever they are made. With an *idempotency_key* a second
+        call changes nothing and returns what the first one did.
+
+        Raises:
+            HistoryPruned: It is a repetition, and the set no longer keeps what was returned.
+        """
+        call = PopCall(SetEditor(self._writer, self._ref), counted(n, "n", least=0))
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        popped: builtins.list[Item] = []
+        for item_id, version in cast("list[tuple[str, int]]", answer):
+            item = call.popped.get((item_id, version))
+            popped.append(item or self._version_made(item_id, version, ()))
+        return popped
+
+    def clear(self, *, idempotency_key: str | None = None) -> int:
+        """Retire every item; return how many there were. The set and its definition stay."""
+        return self.delete(where={}, idempotency_key=idempotency_key)
+
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """Erase items by id, or all of which a version matches *where*: for good.
+
+        Every version of them goes, what was derived from them, and the records of ended runs that
+        wrote or read them. Sources that only a summary now gone stood for come back.
+
+        Args:
+            scrub: "now": also remove what is left in files; "later": leave that to
+                `Memory.scrub`. None: now, if the store is under 200 MB.
+            dry_run: Only count.
+            idempotency_key: A second call under it erases nothing, also of what is new, and
+                returns the same receipt, as it is now.
+
+        Raises:
+            Unusable: Inside a batch or an action: it is a commit of its own.
+        """
+        engine = self._writer.alone("forget")
+        how = HowForgotten(scrub, dry_run, idempotency_key)
+        return forget_items(engine, self._ref, ids, where, how)
+
+    def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
+        """Change the definition of a set; what is left out stays. A capacity of None lifts it.
+
+        What is over a smaller capacity is dealt with by the next add. New rules of *admission*
+        are for what is added from then on; an empty list lifts them.
+        """
+        new = definition(self._redefining(changes), start=self.definition)
+        planned = PlannedWrite([], None, [Define(self._ref, new, replace=True)])
+        self._writer.write(PlannerCall("redefine", None, lambda _: planned))
+        self._define = ()
+        return self.definition
+
+    def _redefining(self, changes: SetChanges) -> dict[str, object]:
+        """Return what is changed of the definition, as that keeps it."""
+        check_keywords(self, "redefine", changes, SetChanges)
+        capacities = ("capacity", "capacity_tokens", "capacity_bytes")
+        chosen = stored_options(changes, self._writer)
+        chosen = {n: v for n, v in chosen.items() if v is not None or n in capacities}
+        if not self._upkeep:
+            refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
+        return chosen
+
+
+def _check_version(if_version: object) -> None:
+    if if_version is not None:
+        counted(if_version, "if_version", least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCall:
+    """Changes an item.
+
+    Attributes:
+        changes: What of it changes, by field.
+        life: How long it lives from now on, if the changes do not say.
+        new_versions: After a plan: the item as it made it.
+    """
+
+    editor: SetEditor
+    item_id: str
+    changes: dict[str, Any]
+    if_version: int | None
+    life: timedelta | None
+    new_versions: list[Item] = field(default_factory=list[Item])
+
+    name = "update"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        fields: list[Value] = [*sorted(self.changes)]
+        passed = request_json(replace(Item(value=None), **self.changes))
+        return [self.editor.ref.name, self.item_id, fields, self.if_version, passed]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        _ = new_id
+        stored = self.editor.live(self.item_id)
+        if self.if_version is not None and stored.version != self.if_version:
+            raise StaleItem(self.item_id, expected=self.if_version, found=stored.version)
+        item = replace(item_of(stored), **self.changes)
+        if self.life is not None and not {"ttl", "expire_at"} & self.changes.keys():
+            item = replace(item, expire_at=None, ttl=self.life)
+        version = stored.version + 1
+        self.new_versions[:] = [replace(item, version=version)]
+        record = self.editor.writer.records([(self.item_id, item)])[0]
+        change = Replace(self.editor.ref, stored.version, record)
+        checks = check_update(self.editor.writer, self.editor.ref, item, record)
+        result: Value = {"id": self.item_id, "version": version}
+        retry = self.if_version is None
+        return PlannedWrite([change], result, retry=retry, admission_checks=checks)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCall:
+    """Retires items by id, or those that match a filter."""
+
+    editor: SetEditor
+    ids: Sequence[str] | None
+    where: Where | None
+    matching: Filter | None
+    if_version: int | None
+
+    name = "delete"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return [
+            self.editor.ref.name,
+            None if self.ids is None else [*self.ids],
+            checked(plain_filter(self.where)),
+            *([] if self.if_version is None else [self.if_version]),
+        ]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        _ = new_id
+        if self.ids is not None:
+            items = self.editor.get(self.ids)
+        else:
+            items = [s for s in self.editor.items() if fits(s, self.matching)]
+        latest = {stored.record.id: stored for stored in items}  # a page may repeat what moved
+        for stored in latest.values():
+            if self.if_version not in (None, stored.version):
+                raise StaleItem(stored.record.id, expected=self.if_version, found=stored.version)
+        return PlannedWrite(self.editor.retired(latest.values()), len(latest), retry=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PopCall:
+    """Retires the last items by time.
+
+    Attributes:
+        popped: By id and version, what it planned to retire.
+    """
+
+    editor: SetEditor
+    n: int
+    popped: dict[tuple[str, int], Item] = field(default_factory=dict[tuple[str, int], Item])
+
+    name = "pop"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return [self.editor.ref.name, self.n]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        _ = new_id
+        most = min(self.n, sys.maxsize)
+        walk = self.editor.items(newest_first=True, most=most) if self.n else ()
+        newest = islice(walk, most)
+        items = list({stored.record.id: stored for stored in newest}.values())[::-1]
+        self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
+        result: list[Value] = [[s.record.id, s.version] for s in items]
+        return PlannedWrite(self.editor.retired(items), result, retry=True)

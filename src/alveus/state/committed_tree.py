@@ -1,0 +1,444 @@
+"""Short-term memory in the store: as it is now, as it was, and under the lease of its key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
+from functools import partial
+from typing import Any, NoReturn, TypeVar, cast
+
+from alveus.errors import Conflict, KeyBusy, StaleRun, StoreReadOnly, Unavailable
+from alveus.state.cells import deep_copy
+from alveus.state.overlay import Overlay
+from alveus.state.paths import MemoryKind, ParsedPath, PathCache, Resolver
+from alveus.state.tree_values import (
+    MISSING,
+    Expiry,
+    NonValue,
+    Snapshot,
+    TreeLimits,
+    Ttl,
+    put_request,
+    ttl_us,
+)
+from alveus.store import (
+    Batch,
+    Clear,
+    Create,
+    Delete,
+    Ledger,
+    Node,
+    Put,
+    Refresh,
+    Scope,
+    TreeDelta,
+)
+from alveus.store.as_of import FOREVER, AsOf, check_tree, moment_of
+from alveus.store.name_ranges import NameRange
+from alveus.store.running_keys import refuse_own_tree
+from alveus.values import wire
+from alveus.values.forks import HandleLock, call_within, let_go
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Path, Value, checked, checked_name
+
+Result = TypeVar("Result")
+
+RENEWAL_PARTS = 10
+"""A read outside a run renews an expiry once 1/10 of its time to live has passed."""
+
+
+MAX_CACHED_NODES = 64
+"""Nodes that a `LeasedTree` caches."""
+
+
+MAX_PAUSE_S = 0.005
+"""Longest pause between two tries while somebody runs the key."""
+
+
+class Backoff:
+    """The pauses and the deadline of a change that waits for others who write to its key."""
+
+    def __init__(self, scope: Scope, wait_s: float) -> None:
+        self._scope, self._wait_s = scope, wait_s
+        self._deadline = time.monotonic() + wait_s
+        self._pause = MAX_PAUSE_S / 10
+
+    @property
+    def expired(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() > self._deadline
+
+    def wait(self, error: Conflict | KeyBusy) -> None:
+        """Return when it is time to try again; raise `KeyBusy` after the deadline.
+
+        A stale change is repeated at once: another writer has just finished.
+        """
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise key_busy(self._scope, self._wait_s) from None
+        if isinstance(error, KeyBusy):
+            time.sleep(min(self._pause, remaining_s))
+            self._pause = min(self._pause * 2, MAX_PAUSE_S)
+
+
+def key_busy(scope: Scope, wait_s: float) -> KeyBusy:
+    """Return the error of a change that has waited for *wait_s*."""
+    return KeyBusy(scope.key or scope.space, wait_s=wait_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommittedTree:
+    """The exact memory of a key as it is now. May be used from any thread.
+
+    A read sees every commit before it. A change is atomic, and durable when the call returns; it
+    waits for other writers of the key, in the key's lane and elsewhere, and for whoever runs it,
+    and raises `KeyBusy` after `wait_s`. A call that changes nothing makes no commit.
+
+    With ``Ttl(refresh="read")`` a read also renews what it read, once a tenth of the time to live
+    has passed. It never waits for that: if the key is busy, the renewal is left to a later read.
+
+    Attributes:
+        clock: Returns the time, in microseconds.
+        writer_lock: A reentrant one per scope; the caller makes and keeps it.
+        op: Digest of an idempotency key, named *label*; the changes made here are one.
+    """
+
+    ledger: Ledger
+    scope: Scope
+    clock: Callable[[], int]
+    writer_lock: HandleLock
+    wait_s: float = 10.0
+    ttl: Ttl | None = None
+    limits: TreeLimits = field(default_factory=TreeLimits)
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
+    resolver: Resolver | None = None
+    op: bytes | None = None
+    label: str = ""
+
+    @property
+    def kind(self) -> MemoryKind:
+        """Which exact memory it is."""
+        return self.paths.kind
+
+    @property
+    def identity(self) -> object:
+        """Equal for all handles of this memory."""
+        return id(self.ledger), self.scope
+
+    def tree_as_of(self, as_of: AsOf) -> PastTree:
+        """Return the memory as it was at a moment; `HistoryPruned` where that is not kept."""
+        moment = moment_of(self.ledger, as_of, now=self.clock(), what="at")
+        check_tree(self.ledger, self.scope, moment)
+        return PastTree(self.ledger, self.scope, moment.commit, moment.time, resolver=self.resolver)
+
+    # --- reading ---
+
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object is at *location*."""
+        return self._latest_snapshot().node(location.path, self.clock()) is not None
+
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return the value at *location*, or what is there instead."""
+        if self.ttl is not None and self.ttl.refresh == "read":
+            return self.query(lambda tree: tree.read(location))
+        node = self._latest_snapshot().node(location.path, self.clock())
+        if node is None:
+            return MISSING
+        return NonValue.OBJECT if node.is_object else deep_copy(node.value)
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names.
+
+        What has fields is an object: only where none is found is looked what is there.
+        """
+        if self.ttl is None or self.ttl.refresh != "read":
+            found = self._latest_snapshot().names_in_range(location.path, chosen, self.clock())
+            if found:
+                return found
+        return self.query(lambda tree: tree.chosen_names(location, chosen))
+
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
+        """Return what *operation* reads from the latest commit."""
+        now, base = self.clock(), self.ledger.head(self.scope)
+        tree = self._overlay(base, now)
+        result = operation(tree)
+        renewals = tree.deltas()
+        if renewals:
+            self._renew(renewals, now, base)
+        return result
+
+    # --- changing ---
+
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *location*."""
+        self.change(
+            lambda tree: tree.put(location, value, expiry), put_request(location, value, expiry)
+        )
+
+    def change(
+        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
+    ) -> Result:
+        """Return what *operation* does to the latest commit, which is one commit.
+
+        Raises:
+            KeyBusy: Others wrote to the key for longer than `wait_s`.
+            InvalidInput: It is called by an action of this very key.
+            IdempotencyConflict: The idempotency key was used for another request.
+            Unavailable: The store cannot be written now.
+        """
+        refuse_own_tree(self.ledger, self.scope)
+        backoff = Backoff(self.scope, self.wait_s)
+        request_digest = (
+            self._digest([checked(part, nan=True) for part in request]) if self.op else None
+        )
+
+        def attempted(_locked: None) -> Result:
+            while True:
+                try:
+                    return self._attempt(operation, request_digest)
+                except (StaleRun, KeyBusy) as error:
+                    backoff.wait(error)
+
+        return call_within(self._locked(), attempted)
+
+    def once(self, idempotency_key: str) -> CommittedTree:
+        """Return the same memory, for one change under *idempotency_key*."""
+        name = checked_name(idempotency_key, "an idempotency key")
+        op = self._digest(["idempotency key", self.scope.space, self.scope.key, name])
+        return replace(self, op=op, label=name)
+
+    # --- inside ---
+
+    def _attempt(
+        self, operation: Callable[[Overlay], Result], request_digest: bytes | None
+    ) -> Result:
+        if self.op is not None:
+            earlier = self.ledger.commit_of_op(self.op, request=request_digest, label=self.label)
+            if earlier is not None:
+                return cast("Result", earlier.result)
+        now, base = self.clock(), self.ledger.head(self.scope)
+        tree = self._overlay(base, now)
+        result = operation(tree)
+        batch = self._batch(now, base, tree.deltas())
+        if self.op is None:
+            if batch.state:
+                self.ledger.commit(batch)
+            return result
+        answer = cast("Value", result)
+        commit = self.ledger.commit(replace(batch, request=request_digest, result=answer))
+        return cast("Result", commit.result) if commit.adopted else result
+
+    def _batch(self, now: int, base: int, state: Sequence[TreeDelta]) -> Batch:
+        return Batch(
+            scope=self.scope, time=now, op=self.op, label=self.label, base=base, state=state
+        )
+
+    def _renew(self, deltas: Sequence[TreeDelta], now: int, base: int) -> None:
+        if self.writer_lock.acquire(blocking=False):
+            try:
+                self.ledger.commit(replace(self._batch(now, base, deltas), op=None))
+            except (StaleRun, Unavailable):
+                pass  # promised: a renewal never stands in the way of a read
+            finally:
+                self.writer_lock.release()
+
+    def _overlay(self, base: int, now: int) -> Overlay:
+        tree = Overlay.over(
+            Snapshot(self.ledger, self.scope, base),
+            kind=self.kind,
+            now=now,
+            limits=self.limits,
+            ttl=self.ttl,
+            paths=self.paths,
+        )
+        if self.ttl is not None:
+            tree.min_renewal_us = max(1, ttl_us(self.ttl.after) // RENEWAL_PARTS)
+        return tree
+
+    def _latest_snapshot(self) -> Snapshot:
+        return Snapshot(self.ledger, self.scope, None)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        locks = () if self.writer_lock.is_mine() else (self.writer_lock,)
+        try:
+            for lock in locks:
+                if not lock.acquire(timeout=self.wait_s):
+                    raise key_busy(self.scope, self.wait_s)
+            yield
+        finally:
+            let_go(locks)
+
+    def _digest(self, value: Value) -> bytes:
+        return wire.digest(value, salt=self.ledger.salt())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PastTree:
+    """The exact memory of a key after commit *at*, to be read only. May be used from any thread.
+
+    Attributes:
+        now: The time in microseconds that decides what had expired.
+    """
+
+    ledger: Ledger
+    scope: Scope
+    at: int
+    now: int
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
+    resolver: Resolver | None = None
+
+    @property
+    def kind(self) -> MemoryKind:
+        """Which exact memory it is."""
+        return self.paths.kind
+
+    @property
+    def identity(self) -> object:
+        """Equal for all handles of this memory."""
+        return id(self.ledger), self.scope, self.at
+
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object was at *location*."""
+        return self._tree().has(location)
+
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return the value that was at *location*, or what was there instead."""
+        return self._tree().read(location)
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that were *chosen*, in the order of names."""
+        return self._tree().chosen_names(location, chosen)
+
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
+        """Return what *operation* reads."""
+        return operation(self._tree())
+
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Raise `StoreReadOnly`."""
+        self.change(None, put_request(location, value, expiry))
+
+    def change(self, operation: object, request: Sequence[object] = ()) -> NoReturn:  # noqa: ARG002 - never done
+        """Raise `StoreReadOnly`."""
+        what = " ".join(str(part) for part in request[:1])
+        raise StoreReadOnly(
+            f"{what}: this is the memory of key {self.scope.key!r} as it was after commit "
+            f"{self.at}; write to the memory of the present"
+        )
+
+    def tree_as_of(self, as_of: AsOf) -> PastTree:
+        """Return the memory as it was at another moment."""
+        latest = max(self.now, self.ledger.time_of_commit(FOREVER))
+        moment = moment_of(self.ledger, as_of, now=latest, what="at")
+        check_tree(self.ledger, self.scope, moment)
+        return replace(self, at=moment.commit, now=moment.time)
+
+    def once(self, idempotency_key: str) -> NoReturn:
+        """Raise `StoreReadOnly`."""
+        self.change(None, [f"once({idempotency_key!r})"])
+
+    def _tree(self) -> Overlay:
+        tree = Snapshot(self.ledger, self.scope, self.at)
+        return Overlay.over(tree, kind=self.kind, now=self.now, paths=self.paths)
+
+
+class LeasedTree:
+    """The tree of a key while its lease is held: nobody else changes it.
+
+    It reads no small value twice. It serves one thread at a time.
+
+    Attributes:
+        epoch: Of the lease under which the cached nodes are valid.
+    """
+
+    __slots__ = ("_head", "_ledger", "_nodes", "_scope", "epoch")
+
+    def __init__(self, ledger: Ledger, scope: Scope, epoch: int) -> None:
+        self._ledger, self._scope, self.epoch = ledger, scope, epoch
+        self._nodes: dict[Path, Node | None] = {}
+        self._head: int | None = None
+
+    def head(self) -> int:
+        """Return the number of the last commit that changed the tree; 0: none yet."""
+        if self._head is None:
+            self._head = self._ledger.head(self._scope)
+        return self._head
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path*; see `ExactTree`."""
+        if path in self._nodes:
+            return self._nodes[path]
+        node = self._ledger.node(self._scope, path, at=None, now=now)
+        if node is None or node.is_lasting:
+            self._cache_node(path, node)
+        return node
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*; see `ExactTree`."""
+        return self._ledger.children(self._scope, path, at=None, now=now)
+
+    def few_fields(self, path: Path) -> None:
+        """Return None: each node is kept once it was read."""
+
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of its fields; see `ExactTree`."""
+        return self._ledger.field_names(self._scope, path, at=None, now=now)
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        return self._ledger.names_in_range(self._scope, path, chosen, at=None, now=now)
+
+    def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
+        """Take over the changes that commit *number* made to the tree."""
+        self._head = number
+        for delta in deltas:
+            if not isinstance(delta, Put):
+                self._nodes.clear()  # more than one node may be another one now
+                continue
+            node = Node(is_object=False, value=delta.value, expires=delta.expires)
+            if node.is_lasting:
+                self._cache_node(delta.path, node)
+            else:
+                self._nodes.pop(delta.path, None)
+
+    def _cache_node(self, path: Path, node: Node | None) -> None:
+        if len(self._nodes) >= MAX_CACHED_NODES:
+            self._nodes.clear()
+        self._nodes[path] = node
+
+
+_KINDS: dict[str, type[Any]] = {
+    "put": Put,
+    "create": Create,
+    "delete": Delete,
+    "clear": Clear,
+    "refresh": Refresh,
+}
+
+
+def deltas_to_json(deltas: Iterable[TreeDelta]) -> list[Value]:
+    """Return changes as JSON: for each, a list of its kind, its path and its arguments."""
+    return [_delta_to_json(delta) for delta in deltas]
+
+
+def _delta_to_json(delta: TreeDelta) -> list[Value]:
+    path: list[Value] = [*delta.path]
+    match delta:
+        case Put():
+            return ["put", path, delta.value, delta.expires]
+        case Create():
+            return ["create", path, delta.expires]
+        case Refresh():
+            return ["refresh", path, delta.expires]
+        case Delete():
+            return ["delete", path]
+        case Clear():
+            return ["clear", path]
+
+
+def deltas_from_json(stored: Value) -> list[TreeDelta]:
+    """Return the changes that `deltas_to_json` wrote."""
+    lines = cast("list[list[Any]]", stored)
+    return [_KINDS[kind](tuple(path), *rest) for kind, path, *rest in lines]

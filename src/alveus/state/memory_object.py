@@ -1,0 +1,623 @@
+"""MemoryObject: a cursor into an exact tree, the same over an overlay and over a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar, cast
+
+from alveus.errors import InvalidInput, InvalidPath, TreeConflict
+from alveus.state.paths import DottedPath, MemoryKind, MemoryRef, ParsedPath, PathCache, Resolver
+from alveus.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_json, ttl_us
+from alveus.store.as_of import AsOf
+from alveus.store.name_ranges import NameRange
+from alveus.values.keywords import suggest_names
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked_name, checked_prefix, counted, microseconds
+
+Result = TypeVar("Result")
+
+
+class TreeCalls(Protocol):
+    """What can be read and done at places of a tree; see `Overlay`, which does it here."""
+
+    def object_at(self, location: ParsedPath) -> object:
+        """Raise `NotAnObject` unless an object is at *location*."""
+        ...
+
+    def names(self, location: ParsedPath) -> list[str]:
+        """Return the names of the fields of the object at *location*, in the order of making."""
+        ...
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names."""
+        ...
+
+    def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
+        """Return the fields of the object at *location*."""
+        ...
+
+    def branch(self, location: ParsedPath) -> Branch:
+        """Return a copy of the object at *location*."""
+        ...
+
+    def create(
+        self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
+    ) -> None:
+        """Put an empty object at *location*; one that is there stays."""
+        ...
+
+    def delete(self, location: ParsedPath) -> bool:
+        """Remove what is at *location*; return whether something was there."""
+        ...
+
+    def move(self, location: ParsedPath, target: ParsedPath) -> None:
+        """Move what is at *location* to *target*."""
+        ...
+
+    def clear(self, location: ParsedPath) -> None:
+        """Remove all below the object at *location*."""
+        ...
+
+    def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Add *value* to the end of the list at *location*."""
+        ...
+
+    def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
+        """Add *by* to the number at *location*, and return the sum."""
+        ...
+
+    def replace(
+        self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
+    ) -> None:
+        """Put *value* at *location* if what is there is *expected*."""
+        ...
+
+    def copy(self, source: ParsedPath, location: ParsedPath, expiry: Expiry = None) -> None:
+        """Put a copy of the object at *source* at *location*."""
+        ...
+
+    def put_branch(self, location: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
+        """Put a copy of *branch* at *location*."""
+        ...
+
+
+class ExactMemory(Protocol):
+    """What a MemoryObject works on: an `Overlay`, or a memory where each call is a commit."""
+
+    @property
+    def kind(self) -> MemoryKind:
+        """Which exact memory it is."""
+        ...
+
+    @property
+    def paths(self) -> PathCache:
+        """Its parsed paths."""
+        ...
+
+    @property
+    def resolver(self) -> Resolver | None:
+        """What finds the memory that a reference to another kind points into."""
+        ...
+
+    @property
+    def identity(self) -> object:
+        """Equal for all handles of one memory."""
+        ...
+
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object is at *location*."""
+        ...
+
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return a copy of the value at *location*, or what is there instead."""
+        ...
+
+    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
+        """Return names of the fields of the object at *location*; `NotAnObject` if none is."""
+        ...
+
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *location*."""
+        ...
+
+    def query(self, operation: Callable[[TreeCalls], Result]) -> Result:
+        """Return what *operation* reads from one unmoving state of the memory."""
+        ...
+
+    def change(
+        self, operation: Callable[[TreeCalls], Result], request: Sequence[object] = ()
+    ) -> Result:
+        """Return what *operation* does, all of it or nothing.
+
+        Args:
+            request: What was asked for, to tell a repetition from another request.
+        """
+        ...
+
+    def once(self, idempotency_key: str) -> ExactMemory:
+        """Return the same memory, for one change that is done once whatever happens."""
+        ...
+
+    def tree_as_of(self, as_of: AsOf) -> ExactMemory:
+        """Return the same memory as it was at a moment."""
+        ...
+
+
+def root_of(memory: ExactMemory) -> MemoryObject:
+    """Return the object that all of a memory is below."""
+    return MemoryObject(memory, memory.paths.root)
+
+
+@dataclass(slots=True, eq=False)
+class MemoryObject:
+    """A place in an exact memory, usually an object, and the way to all below it.
+
+    Paths lead on from here: dotted text, or a tuple of names, which may then hold dots. The empty
+    path is the object itself. Values are copied in and out: changing what was passed or returned
+    changes nothing. A call that raises has changed nothing. Writes last until their *ttl* has
+    passed, or until *expires_at*; without either, for good, or as long as the memory says.
+    The cursor of what was deleted stays valid; writing through it makes the object again.
+
+    Every method that takes a path raises `InvalidPath`, or `TooLarge` where it is too long.
+    """
+
+    _memory: ExactMemory
+    _location: ParsedPath
+
+    @property
+    def path(self) -> DottedPath:
+        """From the root to here: dotted text, or a tuple where a name holds a dot."""
+        return self._location.ref.path
+
+    @property
+    def kind(self) -> MemoryKind:
+        """The memory it is in."""
+        return self._memory.kind
+
+    @property
+    def ref(self) -> MemoryRef:
+        """A reference to this place."""
+        return self._location.ref
+
+    def __repr__(self) -> str:
+        return f"<MemoryObject {self.kind} {self.path!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MemoryObject):
+            return NotImplemented
+        return self._shares_memory(other) and self._location.path == other._location.path
+
+    def __hash__(self) -> int:
+        return hash(self._location.path)
+
+    def __bool__(self) -> bool:
+        """Return True, for an empty object too: it is something that was found."""
+        return True
+
+    # --- reading ---
+
+    def get(
+        self, path: DottedPath | MemoryRef | dict[str, Any] = "", default: object = None
+    ) -> Any:  # noqa: ANN401 - as flink-agents published it: a value is of the type it was set with
+        """Return the value at *path*, a MemoryObject if an object is there, else *default*.
+
+        Args:
+            path: From here; or a reference, also in its form as JSON: from the root.
+
+        Raises:
+            InvalidInput: A reference to the other memory, which cannot be reached from here.
+        """
+        try:
+            location = self._location.children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+        except (KeyError, TypeError):
+            return self._get_parsed(path, default)
+        value = self._memory.read(location)
+        if type(value) is not NonValue:
+            return value
+        return default if value is MISSING else MemoryObject(self._memory, location)
+
+    def get_object(self, path: DottedPath | MemoryRef = "") -> MemoryObject:
+        """Return the object at *path*.
+
+        Raises:
+            NotAnObject: A value or nothing is there.
+        """
+        memory, location = self._resolve(path)
+        memory.query(lambda tree: tree.object_at(location))
+        return MemoryObject(memory, location)
+
+    def is_exist(self, path: DottedPath | MemoryRef | dict[str, Any] = "") -> bool:
+        """Return whether a value, which may be None, or an object is at *path*."""
+        memory, location = self._resolve(path)
+        return memory.has(location)
+
+    def get_field_names(self) -> list[str]:
+        """Return the names of the fields, in the order they were made.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        location = self._location
+        return self._memory.query(lambda tree: tree.names(location))
+
+    @suggest_names
+    def names(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[str]:
+        """Return names of fields in their own order: code points, a dot before a backslash.
+
+        Costs time in proportion to how many it returns, not to how many there are, where the
+        store is a file, and no batch or action changed fields here.
+
+        Args:
+            prefix: Only names that begin with it.
+            after: The last name of the page before; it need not be there any more.
+            limit: How many at most, 0 or more.
+            newest_first: From the last name to the first. Of names that rise with time, such as
+                ids of version 7, the newest come first.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        location, chosen = self._location, _name_range(prefix, after, limit, newest_first)
+        return self._memory.chosen_names(location, chosen)
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields in the order they were made: values, and objects as MemoryObjects.
+
+        Costs time in proportion to their number, whatever else the memory holds.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        memory, location = self._memory, self._location
+        fields = memory.query(lambda tree: tree.fields(location))
+        return {
+            name: MemoryObject(memory, self._parse((name,))) if field is NonValue.OBJECT else field
+            for name, field in fields
+        }
+
+    def to_dict(self) -> dict[str, Value]:
+        """Return all that is below as dicts, in order; an object is a dict too.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        return self._branch().to_dict()
+
+    def walk(self) -> Iterator[tuple[DottedPath, Value]]:
+        """Iterate over the path (from here) and value of every value below as it is now.
+
+        Depth first, in the order in which fields were made; empty objects do not show.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        return self._branch().walk()
+
+    def __contains__(self, path: DottedPath | MemoryRef) -> bool:
+        return self.is_exist(path)
+
+    def __getitem__(self, path: DottedPath | MemoryRef) -> Any:  # noqa: ANN401 - see get
+        value = self.get(path, MISSING)
+        if value is MISSING:
+            raise KeyError(path)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.get_field_names())
+
+    def __len__(self) -> int:
+        return len(self.get_field_names())
+
+    # --- writing ---
+
+    @suggest_names
+    def set(
+        self,
+        path: DottedPath,
+        value: object,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """Put *value* at *path*, in place of any value, and make the objects that lead there.
+
+        Args:
+            value: A storable value; or a MemoryObject, of any memory: all below it is copied, as
+                it is now.
+
+        Returns:
+            A reference to it.
+
+        Raises:
+            InvalidValue: It cannot be stored; the message leads to the place.
+            TooLarge: It has more bytes than `TreeLimits` allows.
+            ObjectInTheWay: An object is there.
+            TreeConflict: A value is where an object would have to be, or an object would be
+                copied into itself.
+        """
+        try:
+            location = self._location.children[path]
+        except (KeyError, TypeError):
+            location = self._field_path(path)
+        if isinstance(value, MemoryObject):
+            self._copy(value, location, _expiry(ttl, expires_at))
+        elif ttl is None and expires_at is None:
+            self._memory.put(location, value)
+        else:
+            self._memory.put(location, value, _expiry(ttl, expires_at))
+        return location.ref
+
+    @suggest_names
+    def new_object(
+        self,
+        path: DottedPath,
+        *,
+        overwrite: bool = False,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryObject:
+        """Return the object at *path*, made where nothing is; one that is there stays.
+
+        Args:
+            overwrite: Replace a value that is there by an empty object.
+
+        Raises:
+            TreeConflict: A value is there, or where an object would have to be.
+        """
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
+        self._memory.change(
+            lambda tree: tree.create(location, expiry, overwrite=overwrite),
+            ["new_object", _json(location), overwrite, expiry_json(expiry)],
+        )
+        return MemoryObject(self._memory, location)
+
+    def delete(self, path: DottedPath) -> bool:
+        """Remove what is at *path* and all below it; return whether something was there."""
+        location = self._field_path(path)
+        return self._memory.change(lambda tree: tree.delete(location), ["delete", _json(location)])
+
+    def move(self, path: DottedPath, new_path: DottedPath) -> MemoryRef:
+        """Move what is at *path*, and all below it, to *new_path*, in one step.
+
+        Expiries stay as they are; the objects that lead to *new_path* are made.
+
+        Returns:
+            A reference to where it is now.
+
+        Raises:
+            TreeConflict: Nothing is at *path*, or something is at *new_path*; or *new_path* is
+                below *path*, or below a value.
+        """
+        location, target = self._field_path(path), self._field_path(new_path)
+        self._memory.change(
+            lambda tree: tree.move(location, target), ["move", _json(location), _json(target)]
+        )
+        return target.ref
+
+    def clear(self) -> None:
+        """Remove all below this object, which stays.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        location = self._location
+        self._memory.change(lambda tree: tree.clear(location), ["clear", _json(location)])
+
+    @suggest_names
+    def append(
+        self,
+        path: DottedPath,
+        value: object,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """Add *value* to the end of the list at *path*; begin a list if nothing is there.
+
+        Without *ttl* and *expires_at* the list keeps the expiry it has.
+
+        Raises:
+            TreeConflict: What is there is not a list; and what `set` raises.
+        """
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
+        self._memory.change(
+            lambda tree: tree.append(location, value, expiry),
+            ["append", _json(location), value, expiry_json(expiry)],
+        )
+        return location.ref
+
+    @suggest_names
+    def increment(
+        self,
+        path: DottedPath,
+        by: float = 1,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> int | float:
+        """Add *by* to the number at *path*, 0 if nothing is there, and return the sum.
+
+        Without *ttl* and *expires_at* the number keeps the expiry it has.
+
+        Raises:
+            TreeConflict: What is there is not a number; and what `set` raises.
+        """
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
+        return self._memory.change(
+            lambda tree: tree.increment(location, by, expiry),
+            ["increment", _json(location), by, expiry_json(expiry)],
+        )
+
+    @suggest_names
+    def update(
+        self,
+        path: DottedPath,
+        value: object,
+        *,
+        expected: object,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """Put *value* at *path* if what is there is *expected*, in one step.
+
+        Args:
+            expected: The value; 1, 1.0 and True are three. `MISSING`: nothing.
+
+        Raises:
+            CompareFailed: Something else is there; and what `set` raises.
+        """
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
+        precondition = ["missing"] if expected is MISSING else [expected]
+        self._memory.change(
+            lambda tree: tree.replace(location, value, expected, expiry),
+            ["update", _json(location), value, precondition, expiry_json(expiry)],
+        )
+        return location.ref
+
+    def once(self, idempotency_key: str) -> MemoryObject:
+        """Return this place, for one change that is done once however often it is asked for.
+
+        A repetition with the same key, whenever it comes, changes nothing and returns what the
+        first one returned.
+
+        Raises:
+            Unsupported: Inside a run, where every write happens once anyhow; and of the past.
+            IdempotencyConflict: By the change: the key was used for another one.
+        """
+        return MemoryObject(self._memory.once(idempotency_key), self._location)
+
+    def at(self, as_of: AsOf) -> MemoryObject:
+        """Return this place as it was after a commit, or at a time, to be read only.
+
+        What had expired by then is not there.
+
+        Raises:
+            HistoryPruned: What was there is no longer kept.
+            Unsupported: Inside a batch or an action.
+        """
+        return MemoryObject(self._memory.tree_as_of(as_of), self._location)
+
+    def __setitem__(self, path: DottedPath, value: object) -> None:
+        self.set(path, value)
+
+    def __delitem__(self, path: DottedPath) -> None:
+        if not self.delete(path):
+            raise KeyError(path)
+
+    # --- inside ---
+
+    def _get_parsed(self, path: object, default: object) -> Any:  # noqa: ANN401 - see get
+        memory, location = self._resolve(path)
+        value = memory.read(location)
+        if type(value) is not NonValue:
+            return value
+        return default if value is MISSING else MemoryObject(memory, location)
+
+    def _resolve(self, path: object) -> tuple[ExactMemory, ParsedPath]:
+        """Return where *path* leads to: from here, or a reference from its root."""
+        if type(path) is dict:
+            path = MemoryRef.from_json(cast("object", path))
+        if not isinstance(path, MemoryRef):
+            return self._memory, self._parse(path)
+        memory = self._memory if path.kind is self.kind else self._other_memory(path)
+        return memory, memory.paths.parse(memory.paths.root, path.path)
+
+    def _other_memory(self, ref: MemoryRef) -> ExactMemory:
+        resolver = self._memory.resolver
+        if resolver is not None:
+            sensory = ref.kind is MemoryKind.SENSORY
+            root = resolver.sensory_memory if sensory else resolver.short_term_memory
+            if isinstance(root, MemoryObject):
+                return root._memory  # noqa: SLF001 - of its own class
+        raise InvalidInput(
+            f"a reference into {ref.kind} memory cannot be followed from {self.kind} memory here; "
+            "use ref.resolve(ctx), or get(ref) of that memory"
+        )
+
+    def _field_path(self, path: object) -> ParsedPath:
+        """Return the place below this one that a write goes to."""
+        if isinstance(path, MemoryRef):
+            raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
+        location = self._parse(path)
+        if location is self._location:
+            raise InvalidPath(path, "is the object itself; name a field of it")
+        return location
+
+    def _parse(self, path: object) -> ParsedPath:
+        try:
+            return self._location.children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+        except (KeyError, TypeError):
+            return self._memory.paths.parse(self._location, path)
+
+    def _shares_memory(self, other: MemoryObject) -> bool:
+        """Return whether *other* is in the same memory."""
+        return self._memory.identity == other._memory.identity
+
+    def _branch(self) -> Branch:
+        location = self._location
+        return self._memory.query(lambda tree: tree.branch(location))
+
+    def _copy(self, source: MemoryObject, location: ParsedPath, expiry: Expiry) -> None:
+        start = source._location.path
+        same_memory = self._shares_memory(source)
+        if same_memory and location.path[: len(start)] == start:
+            raise TreeConflict(
+                location.text, "an object cannot be copied into itself or below itself"
+            )
+        branch = None if same_memory else source._branch()
+
+        def put_copy(tree: TreeCalls) -> None:
+            if branch is None:
+                tree.copy(source._location, location, expiry)
+            else:
+                tree.put_branch(location, branch, expiry)
+
+        self._memory.change(
+            put_copy, ["copy", _json(location), source.ref.to_json(), expiry_json(expiry)]
+        )
+
+
+def branch_of(place: MemoryObject) -> Branch:
+    """Return a copy of an object and all below it, in which objects are told from dicts.
+
+    Raises:
+        NotAnObject: A value, or nothing any more, is there.
+    """
+    return place._branch()  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
+
+
+# --- what a call asks for ---------------------------------------------------------------------
+
+
+def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:
+    if ttl is None:
+        return None if expires_at is None else microseconds(expires_at, "expires_at")
+    if expires_at is not None:
+        raise InvalidInput("give either ttl or expires_at, not both")
+    ttl_us(ttl)
+    return ttl
+
+
+def _name_range(
+    prefix: str,
+    after: str | None,
+    limit: int | None,
+    newest_first: bool,  # noqa: FBT001 - as it was passed
+) -> NameRange:
+    if after is not None:
+        checked_name(after, "after")
+    if limit is not None:
+        limit = counted(limit, "limit", least=0)
+    return NameRange(checked_prefix(prefix), after, limit, bool(newest_first))
+
+
+def _json(location: ParsedPath) -> Value:
+    return list(location.path)

@@ -1,0 +1,245 @@
+"""Paths into an exact tree, parsed once, and references to what lies there.
+
+A path is dotted text (``"user.name"``) or a tuple of names, which may then hold dots. ``""`` and
+``()`` are the object itself. Everything that can be wrong with a path is found here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, cast
+
+from alveus.errors import InvalidInput, InvalidPath, TooLarge
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import MAX_NAME, Path, Value
+
+MAX_LEVELS = 100
+"""Names in one path, counted from the root; far below Python's recursion limit of 1,000."""
+
+MAX_CACHED_PATHS = 16_384
+"""Parsed paths that one memory caches; a full cache is emptied."""
+
+DottedPath: TypeAlias = str | Path
+"""A path as it is shown: dotted text, or a tuple where a name holds a dot."""
+
+_DOT_IN_KEY = "\ud800"
+"""Stands for a dot inside a name, in keys only: as a lone surrogate no name can hold it."""
+
+
+class MemoryKind(StrEnum):
+    """Which exact memory of a key: that of one run, or the lasting one."""
+
+    SENSORY = "sensory"
+    SHORT_TERM = "short_term"
+
+
+def path_names(path: object) -> Path:
+    """Return the names that *path* is made of; ``()`` for ``""``.
+
+    Raises:
+        InvalidPath: Neither text nor a tuple, or with an empty name, or with a lone surrogate.
+        TooLarge: A name beyond `MAX_NAME` characters, or more than `MAX_LEVELS` of them.
+    """
+    if isinstance(path, str):
+        names = tuple(str.__str__(path).split(".")) if path else ()
+    elif isinstance(path, tuple):
+        path = cast("tuple[object, ...]", path)
+        names = tuple([_name(name, path) for name in path])
+    else:
+        raise InvalidPath(path, f"must be a str or a tuple of names, not {_kind(path)}")
+    if len(names) > MAX_LEVELS:
+        raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
+    if "" in names:
+        raise InvalidPath(path, "holds an empty name")
+    text = "".join(names)
+    if len(text) > MAX_NAME or not text.isascii():
+        for name in names:
+            _check(name, cast("object", path))
+    return names
+
+
+def _name(name: object, path: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidPath(path, f"the name {name!r} must be a str, not {_kind(name)}")
+    return str.__str__(name)
+
+
+def _check(name: str, path: object) -> None:
+    if len(name) > MAX_NAME:
+        raise TooLarge(f"a name in a path has {len(name)} characters; the most is {MAX_NAME}")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidPath(path, "holds a lone surrogate, which is not text") from None
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def dotted(names: Path) -> DottedPath:
+    """Return *names* as dotted text, or as they are where the text would mean another path."""
+    text = ".".join(names)
+    return text if text.count(".") == len(names) - 1 or not names else names
+
+
+def path_key(names: Path) -> str:
+    """Return a text that no other path has."""
+    return ".".join([name.replace(".", _DOT_IN_KEY) for name in names])
+
+
+# --- references -------------------------------------------------------------------------------
+
+
+class _Readable(Protocol):
+    """What can be asked for what a reference points to: a MemoryObject."""
+
+    def get(self, path: MemoryRef, default: object = None) -> Any:  # noqa: ANN401 - as published
+        """Return what *path* points to."""
+        ...
+
+
+class Resolver(Protocol):
+    """What has both exact memories of one key: the context of an action."""
+
+    @property
+    def sensory_memory(self) -> _Readable:
+        """Return the root of the run's memory."""
+        ...
+
+    @property
+    def short_term_memory(self) -> _Readable:
+        """Return the root of the key's memory."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRef:
+    """A pointer into an exact memory: small, hashable, and the same after a trip through JSON.
+
+    It is looked up when it is resolved: what is at the path by then, or None.
+
+    Attributes:
+        kind: The memory it points into.
+        path: From the root; dotted text, or a tuple of names where a name holds a dot.
+    """
+
+    kind: MemoryKind
+    path: DottedPath
+
+    def __post_init__(self) -> None:
+        """Check both, and normalize the path."""
+        object.__setattr__(self, "kind", _memory_kind(self.kind))
+        object.__setattr__(self, "path", dotted(path_names(self.path)))
+
+    @classmethod
+    def create(cls, kind: MemoryKind | str, path: DottedPath) -> MemoryRef:
+        """Return a reference to *path* in the memory *kind*, whether or not anything is there."""
+        return cls(_memory_kind(kind), path)
+
+    @property
+    def names(self) -> Path:
+        """The names from the root down."""
+        return path_names(self.path)
+
+    def resolve(self, context: Resolver) -> Any:  # noqa: ANN401 - as published by flink-agents
+        """Return what is there now, in the memory of *context* that it points into, or None."""
+        if self.kind is MemoryKind.SENSORY:
+            return context.sensory_memory.get(self)
+        return context.short_term_memory.get(self)
+
+    def to_json(self) -> dict[str, Value]:
+        """Return a storable dict that `from_json` understands."""
+        path: Value = self.path if isinstance(self.path, str) else list(self.path)
+        return {"memory_type": self.kind.value, "path": path}
+
+    @classmethod
+    def from_json(cls, value: object) -> MemoryRef:
+        """Return the reference that *value*, a dict made by `to_json`, stands for.
+
+        Raises:
+            InvalidPath: It is not such a dict.
+        """
+        fields = cast("dict[object, object]", value if isinstance(value, dict) else {})
+        if "path" not in fields:
+            raise InvalidPath(fields, 'a reference is a dict like {"memory_type": …, "path": …}')
+        path = fields["path"]
+        names = tuple(cast("list[object]", path)) if isinstance(path, list) else path
+        kind = fields.get("memory_type", MemoryKind.SHORT_TERM)
+        return cls(_memory_kind(kind), dotted(path_names(names)))
+
+
+def _memory_kind(kind: object) -> MemoryKind:
+    try:
+        return MemoryKind(cast("str", kind))
+    except ValueError:
+        kinds = " or ".join(repr(k.value) for k in MemoryKind)
+        raise InvalidInput(f"a kind of exact memory is {kinds}, not {kind!r}") from None
+
+
+# --- parsed paths -----------------------------------------------------------------------------
+
+
+class ParsedPath:
+    """A path that was parsed: where it leads from the root, and what is made of it only once.
+
+    Attributes:
+        path: The names from the root.
+        key: `path_key` of the names.
+        ref: The reference to it.
+        children: Parsed paths by the path from here to them; filled by `PathCache.parse`.
+    """
+
+    __slots__ = ("children", "key", "path", "ref")
+
+    def __init__(self, path: Path, key: str, ref: MemoryRef) -> None:
+        self.path, self.key, self.ref = path, key, ref
+        self.children: dict[DottedPath, ParsedPath] = {}
+
+    @property
+    def text(self) -> str:
+        """The path as an error shows it."""
+        return str(self.ref.path)
+
+
+class PathCache:
+    """The parsed paths of one memory: each path is parsed once while it is in use."""
+
+    __slots__ = ("_count", "kind", "root")
+
+    def __init__(self, kind: MemoryKind) -> None:
+        self.kind = kind
+        self.root = ParsedPath((), "", MemoryRef(kind, ""))
+        self._count = 0
+
+    def parse(self, start: ParsedPath, path: object) -> ParsedPath:
+        """Return where *path* leads to from *start*; *start* for the empty path.
+
+        Raises:
+            InvalidPath: See `path_names`.
+            TooLarge: See `path_names`; the levels of *start* count.
+        """
+        names = path_names(path)
+        if not names:
+            return start
+        location = self._parsed_path(start.path + names)
+        if self._count >= MAX_CACHED_PATHS:
+            self._count = 0
+            self.root.children.clear()
+            start.children.clear()
+        self._count += 1
+        if type(path) is str:
+            start.children[path] = location
+        else:
+            start.children[names] = location
+        return location
+
+    def _parsed_path(self, names: Path) -> ParsedPath:
+        if len(names) > MAX_LEVELS:
+            raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
+        text = dotted(names)
+        ref = object.__new__(MemoryRef)  # its names were checked above; this is half of a write
+        object.__setattr__(ref, "kind", self.kind)
+        object.__setattr__(ref, "path", text)
+        return ParsedPath(names, text if isinstance(text, str) else path_key(names), ref)

@@ -1,0 +1,265 @@
+"""The words of an exact tree: what a reader promises, what a read finds, limits and expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeAlias, cast
+
+from alveus.errors import InvalidInput, TooLarge
+from alveus.state.paths import DottedPath, ParsedPath, dotted
+from alveus.store import Ledger, Node, Scope
+from alveus.store.name_ranges import NameRange
+from alveus.values import wire
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import MAX_DEPTH, Path, Value
+from alveus.values.times import LONGEST_TTL
+
+IGNORE_EXPIRY: Final = -(1 << 62)
+"""As the time of a read, it includes what has expired, which a write has to remove."""
+
+FEW_FIELDS = 24
+"""To read so many small values takes about as long as to ask for three of them one by one."""
+
+LEAST_VALUE_BYTES = 1024
+"""A limit below this would make short values cost a count of their bytes."""
+
+
+class ExactTree(Protocol):
+    """An exact tree, as it is at one moment. The root is an object that always exists."""
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path* unless there is none or it expired by *now*."""
+        ...
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*, in the order they were made."""
+        ...
+
+    def few_fields(self, path: Path) -> dict[str, Node | None] | None:
+        """Return those fields, expired ones too, if there are few and it takes less time than each.
+
+        None in place of a node: it is to be asked for by itself.
+        """
+        ...
+
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of those fields, and when each expires; reads no values."""
+        ...
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of those fields that are *chosen*, in the order of names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tree of a scope after commit *at*; None: the latest, which moves."""
+
+    ledger: Ledger
+    scope: Scope
+    at: int | None
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path*; see `ExactTree`."""
+        return self.ledger.node(self.scope, path, at=self.at, now=now)
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*; see `ExactTree`."""
+        return self.ledger.children(self.scope, path, at=self.at, now=now)
+
+    def few_fields(self, path: Path) -> dict[str, Node | None] | None:
+        """Return its fields if there are few; see `ExactTree`."""
+        return self.ledger.few_fields(self.scope, path, at=self.at, most=FEW_FIELDS)
+
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of its fields; see `ExactTree`."""
+        return self.ledger.field_names(self.scope, path, at=self.at, now=now)
+
+    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
+        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        return self.ledger.names_in_range(self.scope, path, chosen, at=self.at, now=now)
+
+
+class NonValue(Enum):
+    """The result of a read that found no value: nothing, or an object."""
+
+    MISSING = "missing"
+    OBJECT = "object"
+
+
+MISSING: Final = NonValue.MISSING
+"""Nothing is there. As ``expected=`` of `MemoryObject.update`: write only if nothing is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A copy of an object and all below it, in order."""
+
+    fields: tuple[tuple[str, Value | Branch], ...]
+
+    def levels(self) -> int:
+        """Return how many names its longest path has."""
+        inner = [f.levels() for _, f in self.fields if isinstance(f, Branch)]
+        return (1 if self.fields else 0) + max(inner, default=0)
+
+    def to_dict(self) -> dict[str, Value]:
+        """Return it as dicts."""
+        return {n: f.to_dict() if isinstance(f, Branch) else f for n, f in self.fields}
+
+    def walk(self, start: Path = ()) -> Iterator[tuple[DottedPath, Value]]:
+        """Yield the path of each value, and the value; depth first, in order."""
+        for name, field in self.fields:
+            path = (*start, name)
+            if isinstance(field, Branch):
+                yield from field.walk(path)
+            else:
+                yield dotted(path), field
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+_BYTES_PER_CHARACTER = 6
+"""Most bytes in wire form of what `repr` shows as one character: ``nan`` becomes 16."""
+
+_STORABLE_TYPES = frozenset({type(None), bool, int, float, bytes})
+"""Types of values that can be stored, whichever value it is."""
+
+
+class NeedsFullCheck(Exception):
+    """A value must be checked in full, by `values.checked`."""
+
+
+def fast_copy(value: object, levels: int = MAX_DEPTH) -> Value:
+    """Return a copy of a list or dict that surely can be stored.
+
+    Does what `checked` would, several times as fast, because it need not say what is wrong.
+
+    Raises:
+        NotPlain: Something is unusual; it may be storable all the same.
+    """
+    kind = type(value)
+    if kind is str:
+        return _encodable(cast("str", value))
+    if kind is list and levels:
+        return [
+            v
+            if type(v) in _STORABLE_TYPES or (type(v) is str and v.isascii())
+            else fast_copy(v, levels - 1)
+            for v in cast("list[Value]", value)
+        ]
+    if kind is dict and levels:
+        fields = cast("dict[str, Value]", value)
+        for name in fields:
+            if type(name) is not str or not name.isascii():
+                raise NeedsFullCheck
+        return {
+            k: v
+            if type(v) in _STORABLE_TYPES or (type(v) is str and v.isascii())
+            else fast_copy(v, levels - 1)
+            for k, v in fields.items()
+        }
+    raise NeedsFullCheck
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NeedsFullCheck from None
+    return text
+
+
+def size_bound(value: Value) -> int:
+    """Return a number of bytes that *value* surely does not exceed in wire form; cheap."""
+    try:
+        return _BYTES_PER_CHARACTER * len(repr(value))
+    except ValueError:  # Python shows no int of over 4,300 digits
+        return len(wire.encode(value).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """What an exact tree accepts; see `paths.MAX_LEVELS` and `values.MAX_NAME` too.
+
+    Attributes:
+        value_bytes: Most bytes of one value in wire form (JSON in UTF-8); at least 1024.
+    """
+
+    value_bytes: int = 16 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be kept."""
+        if self.value_bytes < LEAST_VALUE_BYTES:
+            raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
+
+    def check_size(self, value: Value, location: ParsedPath) -> int:
+        """Return a bound of the bytes of *value*, which is to go to *location*.
+
+        Raises:
+            TooLarge: It has more than `value_bytes`.
+        """
+        bound = size_bound(value)
+        if bound > self.value_bytes:
+            bound = len(wire.encode(value).encode())
+            if bound > self.value_bytes:
+                raise TooLarge(
+                    f"the value for {location.text!r} has {bound} bytes in wire form; at most "
+                    f"{self.value_bytes} are accepted; store it in parts, or in a file"
+                )
+        return bound
+
+
+# --- expiry -----------------------------------------------------------------------------------
+
+Expiry: TypeAlias = "timedelta | int | None"
+"""How long a write lasts: so long, until this time in microseconds, or as the memory says."""
+
+
+def ttl_us(ttl: object) -> int:
+    """Return *ttl* in microseconds.
+
+    Raises:
+        InvalidInput: Not a timedelta of more than zero, or of over 1,000 years.
+    """
+    if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
+        raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {ttl!r}")
+    if ttl > LONGEST_TTL:
+        raise InvalidInput(
+            f"a ttl of {ttl.days:,} days is longer than 1,000 years; "
+            "leave it out to keep the value for good"
+        )
+    return (ttl.days * 86_400 + ttl.seconds) * 1_000_000 + ttl.microseconds
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True)
+class Ttl:
+    """How long what is written to a memory stays, where the write does not say.
+
+    Attributes:
+        after: From its last write; more than zero.
+        refresh: "read": reading a value that expires also gives it, and the objects it is in,
+            at least *after* from then.
+    """
+
+    after: timedelta
+    refresh: Literal["write", "read"] = "write"
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be kept."""
+        ttl_us(self.after)
+        if self.refresh not in ("write", "read"):
+            raise InvalidInput(f"refresh must be 'write' or 'read', not {self.refresh!r}")
+
+
+def expiry_json(expiry: Expiry) -> Value:
+    """Return the expiry that a write asked for, as part of its request."""
+    return ["ttl", ttl_us(expiry)] if isinstance(expiry, timedelta) else expiry
+
+
+def put_request(location: ParsedPath, value: object, expiry: Expiry) -> list[object]:
+    """Return the request of a `set`."""
+    return ["set", list(location.path), value, expiry_json(expiry)]

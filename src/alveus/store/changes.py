@@ -1,0 +1,565 @@
+"""What is committed, and what a store answers: frozen values, no I/O.
+
+Times are microseconds since 1970 in UTC, as int; commit numbers are whole and start at 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from alveus.errors import InvalidInput
+from alveus.store.definition import AdmissionCheck, Definition
+from alveus.store.progress import Progress, StatusChange
+from alveus.store.scope import Lease, Scope, SetRef
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import ATOMS, Path, Value, counted
+
+# --- the exact tree ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of an exact tree: an object, or a value.
+
+    Attributes:
+        expires: From this time on the node is not there; None: it stays.
+    """
+
+    is_object: bool
+    value: Value = None
+    expires: int | None = None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is a value that nothing but a commit changes, whoever holds it."""
+        return self.expires is None and not self.is_object and type(self.value) in ATOMS
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Put an empty object at *path*: where nothing is, or in place of a value."""
+
+    path: Path
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Put a value at *path*: where nothing is, or in place of a value, keeping its position."""
+
+    path: Path
+    value: Value
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the node at *path* and everything below it; nothing there is no error."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Remove everything below the object at *path*, which stays; ``()`` empties the tree."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Move the expiry of the node at *path*; makes no new version of it."""
+
+    path: Path
+    expires: int | None
+
+
+TreeDelta: TypeAlias = Create | Put | Delete | Clear | Refresh
+"""Applied in order. The parent of a created or put node is an object by then.
+
+Applying them looks at no expiry: what had expired when they were made, they delete themselves.
+"""
+
+
+# --- items of sets ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRecord:
+    """The contents of one version of an item, ready to be stored.
+
+    Attributes:
+        id: Its id in the set.
+        value: In wire form; None: it is the str `text`.
+        text: What meaning reads; None: nothing.
+        metadata: In wire form; ``"{}"`` if empty.
+        time: None: the time of the commit.
+        until: For what stands for a span of time: its end; `time` is its beginning.
+        expires: From this time on the item is in no read of the present.
+        valid_from: When what it says began to hold; None: always did.
+        valid_to: When that ceased to hold; None: it holds.
+        terms: What words read: `words.pack`ed term hashes and counts.
+        tokens: How many tokens the words were.
+        temporal: How many temporal words the text has, 0..255.
+        minute: Where `time` is None: the minute since 1970 whose words are among the terms; a
+            commit in another one reads them again. None: the terms have no such words.
+        vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never will be.
+    """
+
+    id: str
+    value: str | None
+    text: str | None
+    metadata: str = "{}"
+    importance: float = 0.0
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    time: int | None = None
+    sources: tuple[str, ...] = ()
+    compacted: bool = False
+    until: int | None = None
+    expires: int | None = None
+    valid_from: int | None = None
+    valid_to: int | None = None
+    terms: bytes = b""
+    tokens: int = 0
+    temporal: int = 0
+    minute: int | None = field(default=None, compare=False, repr=False)
+    vectors: bytes | None = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What an item was derived from: the last version of an id, live or not."""
+
+    set: SetRef
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
+
+    A live one that has expired by the time of the commit is ended by it.
+
+    Attributes:
+        existing: What is done where a live one has its id, other than to refuse: that one is kept,
+            or replaced, whatever its version. Later changes of the batch to what was replaced need
+            name no version; to what was kept they are `StaleItem`.
+        links: What it was derived from, of its key or of knowledge; `NotFound` if there is no
+            such item. They stay with every later version of the item.
+        accessed: When it counts as read last: what stands for others takes theirs.
+    """
+
+    set: SetRef
+    record: ItemRecord
+    fresh: bool = False
+    links: Sequence[Link] = ()
+    accessed: int | None = None
+    existing: Literal["error", "keep", "update"] = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """End version *version* of an item and begin the next; `StaleItem` if that is not live.
+
+    Attributes:
+        links: What it was derived from besides what the version before was; as in `Add`.
+        upsert: Replace whatever version is live; where none is, add the item.
+    """
+
+    set: SetRef
+    version: int
+    record: ItemRecord
+    links: Sequence[Link] = ()
+    upsert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """End version *version* of an item; `StaleItem` if that is not live."""
+
+    set: SetRef
+    id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """Give a set its definition: a new one, or with *replace* one that exists.
+
+    Without *replace*, a set that exists with another definition is a `SetDefinitionConflict`; but
+    an empty set takes the one that comes with what is added to it. Empty is a set of which the
+    batch leaves no live item from before it, but what has expired.
+    A set that gets its first item without this has the default definition.
+    """
+
+    set: SetRef
+    definition: Definition
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Retire items of a set, and add what stands for them: one compaction, undone as one.
+
+    Attributes:
+        retired: Their ids and versions; `StaleItem` if one is not live.
+        added: Items of the same set, each linked to the retired ones that it stands for.
+        how: The strategy and who did it, as JSON.
+    """
+
+    set: SetRef
+    retired: Sequence[tuple[str, int]]
+    added: Sequence[Add]
+    how: str
+
+    def __post_init__(self) -> None:
+        """Refuse what would stand elsewhere."""
+        for add in self.added:
+            if add.set != self.set:
+                raise InvalidInput(
+                    f"a compaction of set {self.set.name!r} adds to it, not to {add.set.name!r}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Bring back what compaction *compaction* of a set retired, and retire what it added.
+
+    Each comes back as the next version of its id, with everything the retired one had, but for
+    those that were erased since. `CompactionChanged` if it was undone before, if one of those it
+    added is not as it was added, or if an id is live again. What was compacted since, and brought
+    back by undoing that, is as it was added. `NotFound` for one of the same batch.
+
+    Attributes:
+        erased: How many of either had been erased when it was made: `SetMoved` if more are by
+            now. None: any number.
+    """
+
+    set: SetRef
+    compaction: int
+    erased: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """Bring back a version of an item that is not live, as its next version.
+
+    `NotFound` if there is no such row, `DuplicateItem` if the id is live.
+    """
+
+    set: SetRef
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Do to a set what a commit of another store did: what an import of history is made of.
+
+    Rows and ids of compactions are whole: (commit number << 20 | place in it). Those that begin,
+    and compactions, are of the very commit that this is part of (`InvalidInput` else; see
+    `Batch.after`), and versions of an id grow (`InvalidInput`); an id that begins is not live
+    (`DuplicateItem`). A `first` may be a row that is not kept. No capacity matters.
+
+    Attributes:
+        begun_items: Versions as they were begun, in the order of their rows.
+        ended_rows: Rows that end; those of this commit among them were live at no commit.
+        links: (row, source's row); of rows that were begun before too. Where a sweep came between
+            and took one of the two, there is nothing to link.
+        compactions: That were done; of what was `erased`, the rows are not known.
+        undone_compactions: Ids of compactions that were undone.
+        history_start: The commit from which on the past of the set is whole, unless a later
+            one stands.
+    """
+
+    set: SetRef
+    begun_items: Sequence[StoredItem] = ()
+    ended_rows: Sequence[int] = ()
+    links: Sequence[tuple[int, int]] = ()
+    compactions: Sequence[Compaction] = ()
+    undone_compactions: Sequence[int] = ()
+    history_start: int = 0
+
+
+ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
+
+
+def upserted(change: Replace) -> Add:
+    """Return the add that an upsert comes to, whatever is live."""
+    return Add(change.set, change.record, links=change.links, existing="update")
+
+
+def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
+    """Return the changes of single items that *change* comes to, as far as it says which."""
+    if isinstance(change, Compact):
+        retired = [Retire(change.set, item_id, version) for item_id, version in change.retired]
+        return [*retired, *change.added]
+    return () if isinstance(change, (Undo, Revive, Past)) else (change,)
+
+
+def records_of(change: ItemChange) -> Sequence[ItemRecord]:
+    """Return the records that *change* brings."""
+    if isinstance(change, (Add, Replace)):
+        return (change.record,)
+    if isinstance(change, Past):
+        return [item.record for item in change.begun_items]
+    return [add.record for add in change.added] if isinstance(change, Compact) else ()
+
+
+def await_vectors(changes: Sequence[ItemChange]) -> bool:
+    """Return whether a record that *changes* bring is not embedded yet."""
+    for change in changes:
+        records = (change.record,) if type(change) is Add else records_of(change)
+        for record in records:
+            if record.vectors is None:
+                return True
+    return False
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one key may hold in all its sets; None: no limit."""
+
+    items: int | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be held."""
+        for what, limit in (("items", self.items), ("bytes", self.bytes)):
+            if limit is not None:
+                counted(limit, f"the limit of {what}", least=0)
+
+
+# --- the one write path -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """All that one action changes, as one value: committed whole, or not at all.
+
+    It has one key (or is of knowledge alone); its item changes may also reach knowledge.
+
+    Attributes:
+        time: The caller's clock; the commit's time follows from it by `commit_time`.
+        corroborated: The time up to which that clock is corroborated: what expired by then is
+            ended where room is needed; what expired since only takes none. None: all of *time*.
+        op: Digest of its name; None: nameless. A second commit with a name changes nothing.
+        request: Digest of what the caller asked. With an op: a second commit must carry an equal
+            one (else `IdempotencyConflict`, which names *label*); None: whatever it carries, the
+            first stands.
+        expects: Notes that must stand as given, as (name, text): the embedder that made the
+            vectors in *items*.
+        base: The tree's commit number that *state* was computed from; required with state, and
+            checked whenever given.
+        epoch: The lease's epoch under which this was made; None: made outside a run.
+        run: What it tells of a run's progress. A step and a call have names of their own, and
+            *op* is None.
+        release: The lease of *epoch* is given back with this commit.
+        fences: Leases that must be held, whatever their scopes; `StaleRun` else.
+        admission_checks: What its adds and replacements were checked by, for each set with rules of
+            admission; `SetMoved` where that is missing, or is not so any more. None: they pass
+            every set's rules, as what is restored does.
+        after: The commit that must be the store's last, 0: there must be none; `StaleRun` else.
+        history_start: The commit and the time from which on the past of the tree is whole, unless
+            later ones stand: what came before was not kept where a history was exported.
+        result: What a repetition is told.
+    """
+
+    scope: Scope
+    time: int
+    corroborated: int | None = None
+    op: bytes | None = None
+    request: bytes | None = None
+    label: str = ""
+    expects: Sequence[tuple[str, str]] = ()
+    base: int | None = None
+    epoch: int | None = None
+    run: Progress | None = None
+    release: bool = False
+    fences: Sequence[Lease] = ()
+    after: int | None = None
+    history_start: tuple[int, int] = (0, 0)
+    state: Sequence[TreeDelta] = ()
+    define: Sequence[Define] = ()
+    items: Sequence[ItemChange] = ()
+    admission_checks: Sequence[AdmissionCheck] | None = ()
+    limits: Limits | None = None
+    result: Value = None
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.op is not None and not (self.run is None or isinstance(self.run, StatusChange)):
+            raise InvalidInput("what a run does is named by its place in it, and has no op")
+        if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
+            raise InvalidInput("what a run does is committed under the epoch of its key's lease")
+        if self.epoch is None and self.release:
+            raise InvalidInput("a batch outside a run has no lease to give back")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRequest:
+    """A name under which something is done once that is no `Batch`; see there.
+
+    What is done and the name are one transaction. A second request of that name changes nothing.
+    """
+
+    op: bytes
+    request: bytes
+    label: str
+
+    def answered(self, result: Value, *, scope: Scope, time: int) -> Batch:
+        """Return the batch that takes the name, and keeps what a repetition is told."""
+        return Batch(
+            scope=scope,
+            time=time,
+            op=self.op,
+            request=self.request,
+            label=self.label,
+            result=result,
+        )
+
+
+def expiry_cutoff(batch: Batch, time: int) -> int:
+    """Return by which time what expired may be ended, by a batch that is committed at *time*."""
+    return time if batch.corroborated is None else min(time, batch.corroborated)
+
+
+def unchecked_sets(batch: Batch) -> set[SetRef]:
+    """Return the sets to which *batch* adds, or whose items it replaces, unchecked as far as known.
+
+    If one of them has rules of admission, the batch is to be refused.
+    """
+    if batch.admission_checks is None:
+        return set()
+    checked = {screened.set for screened in batch.admission_checks}
+    changed = {change.set for change in batch.items if isinstance(change, (Add, Replace))}
+    return changed - checked
+
+
+def grows(batch: Batch, ref: SetRef) -> bool:
+    """Return whether *batch* may begin an item of a set that is not there yet."""
+    return any(change.set == ref and begins_item(change) for change in batch.items)
+
+
+def begins_item(change: ItemChange) -> bool:
+    """Return whether a change may begin an item that is not there yet."""
+    return (
+        isinstance(change, Add)
+        or (isinstance(change, Compact) and bool(change.added))
+        or (isinstance(change, Replace) and change.upsert)
+    )
+
+
+def adds_to(batch: Batch, ref: SetRef) -> bool:
+    """Return whether *batch* adds an item to a set."""
+    return any(isinstance(change, Add) and change.set == ref for change in batch.items)
+
+
+def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
+    """Yield every set that *batch* changes, or derives items from; one may come several times."""
+    last = None
+    for change in (*batch.define, *batch.items):
+        if change.set is not last:  # most are of the same
+            last = change.set
+            yield last
+        if isinstance(change, (Add, Replace)):
+            if change.links:
+                yield from (link.set for link in change.links)
+        elif isinstance(change, Compact):
+            yield from (link.set for add in change.added for link in add.links)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The answer to a batch.
+
+    Attributes:
+        number: Its commit number; of the first one if *adopted*.
+        adopted: The batch's op, or its place in a run, was taken; nothing was changed now.
+        result: The first batch's result.
+        sets_to_compact: Sets that it added to, which are to be compacted by now.
+    """
+
+    number: int
+    time: int
+    adopted: bool
+    result: Value
+    sets_to_compact: Sequence[SetRef] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a commit changed, read through its journal row.
+
+    Attributes:
+        put_nodes: Nodes, an object before its fields; fields of one object in their order. Nodes
+            that only stand for what is no longer kept are named here, and not among the removed.
+        positions: Of each: what its place among its siblings was made by, (commit << 20 | place in
+            it); a value that replaces another keeps that one's.
+        end_commits: Of each: the commit that replaced or removed it; None: none did.
+        compactions: That it did.
+        undone_compactions: Ids of those that it undid.
+    """
+
+    commit: Commit
+    scope: Scope
+    put_nodes: Sequence[tuple[Path, Node]]
+    removed_paths: Sequence[Path]
+    begun_items: Sequence[StoredItem]
+    ended_items: Sequence[StoredItem]
+    positions: Sequence[int] = ()
+    end_commits: Sequence[int | None] = ()
+    compactions: Sequence[Compaction] = ()
+    undone_compactions: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """One version of an item, as it is in the store.
+
+    Attributes:
+        row: Unique in the store, never reused, rising in commit order.
+        first: The row of the item's first version; items of equal time stand in its order.
+        end_commit: The commit that ended this version; None: it is live.
+    """
+
+    row: int
+    first: int
+    set: SetRef
+    begin_commit: int
+    end_commit: int | None
+    version: int
+    created: int
+    updated: int
+    accessed: int | None
+    record: ItemRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction that was done.
+
+    Attributes:
+        id: Unique in the store, rising: the commit's number << 20 and its place in it.
+        retired: Rows of the versions it retired, those that were erased since left out.
+        added: Rows of the versions it added, likewise.
+        erased: How many of either were erased or purged since.
+        undo_commit: The commit that undid it; None: none did.
+        purged: Its set keeps ended versions for a time only, which is over: it cannot be undone.
+    """
+
+    id: int
+    set: SetRef
+    commit: int
+    time: int
+    how: str
+    retired: Sequence[int]
+    added: Sequence[int]
+    erased: int
+    undo_commit: int | None
+    purged: bool = False

@@ -1,0 +1,238 @@
+"""What every store checks in the same way before it changes anything, and what it numbers rows by.
+
+A store looks up what a check compares; which batch is refused, and by which error, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from alveus.errors import (
+    CompactionChanged,
+    DuplicateItem,
+    EmbedderConflict,
+    InvalidInput,
+    KeyBusy,
+    KeyFull,
+    NotFound,
+    SetFull,
+    SetMoved,
+    StaleRun,
+)
+from alveus.store.changes import (
+    Add,
+    Batch,
+    Compaction,
+    Limits,
+    Past,
+    StoredItem,
+    Undo,
+    sets_in_batch,
+)
+from alveus.store.definition import AdmissionCheck, Definition
+from alveus.store.progress import DurableCall, Progress, RunStatus, Step
+from alveus.store.scope import Scope, SetRef
+
+ROW_BITS = 20
+"""Rows that commit n began are n << 20 and up: at most 1,048,576 items and nodes a commit."""
+
+PLACEHOLDER_EXPIRY = 1
+"""The expiry of a node that stands for one that is no longer kept, so that others keep their order.
+
+It is in no read of any time, and no sweep removes it: what follows in its place may be yet to come.
+"""
+
+
+# --- what a batch was made from -----------------------------------------------------------------
+
+
+def check_batch(batch: Batch, last: int) -> None:
+    """Refuse a batch that contradicts itself, or that must follow another commit than *last*.
+
+    Raises:
+        StaleRun: `Batch.after` is not the last commit.
+        InvalidInput: It reaches into another key, or changes a tree without naming its base.
+    """
+    if batch.after is not None and batch.after != last:
+        raise StaleRun(batch.scope.owner, expected=batch.after, found=last)
+    if batch.define or batch.items:
+        _check_sets(batch)
+    if batch.state and batch.base is None:
+        raise InvalidInput("a batch that changes the exact tree needs a base")
+
+
+def _check_sets(batch: Batch) -> None:
+    """Refuse a batch that changes a set of another key."""
+    items = batch.items
+    if len(items) == 1 and not batch.define:
+        add = items[0]  # as most batches are: quicker than what follows
+        if type(add) is Add and add.set.scope is batch.scope and not add.links:
+            return
+    last_scope = batch.scope
+    for ref in sets_in_batch(batch):
+        if ref.scope is last_scope:  # to compare scopes takes longer than the rest
+            continue
+        last_scope = ref.scope
+        if ref.scope.key is not None and ref.scope != batch.scope:
+            raise InvalidInput(
+                f"a batch of key {batch.scope.key!r} cannot change a set of key "
+                f"{ref.scope.key!r}; commit one batch per key"
+            )
+
+
+def check_base(batch: Batch, head: int) -> None:
+    """Raise `StaleRun` where the tree's commit number is not the one that a batch was made from."""
+    if batch.base is not None and batch.base != head:
+        raise StaleRun(batch.scope.owner, expected=batch.base, found=head)
+
+
+def check_note(name: str, *, expected: str, actual: str | None) -> None:
+    """Raise `EmbedderConflict` where a note does not say what is expected."""
+    if actual != expected:
+        raise EmbedderConflict(name, asked=expected, found=str(actual))
+
+
+def check_leases(
+    batch: Batch,
+    holder: Callable[[Scope], tuple[str | None, int]],
+    is_alive: Callable[[str], bool],
+) -> None:
+    """Refuse what was made under a lease that no longer holds, or beside one that does.
+
+    Args:
+        holder: Returns who has the lease of a scope (None: nobody), and its epoch.
+
+    Raises:
+        StaleRun: A lease was taken over.
+        KeyBusy: The batch changes a tree outside a run, while a live owner runs the key.
+    """
+    for lease in batch.fences:
+        owner, epoch = holder(lease.scope)
+        if (owner, epoch) != (lease.owner, lease.epoch):
+            raise StaleRun(lease.scope.owner, expected=lease.epoch, found=epoch, what="epoch")
+    if batch.epoch is None and not batch.state:
+        return
+    owner, epoch = holder(batch.scope)
+    if batch.epoch is None:
+        if owner is not None and is_alive(owner):
+            raise KeyBusy(batch.scope.owner, wait_s=0)
+    elif owner is None or epoch != batch.epoch:
+        raise StaleRun(batch.scope.owner, expected=batch.epoch, found=epoch, what="epoch")
+
+
+# --- runs -------------------------------------------------------------------------------------
+
+
+def check_run(
+    batch: Batch, progress: Progress, *, status: RunStatus, scope: Scope, has_begun: bool
+) -> None:
+    """Refuse a batch about a run that moved on or is another key's; *status* … are the run's.
+
+    Raises:
+        StaleRun: The run has another status.
+        InvalidInput: It is of another key, or its first commit carries no begin.
+    """
+    is_work = isinstance(progress, (Step, DurableCall))
+    # First: a run of a forgotten key has ended, and another name of its key.
+    check_status(progress.run, scope, status, "waiting" if is_work else progress.expected)
+    if scope != batch.scope:
+        raise InvalidInput(f"run {progress.run} is of {scope}, its batch of {batch.scope}")
+    if is_work and not has_begun and progress.begin is None:
+        raise InvalidInput(f"the first commit of run {progress.run} says when and how it began")
+
+
+def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus) -> None:
+    """Raise `StaleRun` where a run does not have the status that is expected."""
+    if status != expected:
+        raise StaleRun(scope.key or "", expected=expected, found=status, what=f"run {run}")
+
+
+# --- sets -------------------------------------------------------------------------------------
+
+
+def check_rules(check: AdmissionCheck, definition: Definition | None) -> None:
+    """Raise `SetMoved` where adds were checked by other rules than those of their set."""
+    if not check.matches_rules(definition or Definition()):
+        raise SetMoved(check.set.name, what="other rules")
+
+
+def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
+    """Return the compaction to undo; *compaction*: with the rows that are still kept.
+
+    Raises:
+        NotFound: There is no such compaction of the set.
+        CompactionChanged: It was undone, or nothing of what it retired is kept.
+        SetMoved: Something of it was erased since the undo was made.
+    """
+    if compaction is None or compaction.set != undo.set:
+        raise NotFound(f"set {undo.set.name!r} has no compaction {undo.compaction}")
+    if compaction.undo_commit is not None:
+        raise CompactionChanged(compaction.id, f"it was undone by commit {compaction.undo_commit}")
+    if compaction.purged:
+        raise CompactionChanged(
+            compaction.id, "what it retired was purged: see the set's retention"
+        )
+    if not compaction.retired:
+        raise CompactionChanged(compaction.id, "nothing that it retired is kept")
+    if undo.erased not in (None, compaction.erased):
+        raise SetMoved(undo.set.name)
+    return compaction
+
+
+def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, int]) -> bool:
+    """Return whether a set of *size* (items, tokens, bytes) is to be trimmed.
+
+    Raises:
+        SetFull: It is over a capacity, and refuses what it has no room for.
+    """
+    exceeded = definition.exceeded_capacity(*size)
+    if exceeded is not None and definition.rejects_when_full:
+        is_compacted = definition.compaction != "reject"
+        raise SetFull(ref.name, capacity=exceeded[1], what=exceeded[0], compacts=is_compacted)
+    return exceeded is not None and definition.compaction == "trim"
+
+
+def check_limits(key: str, limits: Limits, *, items: int, size: int) -> None:
+    """Raise `KeyFull` where the sets of a key hold more than it may."""
+    for what, usage, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
+        if limit is not None and usage > limit:
+            raise KeyFull(key, what=what, limit=limit)
+
+
+# --- histories that are imported ----------------------------------------------------------------
+
+
+def check_past(past: Past, number: int) -> None:
+    """Refuse a past that is not of commit *number*, or contradicts itself.
+
+    Raises:
+        InvalidInput: Rows or compactions are of another commit, or not in order.
+    """
+    rows = [item.row for item in past.begun_items]
+    begun = [*rows, *(done.id for done in past.compactions)]
+    if any(row >> ROW_BITS != number for row in begun):
+        raise InvalidInput(f"a past of another commit than {number} cannot be taken in by it")
+    if any(after <= before for before, after in pairwise(rows)):
+        raise InvalidInput("versions of a past come in the order of their rows, each once")
+    if any(item.set != past.set for item in past.begun_items):
+        raise InvalidInput(f"a past of set {past.set.name!r} begins versions of that set alone")
+
+
+def check_next(item: StoredItem, last: tuple[int, bool] | None) -> None:
+    """Refuse a version that cannot follow the *last* of its id: that one's number, if it is live.
+
+    Raises:
+        DuplicateItem: It is live.
+        InvalidInput: It has that number, or a higher one.
+    """
+    if last is None:
+        return
+    version, live = last
+    if live:
+        raise DuplicateItem(item.record.id, set_name=item.set.name)
+    if item.version <= version:
+        raise InvalidInput(
+            f"version {item.version} of item {item.record.id!r} cannot follow version {version}; "
+            "import a history into a store without its sets"
+        )

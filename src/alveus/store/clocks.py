@@ -1,0 +1,291 @@
+"""The clock of a memory: a wall clock that is checked against time that has really elapsed.
+
+A wall clock may be wrong for a while: a battery is empty, a time server is, somebody sets it by
+hand. What rests on it is of two kinds. Reads and new commits take it as it is, so that a mistake
+is over when it is. Retention takes nothing for old that may not be: what it removes never comes
+back.
+
+So every store keeps a timeline: a line of wall time over elapsed time, which the host's monotonic
+clock tells from boot to boot. A reading on that line is corroborated. One that is off it is in
+doubt, until the wall clock has kept to a new line for `PROOF_US` of elapsed time; meanwhile
+
+- a clock that is *ahead* gives its own time to reads and commits, and the old line to retention;
+- a clock that is *behind* gives the old line to reads and commits, and its own time to retention.
+
+Where no time is known to have elapsed, as while a host was off, the clock is ahead of the line
+when it comes back, and retention waits until that is proven.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from alveus.store import CLOCK_STEP_US, CORROBORATED_TIME_NOTE, Store
+from alveus.values.forks import HandleLock
+from alveus.values.lazy_dataclass import dataclass
+
+PROOF_US = 24 * 3600 * 1_000_000
+"""How much elapsed time makes a new line out of what is in doubt."""
+
+COUNTED_US = 3600 * 1_000_000
+"""The most of it that counts between two looks: rare looks prove less."""
+
+KEPT_EVERY_US = 600 * 1_000_000
+"""How often a timeline is kept where nothing becomes of it."""
+
+TIMELINE = "clock"
+"""The note that holds a store's timeline."""
+
+TRIES = 20
+"""How often keeping a timeline is tried anew, where others keep theirs."""
+
+FOREVER = 1 << 62
+
+Elapsed: TypeAlias = Callable[[int], tuple[str, int]]
+"""Given the wall time, tells how much time has elapsed: since when (an era's name), and how many
+microseconds. Times of two eras cannot be compared."""
+
+
+@runtime_checkable
+class SteadyClock(Protocol):
+    """A clock of your own that also tells how much time has elapsed; see `Memory.open`."""
+
+    def __call__(self) -> datetime:
+        """Return the wall time, with a zone."""
+        ...
+
+    def elapsed(self) -> timedelta:
+        """Return how much time has elapsed since the clock was made, however it was set."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Readings that are off the line, all on one side of it.
+
+    Attributes:
+        ahead: They are later than the line.
+        least: The earliest line that they lie on or above: wall time less active time.
+        since: The active time of the first.
+        upheld: For how much elapsed time they were seen.
+        commit: The store's last commit at the first.
+    """
+
+    ahead: bool
+    least: int
+    since: int
+    upheld: int
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is known of the time of a store, in microseconds.
+
+    Attributes:
+        era: Since when *at* counts.
+        at: The elapsed time of the last look.
+        active: How much time is known to have elapsed in all, over all eras.
+        line: What wall time less active time is.
+    """
+
+    era: str
+    at: int
+    active: int
+    line: int
+    doubt: Doubt | None = None
+
+    def active_at(self, era: str, at: int) -> int:
+        """Return how much time has elapsed in all; between two eras nobody knows of any."""
+        return self.active + at - self.at if era == self.era and at > self.at else self.active
+
+    def observed(self, wall: int, era: str, at: int, commit: int) -> Timeline:
+        """Return it after one more look at the clocks."""
+        active = self.active_at(era, at)
+        line, doubt = wall - active, self.doubt
+        if abs(line - self.line) <= CLOCK_STEP_US:
+            return Timeline(era, at, active, min(line, self.line))
+        ahead = line > self.line
+        if doubt is None or doubt.ahead != ahead:
+            doubt = Doubt(ahead, line, active, 0, commit)
+        else:
+            upheld = doubt.upheld + min(active - self.active, COUNTED_US)
+            doubt = replace(doubt, least=min(line, doubt.least), upheld=upheld)
+        if doubt.upheld >= PROOF_US:
+            return Timeline(era, at, active, doubt.least)
+        return Timeline(era, at, active, self.line, doubt)
+
+    def continues(self, before: Timeline) -> bool:
+        """Return whether it says so little more than *before* that it need not be kept."""
+        sides = [None if t.doubt is None else t.doubt.ahead for t in (self, before)]
+        return (
+            self.era == before.era
+            and sides[0] == sides[1]
+            and abs(self.line - before.line) <= CLOCK_STEP_US
+            and self.active - before.active < KEPT_EVERY_US
+        )
+
+
+def host_elapsed() -> Elapsed:
+    """Return what the host's monotonic clock tells; it goes on while the host sleeps.
+
+    Where the boot cannot be plain from others, time elapses within this process alone.
+    """
+    try:
+        era, clock = _boot_id(), time.CLOCK_BOOTTIME
+    except (OSError, AttributeError):
+        era, clock = f"process {uuid.uuid4()}", time.CLOCK_MONOTONIC
+    return lambda _wall: (era, time.clock_gettime_ns(clock) // 1000)
+
+
+@lru_cache
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _steady_elapsed(clock: SteadyClock) -> Elapsed:
+    """Return what a clock of the user's tells."""
+    era = f"clock {id(clock)} of process {os.getpid()}"
+    return lambda _wall: (era, clock.elapsed() // timedelta(microseconds=1))
+
+
+class _Followed:
+    """Elapsed time beside a clock of the user's that tells none: what both it and the host's say.
+
+    So a clock that stands still, or is moved by hand, lets none elapse.
+    """
+
+    def __init__(self) -> None:
+        self._era, self._at = f"followed {uuid.uuid4()}", 0
+        self._last: tuple[int, int] | None = None
+        self._lock = HandleLock()
+
+    def __call__(self, wall: int) -> tuple[str, int]:
+        with self._lock:
+            now = time.monotonic_ns() // 1000
+            if self._last is not None:
+                self._at += max(0, min(wall - self._last[0], now - self._last[1]))
+            self._last = wall, now
+            return self._era, self._at
+
+
+def elapsed_beside(clock: Callable[[], datetime] | None) -> Elapsed:
+    """Return what tells how much time elapses beside a memory's clock; None: the host's."""
+    if clock is None:
+        return host_elapsed()
+    return _steady_elapsed(clock) if isinstance(clock, SteadyClock) else _Followed()
+
+
+class DisciplinedClock:
+    """The clock of an open memory. Calling it gives the time of reads and commits.
+
+    Args:
+        ticks: The wall clock, in microseconds.
+        elapsed: The monotonic one.
+        store: Keeps the timeline that all memories on it share.
+    """
+
+    def __init__(self, ticks: Callable[[], int], elapsed: Elapsed, store: Store) -> None:
+        self._ticks, self._elapsed, self._store = ticks, elapsed, store
+        self._lock = HandleLock()
+        self._timeline = self._kept() or self._begun()
+
+    def __call__(self) -> int:
+        """Return the wall time; while it is behind, what it would be by elapsed time."""
+        wall = self._ticks()
+        era, at = self._elapsed(wall)
+        known = self._timeline
+        line = known.line + known.active  # written out: a run asks four times
+        if era == known.era and at > known.at:
+            line += at - known.at
+        return wall if wall >= line - CLOCK_STEP_US else self._behind(wall, era, at)
+
+    def times(self) -> tuple[int, int]:
+        """Return what calling it returns, and what `corroborated` returns of that."""
+        wall = self._ticks()
+        era, at = self._elapsed(wall)
+        known = self._timeline
+        line = known.line + known.active_at(era, at)
+        if wall < line - CLOCK_STEP_US:
+            wall = self._behind(wall, era, at)
+            return wall, _believed(self._timeline, wall, era, at)
+        return wall, wall if wall <= line + CLOCK_STEP_US else line
+
+    def _behind(self, wall: int, era: str, at: int) -> int:
+        """Return what the time is by elapsed time, as the wall clock is behind; take note of it."""
+        with self._lock:
+            self._timeline = known = self._timeline.observed(wall, era, at, 0)
+        return max(wall, known.line + known.active)
+
+    def corroborated(self, time: int) -> int:
+        """Return up to which time, at most *time*, this memory has seen that it really came."""
+        era, at = self._elapsed(time)
+        return _believed(self._timeline, time, era, at)
+
+    def settle(self) -> int:
+        """Return the time that retention may go by; keep what the clocks say now in the store.
+
+        Raises:
+            Unavailable: The store cannot be written now.
+        """
+        left = TRIES
+        while True:
+            left -= 1
+            text = self._store.note(TIMELINE)
+            before = self._timeline if text is None else _read(text)
+            wall = self._ticks()
+            era, at = self._elapsed(wall)
+            with self._lock:
+                self._timeline = known = self._look(before, wall, era, at)
+            believed = _believed(known, wall, era, at)
+            same = text is not None and known.continues(before)
+            if same or self._store.read_only or self._keep(text, known, believed) or not left:
+                return believed
+
+    def _keep(self, before: str | None, known: Timeline, believed: int) -> bool:
+        text = json.dumps(asdict(known))
+        if not self._store.put_note(TIMELINE, text, expected=before):
+            return False
+        noted = self._store.note(CORROBORATED_TIME_NOTE)
+        self._store.put_note(CORROBORATED_TIME_NOTE, str(believed), expected=noted)
+        return True
+
+    def _look(self, before: Timeline, wall: int, era: str, at: int) -> Timeline:
+        """Look once; while others commit on the old line, a clock that is ahead proves nothing."""
+        last, doubt = self._store.commit_at(FOREVER), before.doubt
+        if doubt is not None and doubt.ahead:
+            behind = self._store.commit_at(doubt.least + doubt.since - CLOCK_STEP_US)
+            if behind > doubt.commit:
+                before = replace(before, doubt=None)
+        return before.observed(wall, era, at, last)
+
+    def _kept(self) -> Timeline | None:
+        text = self._store.note(TIMELINE)
+        return None if text is None else _read(text)
+
+    def _begun(self) -> Timeline:
+        """Return the timeline of a store that has none yet: it begins with its last commit."""
+        wall = self._ticks()
+        era, at = self._elapsed(wall)
+        last = self._store.time_of_commit(FOREVER)
+        return Timeline(era, at, 0, min(wall, last) if last else wall)
+
+
+def _believed(known: Timeline, time: int, era: str, at: int) -> int:
+    line = known.line + known.active_at(era, at)
+    return time if time <= line + CLOCK_STEP_US else line
+
+
+def _read(text: str) -> Timeline:
+    plain = json.loads(text)
+    doubt = plain.pop("doubt")
+    return Timeline(**plain, doubt=None if doubt is None else Doubt(**doubt))

@@ -1,0 +1,258 @@
+"""What a memory set was opened with: how much it holds, and what is done as it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import TypeAlias, cast
+
+from alveus.errors import InvalidInput
+from alveus.store.scope import SetRef
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, counted
+
+HIGH_WATER = 0.9
+"""Share of its capacity at which a set is compacted in the background."""
+
+LOW_WATER = 0.7
+"""Share of its capacity that a compaction brings a set down to, unless it is told how many."""
+
+IN_THE_COMMIT = ("trim", "reject")
+"""What a store does itself with a set at its capacity; everything else is compaction."""
+
+EXECUTIONS = ("background", "sync", "external")
+
+Plan: TypeAlias = Mapping[str, Value]
+"""A strategy of compaction, or a rule of admission, as JSON: its name and its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a set was opened with; stored with its first add.
+
+    Attributes:
+        capacity: Most items it holds, or None.
+        compaction: What happens at its capacity: "trim" retires the oldest, "reject" refuses, in
+            the commit of the add; or a strategy of compaction, as JSON.
+        item_type: Name of the type its values have, for `compat`; None: any storable value.
+        signals: Weights of search as JSON; None: the defaults.
+        capacity_tokens: Most tokens that its items have, as words are counted; None: no limit.
+        capacity_bytes: Most bytes of values, texts and metadata; None: no limit.
+        high_water: The share of a capacity at which compaction begins, unless it is "sync".
+        low_water: The share that it is brought down to.
+        execution: Who compacts: "background", a thread of a process that adds; "sync", the add
+            that finds it full; "external", a process of its own.
+        retention: How long ended versions are kept: "keep", "purge" (not at all) or microseconds.
+        admission: Rules that what is added is checked by; None: none.
+    """
+
+    capacity: int | None = None
+    compaction: str | Plan = "trim"
+    item_type: str | None = None
+    signals: Mapping[str, float] | None = None
+    capacity_tokens: int | None = None
+    capacity_bytes: int | None = None
+    high_water: float = HIGH_WATER
+    low_water: float = LOW_WATER
+    execution: str = "background"
+    retention: str | int = "keep"
+    admission: Sequence[Plan] | None = None
+
+    def to_json(self) -> dict[str, Value]:
+        """Return what is not as by default; `from_json` makes an equal definition of it."""
+        changed_fields: dict[str, Value] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                changed_fields[field.name] = _plain(value)
+        return changed_fields
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Value]) -> Definition:
+        """Return the definition that `to_json` told.
+
+        Raises:
+            InvalidInput: It has an unknown name, or something that no definition has.
+        """
+        unknown = sorted(set(document).difference(field.name for field in fields(cls)))
+        if unknown:
+            raise InvalidInput(
+                f"a definition of a set has no {unknown}; it has "
+                f"{', '.join(field.name for field in fields(cls))}"
+            )
+        for name, value in document.items():
+            _check(name, value)
+        return cls(**document)  # pyright: ignore[reportArgumentType]  checked above
+
+    @property
+    def retention_us(self) -> int | None:
+        """How long ended versions are kept; None: for good."""
+        if isinstance(self.retention, int):
+            return self.retention
+        return 0 if self.retention == "purge" else None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has a capacity of any kind."""
+        return not self.capacity is self.capacity_tokens is self.capacity_bytes is None
+
+    @property
+    def rejects_when_full(self) -> bool:
+        """Whether a store refuses an add that would go over a capacity.
+
+        A set that is compacted by the add that finds it full refuses too: room is made first.
+        """
+        return self.compaction == "reject" or (
+            self.compaction != "trim" and self.execution == "sync"
+        )
+
+    def exceeded_capacity(
+        self, items: int, tokens: int, size: int, *, share: float = 1.0
+    ) -> tuple[str, int] | None:
+        """Return which capacity so many items, tokens and bytes exceed *share* of, and it; or None.
+
+        As (what, most).
+        """
+        usage = (
+            ("items", items, self.capacity),
+            ("tokens", tokens, self.capacity_tokens),
+            ("bytes", size, self.capacity_bytes),
+        )
+        for what, count, most in usage:
+            if most is not None and count > share * most:
+                return what, most
+        return None
+
+    def needs_compaction(self, items: int, tokens: int, size: int) -> bool:
+        """Whether a set of such size is to be compacted, in the background or from outside."""
+        return (
+            self.bounded
+            and self.compaction not in IN_THE_COMMIT
+            and self.exceeded_capacity(items + 1, tokens + 1, size + 1, share=self.high_water)
+            is not None
+        )
+
+
+def _plain(value: object) -> Value:
+    """Return a copy of a field as JSON: mappings as dicts by name, sequences as lists."""
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[str, object]", value)
+        return {name: _plain(mapping[name]) for name in sorted(mapping)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in cast("Sequence[object]", value)]
+    return cast("Value", value)
+
+
+def _check(field: str, value: Value) -> None:
+    """Refuse what field *field* of a definition cannot be."""
+    if field in ("capacity", "capacity_tokens", "capacity_bytes"):
+        if value is not None:
+            counted(value, f'"{field}"')
+        return
+    if field == "retention" and type(value) is int:
+        counted(value, '"retention", in microseconds,')
+        return
+    usable, what = _FIELDS[field]
+    if not usable(value):
+        raise InvalidInput(f'"{field}" of a set must be {what}, not {value!r:.80}')
+
+
+def _is_text(value: Value) -> bool:
+    return value is None or (isinstance(value, str) and value != "")
+
+
+def _is_share(value: Value) -> bool:
+    return type(value) in (int, float) and 0 < cast("float", value) <= 1
+
+
+def _are_weights(value: Value) -> bool:
+    return value is None or (
+        isinstance(value, dict) and all(type(one) in (int, float) for one in value.values())
+    )
+
+
+def _are_rules(value: Value) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(rule, dict) for rule in value)
+    )
+
+
+_FIELDS: Mapping[str, tuple[Callable[[Value], bool], str]] = {
+    "compaction": (
+        lambda value: isinstance(value, dict) or value in IN_THE_COMMIT,
+        '"trim", "reject" or an object: a strategy and its settings',
+    ),
+    "item_type": (_is_text, "a text"),
+    "signals": (_are_weights, "an object of numbers"),
+    "high_water": (_is_share, "a share above 0 and up to 1"),
+    "low_water": (_is_share, "a share above 0 and up to 1"),
+    "execution": (lambda value: value in EXECUTIONS, f"one of {', '.join(EXECUTIONS)}"),
+    "retention": (
+        lambda value: value in ("keep", "purge"),
+        '"keep", "purge" or a whole number of microseconds',
+    ),
+    "admission": (_are_rules, "a list of objects"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SetInfo:
+    """A set that exists.
+
+    Attributes:
+        number: Unique in the store, never reused; what a Finder knows the set by.
+        items: Live items.
+        bytes: Of their values, texts and metadata, in UTF-8; bytes in a value are as many.
+        tokens: Of their texts, as words are counted.
+        next_expiry: When the first of its items expires; None: none does.
+        has_validity: Whether any of its live items is valid for a time only.
+        history_start: The commit from which on its past is whole: versions that ended by then were
+            purged.
+    """
+
+    number: int
+    ref: SetRef
+    definition: Definition
+    items: int
+    bytes: int
+    tokens: int = 0
+    next_expiry: int | None = None
+    has_validity: bool = False
+    history_start: int = 0
+
+
+@dataclass(slots=True)
+class SetRules:
+    """The rules that what is added to a set is checked by.
+
+    Attributes:
+        set_rules: Those that its definition names; None: it names none.
+        effective: Those, or else the memory's.
+        parsed: The rules as `alveus.sets.admission` has read them.
+    """
+
+    set_rules: Sequence[Plan] | None
+    effective: Sequence[Plan]
+    parsed: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """What the adds of a batch to a set were checked by, and against.
+
+    Attributes:
+        rules: `Definition.admission` as it was; None also if there was no such set.
+        last_row: No live item of the set has a row past this one; None: nothing hung on that.
+    """
+
+    set: SetRef
+    rules: Sequence[Plan] | None
+    last_row: int | None = None
+
+    def matches_rules(self, definition: Definition) -> bool:
+        """Return whether these are the rules of a set."""
+        return _as_list(self.rules) == _as_list(definition.admission)
+
+
+def _as_list(rules: Sequence[Plan] | None) -> list[Plan] | None:
+    return None if rules is None else list(rules)

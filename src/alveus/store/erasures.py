@@ -1,0 +1,231 @@
+"""What is to be erased, and what was: frozen values without content, no I/O.
+
+What an erasure leaves in the store says nothing of what was there: counts, numbers of rows and
+commits, and digests that only whoever has the store's salt, and knows what to look for, can tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+from alveus.errors import Forgotten
+from alveus.store.changes import NamedRequest
+from alveus.store.scope import Scope, SetRef
+from alveus.store.stored_read_set import ReadSet
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value
+
+ReceiptState: TypeAlias = Literal["erased", "rewritten", "scrubbed"]
+"""Erased: gone from every read. Rewritten: also from the database, but for its log and side files.
+Scrubbed: from every file of the store."""
+
+STATES: tuple[ReceiptState, ...] = ("erased", "rewritten", "scrubbed")
+"""By the number that stands for each in a file."""
+
+NO_SPACE = ""
+"""The space of a key that was forgotten: no application has this name."""
+
+
+class UnreachableCopy(NamedTuple):
+    """What may hold what was erased, outside the reach of a store.
+
+    Attributes:
+        what: What it is.
+        note: How much of it, or what to do.
+        until: When that ends, as far as the store can tell; "": nobody knows.
+    """
+
+    what: str
+    note: str
+    until: str = ""
+
+
+ERASED_HOW = "{}"
+"""What is left of how a compaction was done, when something of it was erased."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What is to be erased.
+
+    Attributes:
+        scope: Whose it is: a key's, or knowledge.
+        receipt: The id of the receipt; a second erasure under it changes nothing.
+        request: What the receipt keeps of what was asked: JSON without content.
+        whole_key: All of the key, with its name.
+        items: Else ids by set; of each all versions.
+        uncertain_runs: Runs that may hold some of it, which no store can tell; see `Erased`.
+        dry_run: Only say what would be erased.
+        named: The op that the erasure takes; a second one of that name changes nothing. It has
+            the same receipt.
+    """
+
+    scope: Scope
+    time: int
+    receipt: str
+    request: str = "{}"
+    whole_key: bool = False
+    items: Sequence[tuple[SetRef, Sequence[str]]] = ()
+    uncertain_runs: Sequence[int] = ()
+    dry_run: bool = False
+    named: NamedRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What an erasure did; all of it in one commit.
+
+    Attributes:
+        commit: Its number; None: there was nothing to erase, or it was a rehearsal.
+        counts: What was erased, by kind; what was not there is not counted.
+        derived: Items among them that were erased since they were derived from others.
+        restored: Items that came back: those were made of them too.
+        lost: Derived items that cannot be made again: some of their sources were purged before.
+        unread: Outputs among them that a consumer had yet to read.
+        delivered: Outputs among them that consumers had read.
+        shared: Items of knowledge that commits of the key wrote, and that stay.
+        sets: Numbers of the sets that lost rows.
+        puts: Commits of erased runs that put values into an exact tree, which stay.
+        open: Runs that wrote or read what was erased and have not ended: their records stay until
+            they have.
+        unsure: Runs that failed in a task: their errors and durable results may hold some of it.
+        marks: Sets that items came back to.
+    """
+
+    commit: int | None
+    time: int
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    derived: int = 0
+    restored: int = 0
+    lost: int = 0
+    unread: int = 0
+    delivered: int = 0
+    shared: int = 0
+    sets: Sequence[int] = ()
+    puts: Sequence[int] = ()
+    open: Sequence[int] = ()
+    unsure: Sequence[int] = ()
+    marks: Sequence[SetRef] = ()
+
+    def to_json(self) -> str:
+        """Return it as a store keeps it: all but `marks`, which are names."""
+        names = [name for name in self.__dataclass_fields__ if name != "marks"]
+        plain = {name: getattr(self, name) for name in names}
+        return json.dumps(
+            {n: [*v] if isinstance(v, (tuple, list)) else v for n, v in plain.items()}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Erased:
+        """Return what `to_json` made *text* of."""
+        plain = cast("dict[str, Any]", wire.decode_plain(text))
+        listed = {n: tuple(cast("list[Any]", v)) for n, v in plain.items() if isinstance(v, list)}
+        merged: dict[str, Any] = {**plain, **listed}
+        return cls(**merged)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """A receipt, as a store keeps it.
+
+    Attributes:
+        owner: The space or knowledge it is of, see `owner_of`.
+        open_runs: Runs whose records are still to be erased, once they have ended.
+        blocked_by: Who was in the way when the store was scrubbed last, in words.
+        scrubbed: When that was done; None: it is still to be done.
+    """
+
+    id: str
+    owner: str
+    request: str
+    erased: Erased
+    state: ReceiptState
+    open_runs: Sequence[int] = ()
+    blocked_by: Sequence[str] = ()
+    scrubbed: int | None = None
+
+
+def owner_of(scope: Scope) -> str:
+    """Return how a receipt names whose memory it is about, without its key."""
+    return f"{'knowledge' if scope.key is None else 'space'} {scope.space}"
+
+
+def hidden_key(scope: Scope, salt: bytes) -> str:
+    """Return what stands for the name of a key that was forgotten."""
+    return wire.digest(["forgotten key", scope.space, scope.key], salt=salt).hex()
+
+
+def hidden_scope(scope: Scope, salt: bytes) -> Scope:
+    """Return the scope that a forgotten key is kept under."""
+    return Scope(NO_SPACE, hidden_key(scope, salt))
+
+
+def op_of_erasure(erasure: Erasure, salt: bytes) -> bytes:
+    """Return the name of the op that an erasure is."""
+    if erasure.named is not None:
+        return erasure.named.op
+    return wire.digest(["forgetting", erasure.receipt], salt=salt)
+
+
+def stub_of(item_id: str, salt: bytes) -> bytes:
+    """Return what is kept of a purged item's id, so that what came of it is found."""
+    return wire.digest(["purged", item_id], salt=salt)
+
+
+def has_read(
+    read_set: str | None, ids_by_set: Mapping[SetRef, Collection[str]], scope: Scope
+) -> bool:
+    """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
+    if read_set is None:
+        return False
+    try:
+        return any(
+            one in ids_by_set.get(ref, ()) for ref, one in ReadSet.of(read_set, scope).item_refs()
+        )
+    except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
+        document = wire.decode(read_set)
+    read_parts = (
+        [document.get(part) for part in ("items", "searches")]
+        if isinstance(document, dict)
+        else document
+    )
+    names = names_in(read_parts)
+    return any(
+        ref.name in names and not names.isdisjoint(ids)
+        for ref, ids in ids_by_set.items()
+        if ref.scope.key is None or ref.scope == scope
+    )
+
+
+def mentions_erased(
+    result: Value, erased_ids: Collection[str], written_ids: Collection[str]
+) -> bool:
+    """Return whether an answer names an erased item; *written_ids* are of what its commit wrote.
+
+    Of those one stays that has the same id, in another set.
+    """
+    return any(name in erased_ids and name not in written_ids for name in names_in(result))
+
+
+def names_in(value: Value) -> frozenset[str]:
+    """Return every text in *value*, names of fields too."""
+    texts: set[str] = set()
+    unvisited: list[Value] = [value]
+    while unvisited:
+        value = unvisited.pop()
+        if isinstance(value, str):
+            texts.add(value)
+        elif isinstance(value, list):
+            unvisited.extend(value)
+        elif isinstance(value, dict):
+            unvisited.extend([*value, *value.values()])
+    return frozenset(texts)
+
+
+def forgotten(what: str) -> Forgotten:
+    """Return the error that says that *what* was done once, and what it made is forgotten."""
+    return Forgotten(f"{what} was carried out before, and what it made was forgotten since")

@@ -1,0 +1,512 @@
+r"""`where=`: a JSON filter over metadata and an item's own fields, checked once.
+
+::
+
+    {"topic": "travel",                      a field equals a value
+     "year": {"gte": 2020, "lt": 2024},      eq ne gt gte lt lte in nin exists contains
+     "author.name": "Ada",                   a dot reaches into an object
+     "$time": {"gt": "2024-05-01T00:00Z"},   own: $id $importance $role $session $speaker $time
+     "$value.city": "Lisbon",                the value of an item, whole or a field of it
+     "any": [{…}, {…}], "all": [{…}, {…}], "not": {…}}
+
+Entries of one dict must all hold. A backslash makes the next character of a name a plain one:
+``a\.b`` is one name with a dot, ``\any`` a field called any, ``\$x`` one that begins with a dollar.
+Numbers compare with numbers, int or float, and texts with texts, by code point; bool is no number.
+Lists equal lists and objects objects, whole: ``{"eq": ["a", "b"]}``.
+Only ``exists: false`` and ``not`` match an item that lacks a field; a value of another type than
+the operand's matches nothing, not even ``ne`` and ``nin``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from datetime import datetime
+from enum import Enum
+from typing import Final, TypeAlias, cast
+
+from alveus.errors import InvalidFilter, InvalidTime, InvalidValue
+from alveus.errors.short_repr import short_repr
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Path, Value, checked, microseconds, moment, shortened
+
+MAX_DEPTH = 32
+"""Levels of any, all and not."""
+
+MAX_CONDITIONS = 1000
+"""Operators in one filter."""
+
+Scalar: TypeAlias = "bool | int | float | str | None"
+
+Key: TypeAlias = tuple[str, Scalar]
+"""A scalar with its kind: equal where both mean the same, so 1 and 1.0 are, 1 and True are not."""
+
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    str: "text",
+}
+_WHOLE: Final[Mapping[type, str]] = {list: "list", dict: "object"}
+
+VALUE: Final = "$value"
+"""The value of an item, in `where=`; a dot reaches into it."""
+
+ITEM_FIELDS: Final[Mapping[str, str]] = {
+    "$id": "text",
+    "$importance": "number",
+    "$role": "text",
+    "$session": "text",
+    "$speaker": "text",
+    "$time": "time",
+}
+"""An item's own fields, as `where=` names them, and what they are compared with."""
+
+_MOST_DIGITS = 10**600
+
+
+class Absent(Enum):
+    """What stands for the value of a field that an item does not have."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+def key_of(value: Value | Absent) -> Key | None:
+    """Return a scalar with its kind, or a list or dict as a text; None for bytes or nothing."""
+    kind = _KINDS.get(type(value))
+    if kind is not None:
+        return kind, cast("Scalar", value)
+    kind = _WHOLE.get(type(value))
+    return None if kind is None else (kind, wire.canonical(cast("Value", value)))
+
+
+# --- what a value must pass ---------------------------------------------------------------------
+
+
+def _equal(value: Value | Absent, operands: frozenset[Key]) -> bool:
+    return key_of(value) in operands
+
+
+def _unequal(value: Value | Absent, operands: frozenset[Key]) -> bool:
+    key = key_of(value)
+    if key is None or key in operands:
+        return False
+    if not operands:
+        return key[0] not in _WHOLE.values()
+    return any(kind == key[0] for kind, _ in operands)
+
+
+def _ordered(compare: Callable[[float | str, float | str], bool]) -> Test:
+    def test(value: Value | Absent, operands: frozenset[Key]) -> bool:
+        ((kind, operand),) = operands
+        if _KINDS.get(type(value)) != kind:
+            return False
+        return compare(cast("float | str", value), cast("float | str", operand))
+
+    return test
+
+
+def _exists(value: Value | Absent, operands: frozenset[Key]) -> bool:
+    ((_, wanted),) = operands
+    return (value is not ABSENT) == wanted
+
+
+def _contains(value: Value | Absent, operands: frozenset[Key]) -> bool:
+    ((kind, operand),) = operands
+    if type(value) is list:
+        return any(key_of(part) in operands for part in value)
+    return type(value) is str and kind == "text" and cast("str", operand) in value
+
+
+Test: TypeAlias = Callable[["Value | Absent", frozenset[Key]], bool]
+
+_TESTS: Final[Mapping[str, Test]] = {
+    "eq": _equal,
+    "ne": _unequal,
+    "gt": _ordered(operator.gt),
+    "gte": _ordered(operator.ge),
+    "lt": _ordered(operator.lt),
+    "lte": _ordered(operator.le),
+    "in": _equal,
+    "nin": _unequal,
+    "exists": _exists,
+    "contains": _contains,
+}
+_ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
+_EQUALITIES: Final = frozenset({"eq", "ne", "in", "nin"})
+
+
+# --- a filter, understood -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One operator on one field.
+
+    Attributes:
+        path: Names down to the field; of an own field first its name, with the dollar.
+        is_item_field: Whether it is an item's own field.
+        operands: What to compare with: one, or with ``in`` and ``nin`` any number.
+    """
+
+    path: Path
+    is_item_field: bool
+    op: str
+    operands: frozenset[Key]
+
+    def accepts(self, value: Value | Absent) -> bool:
+        """Return whether a field with this value matches."""
+        return _TESTS[self.op](value, self.operands)
+
+    def value_in(
+        self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]
+    ) -> Value | Absent:
+        """Return the value of its field."""
+        if not self.is_item_field:
+            return reach(metadata, self.path)
+        if self.is_of_value:
+            return reach(item_fields, self.path)
+        value = item_fields.get(self.path[0])
+        return ABSENT if value is None else value
+
+    @property
+    def is_of_value(self) -> bool:
+        """Whether it is the item's value, or a field of that."""
+        return self.is_item_field and self.path[0] == VALUE
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every part holds."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """At least one part holds."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: Node
+
+
+Node: TypeAlias = Condition | All | Some | Not
+
+
+def reach(metadata: Mapping[str, Value], path: Path) -> Value | Absent:
+    """Return what *metadata* has at *path*, going from object to object."""
+    name, *rest = path
+    value = metadata.get(name, ABSENT)
+    for name in rest:
+        if type(value) is not dict:
+            return ABSENT
+        value = value.get(name, ABSENT)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A `where=` that was understood. Filters are equal if their `text` is.
+
+    Attributes:
+        text: It in JSON, spelled out and sorted: operators named, times in UTC. Parsing that gives
+            an equal filter.
+        root: It as a tree of conditions.
+    """
+
+    text: str
+    root: Node = field(compare=False, repr=False)
+
+    @staticmethod
+    def parse(where: Mapping[str, object] | None) -> Filter | None:
+        """Return *where* as a filter; None where it asks for nothing.
+
+        Raises:
+            InvalidFilter: It cannot be understood; the message names the place in it.
+        """
+        if where is None:
+            return None
+        root, plain = _Parser().parse(where, "where", 0)
+        if not plain:
+            return None
+        text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return Filter(text, root)
+
+    def matches(self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]) -> bool:
+        """Return whether an item matches.
+
+        Args:
+            item_fields: Its own fields, named as in `ITEM_FIELDS`; ``$time`` in microseconds since
+                1970. A field that is None, such as the speaker of what nobody said, counts as
+                lacking.
+        """
+        return _matches(self.root, metadata, item_fields)
+
+    def conditions(self) -> Iterator[Condition]:
+        """Yield its conditions."""
+        return _conditions(self.root)
+
+
+def _matches(node: Node, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]) -> bool:
+    match node:
+        case Condition():
+            return node.accepts(node.value_in(metadata, item_fields))
+        case All(parts):
+            return all(_matches(part, metadata, item_fields) for part in parts)
+        case Some(parts):
+            return any(_matches(part, metadata, item_fields) for part in parts)
+        case Not(part):
+            return not _matches(part, metadata, item_fields)
+
+
+def _conditions(node: Node) -> Iterator[Condition]:
+    match node:
+        case Condition():
+            yield node
+        case All(parts) | Some(parts):
+            for part in parts:
+                yield from _conditions(part)
+        case Not(part):
+            yield from _conditions(part)
+
+
+# --- understanding it ---------------------------------------------------------------------------
+
+_Json: TypeAlias = dict[str, object]
+
+
+class _Parser:
+    """Reads one `where=`; counts its conditions."""
+
+    def __init__(self) -> None:
+        self._left = MAX_CONDITIONS
+
+    def parse(self, where: object, path: str, depth: int) -> tuple[Node, _Json]:
+        """Return a dict of entries as a node, and spelled out."""
+        if not isinstance(where, Mapping):
+            raise InvalidFilter(
+                f"{path} must be a dict of fields and operators, not {short_repr(where)}"
+            )
+        if depth > MAX_DEPTH:
+            raise InvalidFilter(
+                f"{shortened(path)} is nested deeper than {MAX_DEPTH} levels, or in itself; "
+                "say it with fewer"
+            )
+        parts: list[Node] = []
+        plain: _Json = {}
+        for name, asked in cast("Mapping[object, object]", where).items():
+            at = f"{path}[{short_repr(name)}]"
+            if type(name) is not str:
+                raise InvalidFilter(f"{at}: a field's name must be a str")
+            node, spelled, said = self._entry(name, asked, at, depth)
+            if spelled in plain:
+                raise InvalidFilter(f"{at} names a field twice; use 'all' with two dicts")
+            parts.append(node)
+            plain[spelled] = said
+        return parts[0] if len(parts) == 1 else All(tuple(parts)), plain
+
+    def _entry(self, name: str, asked: object, at: str, depth: int) -> tuple[Node, str, object]:
+        if name == "not":
+            node, plain = self.parse(asked, at, depth + 1)
+            return Not(node), name, plain
+        if name in ("any", "all"):
+            nodes, plains = self._list(asked, at, depth + 1)
+            return (Some(nodes) if name == "any" else All(nodes)), name, plains
+        path, own = _path(name, at)
+        node, plain = self._field(path, own, asked, at)
+        if not own:
+            return node, _spelled(path), plain
+        return node, ".".join((path[0], *map(_escaped, path[1:]))), plain
+
+    def _list(self, asked: object, at: str, depth: int) -> tuple[tuple[Node, ...], list[_Json]]:
+        if not isinstance(asked, list | tuple):
+            raise InvalidFilter(f"{at} must be a list of dicts, not {short_repr(asked)}")
+        parts = cast("list[object]", asked)
+        both = [self.parse(part, f"{at}[{i}]", depth) for i, part in enumerate(parts)]
+        return tuple(node for node, _ in both), [plain for _, plain in both]
+
+    def _field(self, path: Path, own: bool, asked: object, at: str) -> tuple[Node, _Json]:  # noqa: FBT001 - of the path
+        short = not isinstance(asked, Mapping)
+        operators = cast("Mapping[object, object]", {"eq": asked} if short else asked)
+        if not operators:
+            raise InvalidFilter(f"{at} has no operator; say which of {', '.join(_TESTS)}")
+        kind = ITEM_FIELDS.get(path[0]) if own else None
+        parts: list[Node] = []
+        plain: _Json = {}
+        for op, operand in operators.items():
+            self._left -= 1
+            if self._left < 0:
+                raise InvalidFilter(f"{at}: a filter has at most {MAX_CONDITIONS} conditions")
+            place = at if short else f"{at}[{short_repr(op)}]"
+            if type(op) is not str or op not in _TESTS:
+                raise InvalidFilter(f"{place} is no operator; known are {', '.join(_TESTS)}")
+            if short and isinstance(operand, list | tuple):
+                raise InvalidFilter(
+                    f"{place} is a list: say {{'in': […]}} for one value of several, "
+                    "{'contains': …} for a list that holds it, {'eq': […]} for the same list"
+                )
+            operands = _operands(op, operand, kind, place)
+            parts.append(Condition(path, own, op, frozenset(operands)))
+            plain[op] = _said(op, operands, kind)
+        return parts[0] if len(parts) == 1 else All(tuple(parts)), plain
+
+
+def _path(name: str, at: str) -> tuple[Path, bool]:
+    """Return the names in *name*, and whether it is an own field."""
+    if name.startswith("$"):
+        if name in ITEM_FIELDS:
+            return (name,), True
+        if name != VALUE and not name.startswith(f"{VALUE}."):
+            raise InvalidFilter(
+                f"{at} is no field of an item; known are {', '.join((*ITEM_FIELDS, VALUE))}; a "
+                rf"field of the metadata that begins with a dollar is written '\{name}'"
+            )
+    names = [""]
+    marks = iter(name)
+    for mark in marks:
+        if mark == ".":
+            names.append("")
+        else:
+            names[-1] += next(marks, mark) if mark == "\\" else mark
+    _checked_text(name, at)
+    if not all(names):
+        raise InvalidFilter(rf"{at} has an empty name in it; a dot inside a name is written '\.'")
+    return tuple(names), name.startswith("$")
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([\\.])", r"\\\1", name)
+
+
+def _spelled(path: Path) -> str:
+    """Return *path* as `where=` writes it; the same text for the same path."""
+    joined = ".".join(map(_escaped, path))
+    return f"\\{joined}" if joined in ("any", "all", "not") or joined.startswith("$") else joined
+
+
+def _operands(op: str, operand: object, kind: str | None, at: str) -> list[Key]:
+    """Return what *op* compares with, checked, without repetitions."""
+    if op == "exists":
+        if type(operand) is not bool:
+            raise InvalidFilter(f"{at} must be True or False, not {short_repr(operand)}")
+        return [("bool", operand)]
+    if op in ("in", "nin"):
+        if not isinstance(operand, list | tuple | set | frozenset):
+            raise InvalidFilter(f"{at} must be a list of values, not {short_repr(operand)}")
+        values = enumerate(cast("list[object]", operand))
+        return list(dict.fromkeys(_operand(op, value, kind, f"{at}[{i}]") for i, value in values))
+    return [_operand(op, operand, kind, at)]
+
+
+def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
+    if kind == "time":
+        return "number", _time(op, operand, at)
+    key = _key(op, operand, at)
+    if op in _ORDERS and key[0] not in ("number", "text"):
+        raise InvalidFilter(
+            f"{at} must be a number or a str to be ordered by, not {short_repr(operand)}"
+        )
+    if kind and key[0] != kind:
+        wanted = "a number" if kind == "number" else "a str"
+        raise InvalidFilter(
+            f"{at} must be {wanted}, not {short_repr(operand)}; to ask for none use 'exists'"
+        )
+    return _checked_key(key, at)
+
+
+def _key(op: str, operand: object, at: str) -> Key:
+    whole = type(operand) in _WHOLE and op in _EQUALITIES
+    try:
+        key = key_of(checked(operand)) if whole else key_of(cast("Value", operand))
+        if whole:
+            json.dumps(operand)
+    except (InvalidValue, TypeError) as error:  # a TypeError: there are bytes in it
+        raise InvalidFilter(f"{at} cannot be compared with: {error}") from None
+    if key is None or (key[0] in _WHOLE.values() and not whole):
+        allowed = "None, bool, int, float or str"
+        more = "" if op not in _EQUALITIES else ", or a list or dict of such"
+        raise InvalidFilter(f"{at} must be {allowed}{more}, not {short_repr(operand)}")
+    return key
+
+
+def _checked_key(key: Key, at: str) -> Key:
+    kind, value = key
+    if isinstance(value, str):
+        _checked_text(value, at)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidFilter(f"{at} must be a finite number, not {short_repr(value)}")
+    if isinstance(value, int) and not -_MOST_DIGITS < value < _MOST_DIGITS:
+        raise InvalidFilter(f"{at} is a number of more than 600 digits")
+    return kind, value
+
+
+def _checked_text(text: str, at: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidFilter(f"{at} holds a lone surrogate, which is not text") from None
+
+
+def _time(op: str, operand: object, at: str) -> int:
+    if op == "contains":
+        raise InvalidFilter(f"{at}: a time contains nothing; use eq gt gte lt lte in or nin")
+    try:
+        time = datetime.fromisoformat(operand) if isinstance(operand, str) else operand
+        us = microseconds(cast("datetime", time), at)
+        moment(us)  # a time whose offset leads out of the years 1 to 9999 has no name in UTC
+    except (ValueError, InvalidTime, OverflowError) as error:
+        raise InvalidFilter(
+            f"{at} must be a datetime with a zone, or ISO text with an offset such as "
+            f"'2024-05-01T00:00:00+00:00', not {short_repr(operand)}"
+        ) from error
+    return us
+
+
+def _said(op: str, operands: list[Key], kind: str | None) -> object:
+    """Return operands as `where=` writes them, sorted."""
+    ordered = sorted(operands, key=_sortable)
+    if kind == "time" and op != "exists":
+        values: list[object] = [moment(cast("int", us)).isoformat() for _, us in ordered]
+    else:
+        values = [_plain(key) for key in ordered]
+    return values if op in ("in", "nin") else values[0]
+
+
+def _plain(key: Key) -> object:
+    kind, value = key
+    return wire.parse(cast("str", value)) if kind in _WHOLE.values() else value
+
+
+def _sortable(key: Key) -> tuple[str, float, str]:
+    kind, value = key
+    return (kind, 0, value) if isinstance(value, str) else (kind, value or 0, "")
+
+
+def plain_filter(where: object) -> object:
+    """Return a checked filter in the types of JSON: collections are lists, times are ISO text.
+
+    So it is sent, and compared with what was asked before.
+    """
+    if isinstance(where, Mapping):
+        parts = cast("Mapping[object, object]", where)
+        return {name: plain_filter(part) for name, part in parts.items()}
+    if isinstance(where, set | frozenset):
+        return [plain_filter(part) for part in sorted(cast("set[object]", where), key=repr)]
+    if isinstance(where, list | tuple):
+        return [plain_filter(part) for part in cast("list[object]", where)]
+    return where.isoformat() if isinstance(where, datetime) else where

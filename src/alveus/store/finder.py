@@ -1,0 +1,341 @@
+"""What can be found: what search reads of items, and what changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from alveus.store.changes import ItemRecord, StoredItem
+from alveus.store.definition import SetInfo
+from alveus.store.filters import Filter
+from alveus.store.scope import Scope, SetRef
+from alveus.values.lazy_dataclass import dataclass
+
+ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
+
+
+class Feature(NamedTuple):
+    """What search reads of one version of an item; see `ItemRecord` and `StoredItem`.
+
+    A tuple, because a large set has a million of them to be made when it is read.
+    """
+
+    row: int
+    first: int
+    id: str
+    begin_commit: int
+    end_commit: int | None
+    time: int
+    importance: float
+    speaker: str | None
+    role: str | None
+    session: str | None
+    metadata: str
+    terms: bytes
+    tokens: int
+    temporal: int
+    vectors: bytes | None
+
+    @classmethod
+    def of(
+        cls,
+        r: ItemRecord,
+        row: int,
+        first: int,
+        time: int,
+        *,
+        begin_commit: int = 0,
+        end_commit: int | None = None,
+    ) -> Feature:
+        """Return what search reads of the version *row* with the contents *r*."""
+        # fmt: off
+        return cls(
+            row, first, r.id, begin_commit, end_commit, time, r.importance, r.speaker, r.role,
+            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        )
+        # fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureChange:
+    """A line of the change log: what happened to a feature."""
+
+    seq: int
+    set_number: int
+    row: int
+    kind: ChangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVectors:
+    """A version that waits for its vectors; *metadata* in wire form, for its captions."""
+
+    set_number: int
+    row: int
+    text: str
+    metadata: str = "{}"
+
+
+class SearchCache(NamedTuple):
+    """What somebody who searches has read before.
+
+    Attributes:
+        seq: The line of the change log up to which it was told what changed.
+        sets: Numbers of sets whose features it has.
+        notes: Names of notes that it is going to read.
+    """
+
+    seq: int = 0
+    sets: Container[int] = ()
+    notes: Sequence[str] = ()
+
+
+class SearchView(NamedTuple):
+    """What a search reads first, of one moment; what a store did not read along is empty, or None.
+
+    Attributes:
+        seq: See `Finder.seq`.
+        sets: Those of the asked ones that exist.
+        since: The line that *changes* begin after.
+        changes: What `Finder.changes` gives, up to *seq*.
+        changed_features: Live features that *changes* are about, by row, if they are of *sets*.
+        features: All live features of some of *sets*, by number, in order of rows.
+        notes: Some notes by name.
+        epoch: Another one than before: a server crashed or was restarted since, and what was read
+            before may be lost; numbers of lines, commits, rows and sets may have another meaning.
+    """
+
+    seq: int
+    sets: list[SetInfo]
+    since: int = 0
+    changes: Sequence[FeatureChange] | None = None
+    changed_features: Mapping[int, Feature] = {}
+    features: Mapping[int, Sequence[Feature]] = {}
+    notes: Mapping[str, str | None] = {}
+    epoch: int = 0
+
+
+class LargeSet(NamedTuple):
+    """A set that is too large for a caller's RAM, whose candidates its store chooses.
+
+    Attributes:
+        documents: Live items.
+        passages: Of their texts, as `tokens`.
+        counts: How many live items hold each of the terms that were asked for.
+        speakers: Who speaks in it.
+    """
+
+    documents: int
+    passages: int
+    tokens: int
+    counts: Mapping[int, int]
+    speakers: Sequence[str]
+
+
+class CandidateQuery(NamedTuple):
+    """What items of a large set are to be looked at.
+
+    Attributes:
+        counts: The terms of the question, and how many items hold each.
+        vector: Of its meaning, with a length of one; empty: words only.
+        speaker: Whose items are also looked for apart; None: nobody's.
+        role: The same of a role.
+        where: Only items that match it, and those that are best of all by words.
+        vectors: How many are chosen by meaning.
+        texts: How many are chosen by words, roughly.
+        scan: Choose by *where* alone: it leaves so few that they are to be found one by one.
+    """
+
+    counts: Mapping[int, int]
+    vector: Sequence[float] = ()
+    speaker: str | None = None
+    role: str | None = None
+    where: Filter | None = None
+    vectors: int = 400
+    texts: int = 2_000
+    scan: bool = False
+
+
+class Finder(Protocol):
+    """What can be found: features of items, and what changed in them."""
+
+    def seq(self) -> int:
+        """Return the number of the last line of the change log; cheap; 0: none yet."""
+        ...
+
+    def sync(self) -> None:
+        """Have all that was committed until now survive loss of power, whatever the durability.
+
+        For who makes something of it that does: nothing may be on a disk that its source is not.
+        """
+        ...
+
+    def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+        """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
+
+        Both are of one moment.
+        """
+        ...
+
+    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:
+        """Return what `seq_and_sets` gives, with what a search is likely to ask next.
+
+        A store that is far away reads all of it in one round trip.
+        """
+        ...
+
+    # Where a set is too large for the RAM of who searches it, a store may choose candidates itself.
+
+    @property
+    def large_items(self) -> int | None:
+        """Live items from which `large_set` is to be asked; None: never."""
+        ...
+
+    def large_set(
+        self, set_number: int, terms: Sequence[int], *, dimensions: int
+    ) -> LargeSet | None:
+        """Return what searches need to know of a large set; None: read its features.
+
+        Args:
+            dimensions: Of the embedder.
+        """
+        ...
+
+    def candidates(
+        self, set_number: int, wanted: CandidateQuery, *, dimensions: int
+    ) -> list[Feature]:
+        """Return features of live items of a large set that may be among the best, by row."""
+        ...
+
+    def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
+        """Return live items around each of *rows* of a large set that has a session.
+
+        Up to two before it in its session, itself, and up to two after it, by (time, first).
+        """
+        ...
+
+    def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
+        """Return lines past *since*, in order; None if the log no longer goes back that far."""
+        ...
+
+    def features(
+        self, set_number: int, *, after: int = 0, at: int | None = None
+    ) -> Iterator[Feature]:
+        """Yield features of live items with rows past *after*, by row; as after *at* if given."""
+        ...
+
+    def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        """Return the features of the rows that exist, live or ended, in any order."""
+        ...
+
+    def items_by_row(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the versions of the rows that exist, in the order asked."""
+        ...
+
+    def expired_or_invalid_rows(
+        self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
+    ) -> list[int]:
+        """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
+
+        As of after commit *at* if given. An item is valid from `valid_from` on, up to but not at
+        `valid_to`; None: whenever.
+        """
+        ...
+
+    def access_times(self, set_number: int) -> list[tuple[int, int]]:
+        """Return (row, when it was last read) of live items of a set that ever were.
+
+        Costs time in proportion to the set; as of `Ledger.touch`, it may lag.
+        """
+        ...
+
+    def pending_vectors(
+        self, *, limit: int, set_numbers: Sequence[int] | None = None
+    ) -> list[PendingVectors]:
+        """Return versions that wait for their vectors, live ones and earlier ones first."""
+        ...
+
+    def count_pending(self) -> int:
+        """Return how many versions wait for their vectors."""
+        ...
+
+    def store_vectors(
+        self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Fill in vectors, as (set number, row, vectors); moves no commit number.
+
+        A row that is gone, or has vectors already, is left alone.
+
+        Raises:
+            EmbedderConflict: A note that is expected says something else; nothing was filled in.
+        """
+        ...
+
+    # A space changes its embedder in two steps: vectors of the new one are staged beside the
+    # old ones, which go on serving, and then take their places all at once.
+
+    def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
+        """Return versions of sets that have no staged vectors yet, live ones first.
+
+        Those that meaning can read: with vectors, or a text that is not blank, or a caption.
+        """
+        ...
+
+    def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+        """Keep vectors beside those in use, as (set number, row, vectors)."""
+        ...
+
+    def drop_staged_vectors(self) -> None:
+        """Drop everything staged."""
+        ...
+
+    def use_staged_vectors(
+        self,
+        set_numbers: Sequence[int],
+        *,
+        notes: Sequence[tuple[str, str | None, str]],
+        scopes: Sequence[Scope] = (),
+    ) -> bool:
+        """Put the staged vectors of sets in place, and change notes, as (name, expected, text).
+
+        Atomic. A version of these sets without staged vectors waits for the embedder from then on.
+        Returns False, and does nothing, if a note is not as expected. Staged vectors are dropped.
+
+        Args:
+            scopes: Knowledge, and spaces, each by any key: all their sets are meant too, with
+                those that were made since the numbers were read.
+        """
+        ...
+
+
+class WholeSets:
+    """What a store promises of large sets that does not choose candidates: all sets are read."""
+
+    @property
+    def large_items(self) -> int | None:
+        """See `Finder.large_items`."""
+        return None
+
+    def large_set(
+        self,
+        set_number: int,  # noqa: ARG002 - it is none
+        terms: Sequence[int],  # noqa: ARG002 - the same
+        *,
+        dimensions: int,  # noqa: ARG002 - the same
+    ) -> LargeSet | None:
+        """See `Finder.large_set`."""
+        return None
+
+    def candidates(
+        self,
+        set_number: int,
+        wanted: CandidateQuery,
+        *,
+        dimensions: int,
+    ) -> list[Feature]:
+        """See `Finder.candidates`."""
+        raise NotImplementedError(f"{set_number} is read whole: {wanted}, {dimensions}")
+
+    def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
+        """See `Finder.neighbours`."""
+        raise NotImplementedError(f"{set_number} is read whole: {rows}")

@@ -1,0 +1,129 @@
+"""The form in which a store keeps a value: wire text, or packed, where the value contains bytes.
+
+Wire text has bytes in base64, a third more than they are. Packed are: the number of this form, the
+length of the text, the text with the length of each bytes value in the place of its base64, and
+then the bytes of them all. Values without bytes, or with few, are kept as their wire text, and so
+is any text that `wire.encode` would have written otherwise.
+
+`restored(packed(text))` equals *text*, whatever it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from typing import Any, overload
+
+from alveus.errors import StoreDamaged
+
+MIN_PACKED_BYTES = 64
+"""Bytes in all from which on a value is packed."""
+
+_FORM = 1
+"""No text begins with this character: neither JSON nor an empty one."""
+
+_FORMS = tuple(bytes([form]) for form in range(32) if form not in b"\t\n\r")
+"""What packed values begin with, of this form and later ones."""
+
+_HEAD = struct.Struct(">BI")
+
+_FIELD = '{"$bytes":"'
+"""Begins each bytes value, and nothing else: quotes inside a JSON text are escaped."""
+
+_PLACEHOLDER = re.compile(rf"{re.escape(_FIELD)}(\d{{1,10}})")
+
+
+class Packed(str):
+    """A wire text that is kept as it is, in a column that also holds packed values."""
+
+    __slots__ = ()
+
+
+@overload
+def packed(text: str) -> Packed | bytes: ...
+@overload
+def packed(text: str | None) -> Packed | bytes | None: ...
+def packed(text: str | None) -> Packed | bytes | None:
+    """Return the form in which a wire text is kept; equal texts have equal forms."""
+    if text is None:
+        return None
+    if _FIELD not in text:
+        return Packed(text)
+    parts: list[str] = []
+    raw_values: list[bytes] = []
+    offset = 0
+    while (field_at := text.find(_FIELD, offset)) >= 0:
+        start = field_at + len(_FIELD)
+        end = text.find('"', start)
+        raw = _decoded(text[start:end]) if end >= 0 else None
+        if raw is None:
+            return Packed(text)
+        parts += text[offset:start], str(len(raw))
+        raw_values.append(raw)
+        offset = end
+    if sum(map(len, raw_values)) < MIN_PACKED_BYTES:
+        return Packed(text)
+    parts.append(text[offset:])
+    skeleton = "".join(parts).encode()
+    return b"".join((_HEAD.pack(_FORM, len(skeleton)), skeleton, *raw_values))
+
+
+def _decoded(digits: str) -> bytes | None:
+    """Return the bytes of which *digits* are the base64; None: of none."""
+    try:
+        raw = base64.b64decode(digits)
+    except ValueError:
+        return None
+    return raw if base64.b64encode(raw).decode("ascii") == digits else None
+
+
+def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
+    """Return the wire text that `packed` made *stored* from, or None for None.
+
+    Where an engine's column holds bytes alone, a text is kept as its UTF-8.
+
+    Raises:
+        StoreDamaged: `packed` did not make it.
+    """
+    if stored is None or isinstance(stored, str):
+        return stored
+    try:
+        return _unpacked(stored)
+    except (struct.error, TypeError, ValueError) as error:
+        raise StoreDamaged(None, "a packed value cannot be read") from error
+
+
+def as_stored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
+    """Return what an engine gave of a value as every engine takes it: a text, or bytes if packed.
+
+    Where an engine's column holds bytes alone, a text is kept as its UTF-8.
+    """
+    if stored is None or isinstance(stored, Packed):
+        return stored
+    if isinstance(stored, bytes):
+        return stored if stored.startswith(_FORMS) else Packed(str(stored, "utf-8"))
+    return Packed(stored)
+
+
+def _unpacked(stored: bytes) -> str:
+    if stored and not stored.startswith(_FORMS):
+        return str(stored, "utf-8")
+    form, length = _HEAD.unpack_from(stored)
+    if form != _FORM:
+        raise ValueError(f"form {form} of a packed value is not known")
+    offset = _HEAD.size + length
+    text = str(stored[_HEAD.size : offset], "utf-8")
+    parts: list[str] = []
+    last = 0
+    for placeholder in _PLACEHOLDER.finditer(text):
+        end = offset + int(placeholder[1])
+        parts += (
+            text[last : placeholder.start(1)],
+            base64.b64encode(stored[offset:end]).decode("ascii"),
+        )
+        last, offset = placeholder.end(1), end
+    if offset != len(stored):
+        raise ValueError(f"a packed value of {len(stored)} bytes was to have {offset}")
+    parts.append(text[last:])
+    return "".join(parts)

@@ -1,0 +1,71 @@
+"""Files that appear whole: a backup, an export; until then each is written beside its place."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from alveus.errors import StoreBusy
+
+POLL_S = 0.01
+"""Pause between two tries for a file that another process writes."""
+
+
+@contextmanager
+def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
+    """Give an empty file that is to become *target*; it goes if it does not.
+
+    Whoever writes it holds a lock on it, so that what a kill left is told from what is under way.
+
+    Raises:
+        StoreBusy: Another process was writing *target* for longer than *wait_s*.
+    """
+    part = target.with_name(f"{target.name}.part")
+    with _locked(part, target, time.monotonic() + wait_s) as file:
+        try:
+            _journal_of(part).unlink(missing_ok=True)
+            file.truncate(0)
+            os.fchmod(file.fileno(), 0o600)
+            yield part
+        except BaseException:
+            _journal_of(part).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
+            raise
+
+
+def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
+    """Return *part*, open, with a lock on it; the file is made if need be.
+
+    It is a file of Python, which closes itself: no interrupt on the way back leaves the lock.
+    """
+    while True:
+        file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), part.stat()):
+                    return file
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                file.close()
+                raise StoreBusy(
+                    f"another process is writing {target}; wait for it, or choose another path"
+                ) from None
+            time.sleep(POLL_S)
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it became whole meanwhile, or went
+
+
+def _opened(path: str, _flags: int) -> int:
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+
+
+def _journal_of(part: Path) -> Path:
+    return Path(f"{part}-journal")

@@ -1,0 +1,190 @@
+"""The shared SQL in the words of PostgreSQL, and values on their way there and back.
+
+What differs, and what it becomes:
+
+- ``?`` and ``?2`` are bindings: ``$1``, ``$2``.
+- A table's name gets the schema of the store, so that no session has to have a search path;
+  statements that are PostgreSQL's alone name it themselves, as ``alveus``.
+- ``name IS ?``: names are compared by digest first, which is what the indexes hold. A column has
+  its digest beside it: behind a policy, an index serves no expression that is computed of a row.
+- ``journal AS every_commit`` and its like are views, which no policy applies to.
+- ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``, with ``AS names`` by digest too.
+- ``IN (SELECT (…) FROM (SELECT value AS asked FROM carray(?)) AS ids)`` is ``= ANY(ARRAY(…))``: one
+  row for each name, which the planner would join with all rows of the table.
+- ``SELECT … FROM carray(?)``, whose column is ``value``, is `unnest`.
+- ``max(a, b)`` of two is ``greatest``; ``octet_length`` counts what the caller's text has.
+- ``INDEXED BY`` is a hint that PostgreSQL does not know, and ``CROSS JOIN … ON`` an order of joins.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+from psycopg import adapters
+from psycopg.adapt import AdaptersMap, Buffer, Dumper
+from psycopg.pq import Format
+from psycopg.types.numeric import FloatBinaryDumper, Int8BinaryDumper, NumericBinaryLoader
+from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper, TextBinaryLoader
+
+from alveus.store.packed_values import Packed
+
+TABLES = (
+    "access", "agent", "appender", "change", "compaction", "consumer", "durable_call", "event_id",
+    "feature",
+    "item", "journal", "lane", "lease", "ledger", "link", "memory_set", "node", "note", "output",
+    "owner", "receipt", "run", "scope", "setback", "space_grant", "staged", "step", "stub",
+)  # fmt: skip
+
+_NAME = r"(?:\w+\.)?\w+"
+_BINDING = re.compile(r"\?(\d*)")
+_TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE)(\s+)({'|'.join(TABLES)})\b(?!\.)")
+_VIEW = re.compile(r"\b(?:journal|run|agent|step|durable_call) AS (every_\w+)")
+_NAMES_AMONG = re.compile(
+    rf"({_NAME}) IN \(SELECT value FROM carray\((\$\d+)\) AS names\)"  # noqa: S608 - a pattern
+)
+_NUMBERS_AMONG = re.compile(r"IN\s+\(SELECT value FROM carray\((\$\d+)\)\)")
+_ROW_OF_EACH = re.compile(
+    r"\bIN \((SELECT \(.*?\) FROM \(SELECT value AS asked FROM carray\(\$\d+\)\) AS ids)\)",
+    re.DOTALL,
+)
+_NUMBERS = re.compile(r"FROM carray\((\$\d+)\)")
+_SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
+_WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
+_GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
+_FUNCTION = re.compile(r" (granted|is_meant|is_shared)\(")
+_OWN = re.compile(r"\balveus\.")
+_HINT = re.compile(r"\bINDEXED BY \w+")
+
+
+@functools.lru_cache(maxsize=2048)
+def translated(sql: str, schema: str) -> str:
+    """Return the statement that means in PostgreSQL what *sql* means in SQLite."""
+    sql = _OWN.sub(f"{schema}.", _numbered(sql))
+    sql = _VIEW.sub(rf"{schema}.\1", sql)
+    sql = _TABLE.sub(rf"\1\2{schema}.\3", sql)
+    sql = _NAMES_AMONG.sub(
+        rf"(\1_digest = ANY ({schema}.digests(\2::text[])) AND \1 = ANY (\2))", sql
+    )
+    sql = _NUMBERS_AMONG.sub(r"= ANY(\1)", sql)
+    sql = _ROW_OF_EACH.sub(r"= ANY(ARRAY(\1))", sql)
+    sql = _NUMBERS.sub(r"FROM unnest(\1) AS value", sql)
+    sql = _SAME_NAME.sub(functools.partial(_same_name, schema), sql)
+    sql = _GREATEST.sub(r"greatest(\1)", sql)
+    sql = sql.replace("octet_length(", f"{schema}.size_of(").replace("CROSS JOIN", "JOIN")
+    sql = _FUNCTION.sub(rf" {schema}.\1(", sql)
+    return _HINT.sub("", sql)
+
+
+def _same_name(schema: str, found: re.Match[str]) -> str:
+    """Compare a column with a name, or with a column, by digest and by name."""
+    column, other = found[1], found[2]
+    has_digest = other.rpartition(".")[2] in _WITH_DIGEST
+    digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"
+    return f"({column}_digest = {digest} AND {column} = {other})"
+
+
+def for_schema(script: str, schema: str) -> str:
+    """Return a script whose tables are in the schema `alveus` for another schema."""
+    return _OWN.sub(f"{schema}.", script)
+
+
+def _numbered(sql: str) -> str:
+    """Give each binding without a number the next one, as SQLite does."""
+    last = 0
+
+    def numbered(match: re.Match[str]) -> str:
+        nonlocal last
+        last = int(match[1]) if match[1] else last + 1
+        return f"${last}"
+
+    return _BINDING.sub(numbered, sql)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+NUL, MARK = "\0", "\x01"
+
+
+def storable(text: str) -> str:
+    """Return *text* without U+0000, which PostgreSQL's text cannot hold; the order is the same."""
+    if NUL in text or MARK in text:
+        return text.replace(MARK, "\x01\x03").replace(NUL, "\x01\x02")
+    return text
+
+
+def original(text: str) -> str:
+    """Return the text that `storable` made *text* from."""
+    return text.replace("\x01\x02", NUL).replace("\x01\x03", MARK) if MARK in text else text
+
+
+class _Text(StrBinaryDumper):
+    def dump(self, obj: str) -> Buffer | None:
+        return storable(obj).encode()
+
+
+class _Content(Dumper):
+    """Wire text as bytes: its column also holds packed values."""
+
+    format = Format.BINARY
+    oid = adapters.types["bytea"].oid
+
+    def dump(self, obj: str) -> Buffer | None:
+        return obj.encode()
+
+
+class NumberArray(list[int]):
+    """Whole numbers as one binding."""
+
+
+class TextArray(list[str]):
+    """TextArray as one binding."""
+
+
+class _NumbersDumper(Dumper):
+    oid = adapters.types["int8"].array_oid
+
+    def dump(self, obj: NumberArray) -> Buffer | None:
+        return b"{%s}" % b",".join(b"%d" % number for number in obj)
+
+
+class _TextsDumper(Dumper):
+    oid = adapters.types["text"].array_oid
+
+    def dump(self, obj: TextArray) -> Buffer | None:
+        quoted = (storable(text).replace("\\", "\\\\").replace('"', '\\"') for text in obj)
+        return ("{" + ",".join(f'"{text}"' for text in quoted) + "}").encode()
+
+
+class _TextLoader(TextBinaryLoader):
+    def load(self, data: Buffer) -> str | bytes:
+        text = str(data, "utf-8")
+        return original(text) if MARK in text else text
+
+
+class _WholeLoader(NumericBinaryLoader):
+    """A sum of whole numbers is `numeric` in PostgreSQL, and whole."""
+
+    def load(self, data: Buffer) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] - whole
+        return int(super().load(data))
+
+
+def adapt(types: AdaptersMap) -> None:
+    """Have a connection send and read values as the shared statements expect them."""
+    dumpers: list[tuple[type, type[Dumper]]] = [
+        (int, Int8BinaryDumper),
+        (float, FloatBinaryDumper),
+        (str, _Text),
+        (bytes, BytesBinaryDumper),
+        (Packed, _Content),
+        (NumberArray, _NumbersDumper),
+        (TextArray, _TextsDumper),
+    ]
+    for kind, dumper in dumpers:
+        types.register_dumper(kind, dumper)
+    types.register_loader("text", _TextLoader)
+    types.register_loader("numeric", _WholeLoader)
+
+
+Translate = Callable[[str], str]

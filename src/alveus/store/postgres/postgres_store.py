@@ -1,0 +1,438 @@
+"""The store on a PostgreSQL server: many hosts, one memory."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeVar, cast
+
+import psycopg
+
+from alveus.errors import Unusable
+from alveus.store import (
+    MAX_SHRUNK_BYTES,
+    OPS_KEPT,
+    Accepted,
+    CandidateQuery,
+    Commit,
+    Feature,
+    LargeSet,
+    Lease,
+    QueuedInput,
+    Scope,
+    SearchCache,
+    SearchView,
+    SetRef,
+    StoredOutput,
+    StoreStats,
+    UnreachableCopy,
+)
+from alveus.store.name_ranges import end_of_prefix
+from alveus.store.postgres import access, health, large_sets, schema, vacuuming
+from alveus.store.postgres.access import RoleGrants
+from alveus.store.postgres.connection import EPOCH, PostgresConnection
+from alveus.store.postgres.database import FLUSH, POOL, PostgresDatabase
+from alveus.store.postgres.health import HealthCheck
+from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.search_views import LastView, read_view
+from alveus.store.sql import erased_runs, figures, receipts, retention, sweeping
+from alveus.store.sql.connection import Connection, first, query
+from alveus.store.sql.database import explaining, reads, writes
+from alveus.store.sql.erasing import Eraser
+from alveus.store.sql.lanes import SqlLanes
+from alveus.store.sql.reads import SNAPSHOTS, SqlReads
+from alveus.store.sql.scope_rows import WriterCache
+from alveus.store.sql.writes import SqlWrites
+
+R = TypeVar("R")
+
+_FLUSH = f"{FLUSH}, {EPOCH}"
+
+_TOUCH = """
+    INSERT INTO access (first, time) SELECT ?1, ?2
+    WHERE EXISTS (SELECT 1 FROM item WHERE first = ?1)  -- else a policy refuses the row
+    ON CONFLICT (first) DO UPDATE SET time = max(access.time, excluded.time)
+"""
+
+_SIZE = """
+    SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_catalog.pg_class
+    WHERE relnamespace = ?::text::regnamespace AND relkind = 'r'
+"""
+
+_KEYS = """
+    WITH RECURSIVE part (start, following, place) AS (
+        SELECT first.start, (
+            SELECT CASE WHEN space_digest = alveus.digest(?1) THEN key_start END FROM scope
+            WHERE (space_digest, key_start) > (alveus.digest(?1), first.start)
+            ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
+        ), 0
+        FROM (SELECT greatest(left(?2, 64) COLLATE "C", left(?4, 64)) AS start) AS first
+        UNION ALL
+        SELECT part.following, (
+            SELECT CASE WHEN space_digest = alveus.digest(?1) THEN key_start END FROM scope
+            WHERE (space_digest, key_start) > (alveus.digest(?1), part.following)
+            ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
+        ), place + 1
+        FROM part WHERE part.following IS NOT NULL AND place * 16 <= ?3
+            AND (?5::text IS NULL OR part.following <= left(?5, 64))
+    )
+    SELECT keys.key FROM part CROSS JOIN LATERAL (
+        SELECT key_start, key FROM scope WHERE space IS ?1 AND key_start >= part.start
+            AND key_start <= coalesce(part.following, repeat(chr(1114111), 64))
+            AND (part.place = 0 OR key_start > part.start)
+            AND key > ?2 AND key >= ?4 AND (?5::text IS NULL OR key < ?5)
+        ORDER BY key_start, key LIMIT ?3
+    ) AS keys ON TRUE
+    ORDER BY keys.key_start, keys.key LIMIT ?3
+"""
+"""A page in parts of 16 keys: the planner would read and sort all keys past a place for each page.
+
+It knows nothing of what a column holds, and goes through an index in its order where it expects
+many rows: as of ``(space_digest, key_start) > …``, which may end in another space.
+"""
+
+_SPACES = """
+    WITH RECURSIVE each (name) AS (
+        (SELECT space_digest FROM scope ORDER BY space_digest LIMIT 1)
+        UNION ALL
+        SELECT (SELECT space_digest FROM scope WHERE space_digest > each.name
+            ORDER BY space_digest LIMIT 1) FROM each WHERE each.name IS NOT NULL
+    )
+    SELECT found.space FROM each CROSS JOIN LATERAL (
+        SELECT space FROM scope WHERE space_digest = each.name AND key_start > ''
+        ORDER BY key_start LIMIT 1
+    ) AS found ON TRUE WHERE found.space != '' ORDER BY found.space
+"""
+
+
+class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
+    """See `alveus.store.Store`; opened by `PostgresStore.open`."""
+
+    touch_sql = _TOUCH
+
+    _last_view: LastView | None = None
+    _has_large_sets = False
+    _epoch = 0
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        read_only: bool = False,
+        durability: Literal["full", "normal"] = "full",
+        wait_s: float = 10,
+    ) -> Self:
+        """Open the store at *url*; make its tables, or migrate them, where that is needed.
+
+        Args:
+            durability: "full": a commit that returned survives whatever the server survives.
+                "normal": a crash of the server may take the last ones.
+            wait_s: Longest wait for a connection, and for other writers.
+
+        Raises:
+            InvalidInput: The URL cannot be read.
+            NotAStore: There are no tables of alveus, and it is to be opened read-only.
+            StoreTooNew: A newer alveus made them.
+            StoreTooOld: An older alveus made them, and this user or handle may not migrate them.
+            Unavailable: The server cannot be reached.
+        """
+        store = cls(
+            ServerLocation.of(url), read_only=read_only, durability=durability, wait_s=wait_s
+        )
+        try:
+            store._start()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @explaining
+    def _start(self) -> None:
+        self._connect()
+        self._prepare()
+
+    @reads
+    def _prepare(self, db: Connection) -> None:
+        """Have the tables there; every step is one transaction, which may be tried again."""
+        schema.prepare(
+            cast("PostgresConnection", db),
+            self._server,
+            read_only=self._read_only,
+            wait_s=self._wait_s,
+        )
+        self._is_owner = access.is_owner(db, self._server.schema)
+
+    def _connect(self) -> None:
+        """Make the first connection here, so that its error says what is wrong."""
+        try:
+            with psycopg.connect(
+                self._server.conninfo, **dict[str, Any](self._server.defaults)
+            ) as first:
+                encoding = first.info.parameter_status("server_encoding")
+        except psycopg.ProgrammingError as error:
+            raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
+        if encoding not in {"UTF8", None}:  # a pooler may not say
+            raise Unusable(
+                f"{self.location}: the database has the encoding {encoding}, which cannot hold "
+                "every text; make one with: createdb --encoding=UTF8 --template=template0 NAME"
+            )
+        self._pool.open()
+
+    # --- leases --------------------------------------------------------------------------------
+
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """See `Lanes.acquire_lease`."""
+        self._enlist(owner)
+        return super().acquire_lease(scope, owner)
+
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """See `Lanes.accept`."""
+        if owner is not None:
+            self._enlist(owner)
+        return super().accept(agent, inputs, owner=owner)
+
+    def _enlist(self, owner: str) -> None:
+        """Have an owner count as alive before the lock is taken.
+
+        Under the lock that would wait for another connection, which others may have who wait for
+        the lock.
+        """
+        if not (self._read_only or self._owners.has(owner)):
+            self._enlist_now(owner)
+
+    @reads
+    def _enlist_now(self, db: Connection, owner: str) -> None:
+        self._owners.enlist_by(cast("PostgresConnection", db), owner)
+
+    @property
+    def _eraser(self) -> type[Eraser]:
+        return Eraser if self._is_owner else access.GuestEraser
+
+    # --- who may use it ------------------------------------------------------------------------
+
+    @reads
+    def check_access(self, db: Connection, space: str, knowledge: str) -> None:
+        """Refuse a user that was not granted the space and the knowledge.
+
+        Raises:
+            AccessDenied: It was not; reads would find nothing, as if nothing were there.
+        """
+        if not self._is_owner:
+            homes = [*access.homes_of(space, None)[:1], *access.homes_of(space, knowledge)]
+            access.check_access(db, self.location, homes)
+
+    @reads
+    def grants(self, db: Connection) -> list[RoleGrants]:
+        """Return what the owner granted, by role.
+
+        Raises:
+            AccessDenied: This user does not own the tables.
+        """
+        return access.grants(db)
+
+    @explaining
+    def grant(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
+        """Let *role* use a space, with the knowledge of that name, or a knowledge alone.
+
+        Returns all that it may use by now.
+
+        Raises:
+            AccessDenied: This user does not own the tables.
+            InvalidInput: The server has no such role.
+        """
+        with self.writing() as db:
+            access.grant(db, self._server.schema, role, access.homes_of(space, knowledge))
+            return access.granted_to(db, role)
+
+    @explaining
+    def revoke(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
+        """Take back what `grant` gave; what *role* has open finds nothing there any longer.
+
+        Raises:
+            AccessDenied, InvalidInput: As `grant`.
+        """
+        with self.writing() as db:
+            access.revoke(db, self._server.schema, role, access.homes_of(space, knowledge))
+            return access.granted_to(db, role)
+
+    # --- what is this engine's own -------------------------------------------------------------
+
+    @reads
+    def search_view(
+        self, db: Connection, sets: Sequence[SetRef] | Scope, cached: SearchCache
+    ) -> SearchView:
+        names = sets if isinstance(sets, Scope) else tuple(sets)
+        last = self._last_view
+        version, view = read_view(db, names, cached, last)
+        if last is not None and last.epoch != view.epoch:
+            last = None
+            version, view = read_view(db, names, SearchCache(notes=cached.notes), None)
+        if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
+            last = self._last_view = LastView(view.epoch, version, {})
+        last.sets[names] = view.sets
+        return view
+
+    @property
+    def large_items(self) -> int | None:
+        """See `Finder.large_items`."""
+        return self._builder.large
+
+    @reads
+    def large_set(
+        self, db: Connection, set_number: int, terms: Sequence[int], *, dimensions: int
+    ) -> LargeSet | None:
+        def wake() -> None:
+            if not self._read_only:
+                self._builder.wake(dimensions)
+
+        if not self._has_large_sets:
+            name = f"{self._server.schema}.large_set"
+            self._has_large_sets = first(db, large_sets.IS_THERE, name)
+        if not self._has_large_sets or not dimensions:
+            wake()
+            return None
+        return large_sets.read_large_set(db, set_number, terms, dimensions=dimensions, wake=wake)
+
+    @reads
+    def features_of(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        found = query(db, large_sets.FEATURES_OF, set_number, db.numbers(rows)) if rows else ()
+        return [Feature._make(row) for row in found]
+
+    @reads
+    def candidates(
+        self, db: Connection, set_number: int, wanted: CandidateQuery, *, dimensions: int
+    ) -> list[Feature]:
+        rows = large_sets.read_candidates(db, set_number, wanted, dimensions=dimensions)
+        return [Feature._make(row) for row in rows]
+
+    @reads
+    def neighbours(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[list[int]]:
+        return large_sets.read_neighbours(db, set_number, rows)
+
+    def build_large_sets(self, dimensions: int) -> bool:
+        """Bring the server's index of large sets up to date; False: it cannot have one.
+
+        It lacks pgvector, or this user may not make tables.
+
+        Raises:
+            StoreBusy: Another process does it.
+        """
+        return self._build_large_sets(dimensions)
+
+    @explaining
+    def _build_large_sets(self, dimensions: int) -> bool:
+        return self._builder.build(dimensions)
+
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
+        """See `Lanes.outputs`; what the world is to act on is on the disk."""
+        return self._on_disk(
+            functools.partial(super().outputs, agent, space, after=after, limit=limit)
+        )
+
+    def run_outputs(self, run: int) -> list[StoredOutput]:
+        """See `Lanes.run_outputs` and `outputs`."""
+        return self._on_disk(functools.partial(super().run_outputs, run))
+
+    def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        """See `Ledger.commit_of_op`; what is not done again is on the disk."""
+        return self._on_disk(
+            functools.partial(super().commit_of_op, op, request=request, label=label)
+        )
+
+    def _on_disk(self, read: Callable[[], R]) -> R:
+        """Return what *read* gives once it is on the server's disk.
+
+        Others see a commit a moment before that, which is before its own host returns. A server
+        that crashes in that moment may lose it, so that all is read again.
+        """
+        while True:
+            known = self._epoch, self._losses
+            found = read()
+            if not found or known == (self._flush(), self._losses):
+                return found
+
+    @reads
+    def _flush(self, db: Connection) -> int:
+        """Wait until what was read is on the server's disk; return since when the server is up."""
+        if self._durability == "full" and not self._read_only:
+            _, self._epoch = db.execute(_FLUSH).get
+        return self._epoch
+
+    @reads
+    def keys(
+        self,
+        db: Connection,
+        space: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> list[str]:
+        end = end_of_prefix(prefix)
+        return [key for (key,) in query(db, _KEYS, space, after or "", limit, prefix, end)]
+
+    @reads
+    def spaces(self, db: Connection) -> list[str]:
+        return [space for (space,) in query(db, _SPACES)]
+
+    @reads
+    def health(self, db: Connection) -> list[HealthCheck]:
+        """Return what an operator of the server wants to know."""
+        schema = self._server.schema
+        return list(health.health(db, schema, is_owner=self._is_owner, pool=POOL))
+
+    @reads
+    def size_bytes(self, db: Connection) -> int:
+        return first(db, _SIZE, self._server.schema) or 0
+
+    @reads
+    def stats(self, db: Connection) -> StoreStats:
+        return replace(
+            figures.stats(db),
+            file_bytes=first(db, _SIZE, self._server.schema) or 0,
+            details={
+                "postgresql": first(db, "SHOW server_version"),
+                "schema": first(db, "SELECT schema FROM ledger"),
+                "versions_to_sweep": retention.overdue(db),
+            },
+        )
+
+    @writes
+    def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+        self._cache = WriterCache()
+        return sweeping.sweep(db, now=now, ops_kept=ops_kept, sees_all=self._is_owner)
+
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
+        """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""
+        self.check_open()
+        return 0
+
+    @reads
+    def copies(self, db: Connection, *, scrubbed: int | None) -> list[UnreachableCopy]:
+        """Return what keeps what was erased, and was *scrubbed* then, outside the tables."""
+        return list(vacuuming.copies(db, scrubbed))
+
+    @explaining
+    def scrub(self, *, now: int) -> list[str]:
+        """See `Ledger.scrub`."""
+        began = time.monotonic()
+        with self.writing() as db:
+            unfinished = receipts.tidy(db, now=now)
+        if not unfinished:
+            return []
+        if self._is_owner:
+            with self._lend() as db:
+                hindrances = vacuuming.vacuum(db, self._server.schema)
+                vacuuming.end_segment(db)
+        else:
+            hindrances = ["only the owner of the tables may vacuum them: have it run alveus scrub"]
+        now += round((time.monotonic() - began) * 1_000_000)  # the log has it until then
+        with self.writing() as db:
+            return receipts.finish(db, erased_runs.unfinished_receipts(db), hindrances, now=now)

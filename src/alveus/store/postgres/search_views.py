@@ -1,0 +1,162 @@
+"""What a search reads first, in one round trip: which sets there are, and what changed in them.
+
+All of it is of one moment. What only a changed database makes necessary is asked for under a
+condition that the server looks at first, so that it costs little while nobody commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from alveus.store import Feature, Scope, SearchCache, SearchView, SetInfo, SetRef
+from alveus.store.postgres.connection import EPOCH
+from alveus.store.sql import row_values
+from alveus.store.sql.connection import Connection, Row
+from alveus.store.sql.row_values import FEATURE_COLUMNS
+
+LINES = 2_000
+"""Lines of the change log that come along at most; where there are more, they are asked for."""
+
+FEATURES = 5_000
+"""Features of unknown sets that come along at most, and as many of changed items."""
+
+SMALL = 2_000
+"""Items of an unknown set up to which its features come along."""
+
+Names = Scope | tuple[SetRef, ...]
+"""Which sets are searched: all of a scope, or these."""
+
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_STATE = f"SELECT version, coalesce((SELECT max(seq) FROM change), 0), {EPOCH} FROM ledger"  # noqa: S608 - ours
+
+_IS_NEW = "(SELECT version FROM ledger) != ?"
+
+_SETS = f"""
+    {row_values.SETS_OF} AND (?::text[] IS NULL OR name = ANY(?::text[]))
+    AND {_IS_NEW} ORDER BY name
+"""
+
+_OLDEST = "SELECT seq - rows FROM change ORDER BY seq LIMIT 1"
+
+_LINES = "SELECT seq, set_id, row, kind, rows FROM change WHERE seq > ? ORDER BY seq LIMIT ?"
+
+_CHANGED = f"""
+    SELECT set_id, {FEATURE_COLUMNS}
+    FROM (SELECT set_id AS its_set, row AS its_first, row + rows - 1 AS its_last FROM change
+        WHERE seq > ? AND kind IN (0, 2) AND set_id = ANY(?::bigint[])) AS changed
+    JOIN feature ON set_id = its_set AND ended = 0 AND row BETWEEN its_first AND its_last
+    LIMIT {FEATURES + 1}
+"""  # noqa: S608 - ours
+
+_UNKNOWN = f"""
+    SELECT set_id, {FEATURE_COLUMNS} FROM feature WHERE ended = 0 AND set_id IN (
+        SELECT id FROM memory_set
+        WHERE scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
+            AND (?::text[] IS NULL OR name = ANY(?::text[]))
+            AND items <= {SMALL} AND id != ALL(?::bigint[]))
+    AND {_IS_NEW} ORDER BY set_id, row LIMIT {FEATURES + 1}
+"""  # noqa: S608 - ours
+
+_NOTES = "SELECT name, text FROM note WHERE name IN (SELECT value FROM carray(?) AS names)"
+
+_END = "COMMIT"
+
+Query = tuple[str, Sequence[object]]
+
+
+class LastView(NamedTuple):
+    """What sets were like when the database was of a version, by what was asked."""
+
+    epoch: int
+    version: int
+    sets: dict[Names, list[SetInfo]]
+
+
+class _Reading:
+    """One reading of a view: its queries, and what their answers say."""
+
+    def __init__(
+        self, db: Connection, names: Names, known: SearchCache, last: LastView | None
+    ) -> None:
+        self._db, self._names, self._known = db, names, known
+        self._before = None if last is None else last.sets.get(names)
+        self._version = -1 if last is None or self._before is None else last.version
+        self._mine = [info.number for info in self._before or () if info.number in known.sets]
+        self._scopes = _scopes_of(names)
+
+    def queries(self) -> list[Query]:
+        """Return what is asked, all at once."""
+        since = self._known.seq
+        lines = LINES if since else 0  # who knows of nothing has nothing that changed
+        asked: list[Query] = [(_BEGIN, ()), (_STATE, ()), (_OLDEST, ()), (_LINES, (since, lines))]
+        asked.append((_CHANGED, (since, self._db.numbers(self._mine))))
+        asked.append((_NOTES, (self._db.texts(self._known.notes),)))
+        for scope, names in self._scopes:
+            where = scope.space, scope.key or ""
+            some = None if names is None else self._db.texts(names)
+            asked.append((_SETS, (*where, some, some, self._version)))
+            asked.append(
+                (_UNKNOWN, (*where, some, some, self._db.numbers(self._mine), self._version))
+            )
+        return [*asked, (_END, ())]
+
+    def view(self, answers: Sequence[list[Row]]) -> tuple[int, SearchView]:
+        """Return the version that was read, and what it is like."""
+        _, ((version, seq, epoch),), oldest, lines, changed, notes, *of_scopes, _ = answers
+        if version == self._version:
+            sets = self._before or []
+        else:
+            found = {
+                info.ref: info
+                for (scope, _), rows in zip(self._scopes, of_scopes[::2], strict=True)
+                for info in [row_values.info_of(scope, row) for row in rows]
+            }
+            wanted = found if isinstance(self._names, Scope) else self._names
+            sets = [found[ref] for ref in wanted if ref in found]
+        since = self._known.seq
+        whole = since > 0 and len(lines) < LINES and (not oldest or oldest[0][0] <= since)
+        return version, SearchView(
+            seq,
+            sets,
+            since,
+            list(row_values.changes(lines, since)) if whole else None,
+            {row[1]: Feature._make(row[1:]) for row in changed if len(changed) <= FEATURES},
+            {
+                number: features
+                for rows in of_scopes[1::2]
+                if len(rows) <= FEATURES
+                for number, features in _by_set(rows).items()
+            }
+            | {info.number: [] for info in sets if not info.items},
+            dict.fromkeys(self._known.notes) | dict(notes),
+            epoch,
+        )
+
+
+def read_view(
+    db: Connection, names: Names, cache: SearchCache, last: LastView | None
+) -> tuple[int, SearchView]:
+    """Return the version of the database, and what a search reads of it first."""
+    reading = _Reading(db, names, cache, last)
+    return reading.view(db.query_all(*reading.queries()))
+
+
+def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
+    """Return scopes with the names of their sets that are asked for; None: all."""
+    if isinstance(names, Scope):
+        return [(names, None)]
+    found: dict[Scope, list[str]] = {}
+    for ref in names:
+        found.setdefault(ref.scope, []).append(ref.name)
+    return list(found.items())
+
+
+def _by_set(rows: Sequence[Row]) -> dict[int, list[Feature]]:
+    """Return the features in rows, which are in the order of sets."""
+    return {
+        number: [Feature._make(row[1:]) for row in some]
+        for number, some in groupby(rows, key=lambda row: row[0])
+    }

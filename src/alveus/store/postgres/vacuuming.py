@@ -1,0 +1,191 @@
+"""Removing from the tables what was erased, who is in its way, and what is out of reach.
+
+A deleted row stays in its page until VACUUM, which leaves what some open transaction may still
+see; and VACUUM leaves the bytes in the free part of the page. So the tables that may hold something
+are written anew, one after the other, and the old files removed: by CLUSTER, which does what
+VACUUM FULL does and, unlike that, within a transaction, where settings hold for it alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from psycopg import errors
+
+from alveus.store.erasures import UnreachableCopy
+from alveus.store.postgres import large_sets
+from alveus.store.postgres.connection import PostgresConnection
+from alveus.store.sql.connection import Connection, first, query
+
+READERS_S = 0.5
+"""How long transactions are waited for that may still see what was erased."""
+
+LOCK_S = 2.0
+"""How long a table is waited for; everybody else who comes to use it waits behind."""
+
+POLL_S = 0.02
+
+GIVE_MEMORY = """
+    SELECT set_config('maintenance_work_mem', '512MB', {local})
+    WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
+"""
+"""What the server may use to make an index, at least: less takes it many times as long."""
+
+TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
+
+WITHOUT_CONTENT = frozenset({"access", "change", "ledger", "link", "owner", "setback"})
+"""Tables of numbers, and of names of processes."""
+
+_HORIZON = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+
+_HOLDERS = """
+    SELECT format('session %s of %s (%s) has an old transaction open', pid, usename, coalesce(
+        nullif(application_name, ''), 'no name')) FROM pg_stat_activity
+    WHERE pid != pg_backend_pid() AND coalesce(datname, current_database()) = current_database()
+        AND coalesce(backend_type, 'hidden') IN ('client backend', 'walsender', 'hidden')
+        AND age(backend_xmin) > age(?1::text::xid)
+    UNION ALL
+    SELECT format('replication slot %s holds old rows', slot_name) FROM pg_replication_slots
+    WHERE age(xmin) > age(?1::text::xid)
+    UNION ALL
+    SELECT format('prepared transaction %s was never ended', gid) FROM pg_prepared_xacts
+    WHERE database = current_database() AND age(transaction) > age(?1::text::xid)
+"""
+"""What another database's transactions may see is not in the tables of this one."""
+
+_SEGMENTS = """
+    SELECT count(*), pg_size_pretty(coalesce(sum(size), 0)) FROM pg_ls_waldir()
+    WHERE modification <= to_timestamp(?1 / 1e6) OR ?1 IS NULL
+        OR name <= pg_walfile_name(pg_current_wal_lsn())
+            AND (SELECT checkpoint_time <= to_timestamp(?1 / 1e6) FROM pg_control_checkpoint())
+"""
+"""Until a checkpoint begins afterwards, a recovery needs the segment that is written now, too."""
+
+_MAY_END_SEGMENT = "SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE')"
+
+_ARCHIVE = """
+    SELECT last_archived_wal, to_char(last_archived_time AT TIME ZONE 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM pg_stat_archiver
+    WHERE current_setting('archive_mode') != 'off'
+"""
+
+_REPLICAS = """
+    SELECT coalesce(nullif(application_name, ''), 'no name'), coalesce(client_addr::text, 'local'),
+        pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint, pg_current_wal_lsn()::text
+    FROM pg_stat_replication
+"""
+
+_SLOTS = """
+    SELECT slot_name, restart_lsn::text, active FROM pg_replication_slots
+    WHERE restart_lsn IS NOT NULL
+"""
+
+
+_UNENDED = (
+    "; the one that was written then may be kept to be used again, and is not counted any more: "
+    "GRANT EXECUTE ON FUNCTION pg_switch_wal"
+)
+
+_TABLES = """
+    SELECT DISTINCT ON (1) tables.relname::text, indexes.relname::text
+    FROM pg_catalog.pg_class AS tables JOIN pg_catalog.pg_index ON indrelid = tables.oid
+    JOIN pg_catalog.pg_class AS indexes ON indexes.oid = indexrelid
+    JOIN pg_catalog.pg_am ON pg_am.oid = indexes.relam AND amname = 'btree'
+    WHERE tables.relnamespace = ?::text::regnamespace AND tables.relkind = 'r'
+        AND indisvalid AND indpred IS NULL
+    ORDER BY 1, indisprimary DESC, 2
+"""
+"""Each with an index of all its rows, in whose order they are written; only `ledger` has none."""
+
+_WRITE_ANEW = f"""
+    BEGIN;
+    SET LOCAL lock_timeout = {round(LOCK_S * 1000)};
+    {GIVE_MEMORY.format(local=True)};
+    CLUSTER {{table}} USING {{index}};
+    COMMIT
+"""
+
+
+def vacuum(db: PostgresConnection, schema: str) -> list[str]:
+    """Write every table of *schema* anew; return who hinders that what was erased goes, in words.
+
+    Only the owner of the tables may. For a set of a million items that makes its index of vectors
+    again, which takes minutes.
+    """
+    if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
+        for statement in large_sets.STRAYS:
+            db.execute(statement)
+        db.finish()
+    horizon = str(int(first(db, _HORIZON)) % (1 << 32))
+    deadline = time.monotonic() + READERS_S
+    while (holders := _holders(db, horizon)) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    for table, index in query(db, _TABLES, schema):
+        if table in WITHOUT_CONTENT:
+            continue
+        try:
+            db.script(_WRITE_ANEW.format(table=f"{schema}.{table}", index=index))
+        except errors.LockNotAvailable:
+            db.roll_back("ROLLBACK")
+            holders.append(f"table {table} was in use for {LOCK_S:g} s")
+            break
+    return holders
+
+
+def end_segment(db: PostgresConnection) -> None:
+    """Have the segment of the write-ahead log end here, if this user may.
+
+    What is written later goes into another one: this one is known by when it was written last,
+    also once it is kept under another name to be used again.
+    """
+    if first(db, _MAY_END_SEGMENT):
+        first(db, "SELECT pg_switch_wal()")
+
+
+def _holders(db: PostgresConnection, horizon: str) -> list[str]:
+    return [words for (words,) in query(db, _HOLDERS, horizon)]
+
+
+def copies(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
+    """Yield what keeps what was erased outside the tables, as far as this user may look."""
+    yield from _log(db, scrubbed)
+    for name, when in query(db, _ARCHIVE):
+        yield UnreachableCopy(
+            "archive of the write-ahead log",
+            f"its last segment is {name or 'none'}, archived {when or 'never'}; expire what was "
+            "archived before",
+        )
+    for name, address, behind, here in query(db, _REPLICAS):
+        if behind is None:
+            yield UnreachableCopy("replica", f"{name} at {address}; this user may not see how far")
+        else:
+            yield UnreachableCopy(
+                "replica",
+                f"{name} at {address}, {behind:,} bytes behind; its own write-ahead log too",
+                f"it has replayed {here}",
+            )
+    for name, position, active in query(db, _SLOTS):
+        yield UnreachableCopy(
+            "replication slot",
+            f"{name} keeps the write-ahead log from {position} on"
+            + ("" if active else ", and nobody reads it"),
+            "it was read, or is dropped",
+        )
+
+
+def _log(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
+    what = "write-ahead log"
+    try:
+        ((count, size),) = query(db, _SEGMENTS, scrubbed)
+    except errors.InsufficientPrivilege:
+        note = "of the server; this user may not look at it: GRANT pg_monitor"
+        yield UnreachableCopy(what, note, "its segments from before are overwritten")
+        return
+    if count:
+        longer = "" if first(db, _MAY_END_SEGMENT) else _UNENDED
+        yield UnreachableCopy(
+            what,
+            f"{count:,} segments ({size}) on the server were written before{longer}",
+            "checkpoints have removed or overwritten them",
+        )

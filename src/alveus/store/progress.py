@@ -1,0 +1,307 @@
+"""What a store keeps of runs: inputs, the tasks that were done, durable calls, outputs.
+
+Frozen values, no I/O. Texts marked *wire* are storable values in wire form that the store does not
+look into. Times are microseconds since 1970 in UTC, as int.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from alveus.errors import InvalidInput, TooLarge
+from alveus.store.scope import Lease, Scope
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+LARGEST = 2**63 - 1
+"""The largest number that a store can look for."""
+
+MAX_POSITIONS = 1 << 20
+"""Tasks of a run, durable calls of a task and outputs of a step: positions lie below this."""
+
+RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
+"""Waiting: accepted and not ended, whether begun or not. Parked: failed, until somebody decides.
+Retried: it was parked, and a later run took its input over."""
+
+_MICROSECOND = timedelta(microseconds=1)
+
+ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
+"""A run that ended stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedInput:
+    """An event from outside, to be run for a key.
+
+    Attributes:
+        event: Wire.
+        event_id: Digest of the id its sender gave it; a second input of the agent with an equal
+            one is not accepted again. None: it has none.
+        request: Digest of what was sent; with an event id, a repetition must carry an equal one.
+        label: How an error names the event id.
+    """
+
+    scope: Scope
+    event: str
+    time: int
+    event_id: bytes | None = None
+    request: bytes | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The answer to an input, once it is durable.
+
+    Attributes:
+        run: The id of its run; of the first one if *repeated*. None: that one was pruned since.
+        number: Its place among all runs of the agent and key, from 0.
+        lease: The right to run the key, if it was asked for and free; None for a repeated input
+            whose run no longer waits.
+        first: The run waits, and no earlier one of the agent and key waits or is parked.
+    """
+
+    run: int | None
+    number: int
+    repeated: bool
+    lease: Lease | None
+    first: bool
+
+
+def space_of(inputs: Sequence[QueuedInput]) -> str:
+    """Return the space that *inputs*, at least one, are all of.
+
+    Raises:
+        InvalidInput: They are of several, or one has no key.
+    """
+    space = inputs[0].scope.space
+    for each in inputs:
+        if each.scope.space != space:
+            raise InvalidInput(
+                f"inputs of space {space!r} and of {each.scope.space!r} are accepted one by one"
+            )
+        if each.scope.key is None:
+            raise InvalidInput("an input is run for a key; knowledge has no lane")
+    return space
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, as the store knows it.
+
+    Attributes:
+        id: Unique in the store, never reused, rising in the order inputs were accepted.
+        number: Its place among all runs of the agent and key, from 0.
+        event: Wire: the input.
+        accepted: When the input was accepted.
+        now: The run's own time; None: no part of it is committed yet.
+        actions: Names of the actions that the input set off; None: as for *now*.
+        ended: When it was done, discarded or taken over.
+        error: Wire: what parked it; None: nothing did.
+        origin: The run whose input this one took over.
+        forgotten: Its records were erased: *event* is empty, and it has no steps or outputs.
+    """
+
+    id: int
+    agent: str
+    scope: Scope
+    number: int
+    status: RunStatus
+    event: str
+    accepted: int
+    now: int | None = None
+    actions: tuple[str, ...] | None = None
+    ended: int | None = None
+    error: str | None = None
+    origin: int | None = None
+    forgotten: bool = False
+
+
+# --- what a batch may carry of a run -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """What the first commit of a run fixes: its time, and the actions its input sets off."""
+
+    now: int
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A task that is done: with what its batch changes, this is all it leaves.
+
+    Its name is (run, ordinal): a second step of that name changes nothing, with all of its batch.
+
+    Attributes:
+        ordinal: Its place among the tasks of the run, from 0.
+        sent: Wire: the events it sent, each with the actions that it sets off.
+        sensory: Wire: what it changed in sensory memory; dropped when the run ends.
+        read_set: Wire: what it read; None: it is not kept.
+        outputs: Wire, each: its events for the world, in order.
+        skipped: Wire: the error that its agent chose to go on after; it changed nothing else.
+        begin: With the first commit of a run.
+        done: The run ends with this step.
+    """
+
+    run: int
+    ordinal: int
+    action: str
+    sent: str | None = None
+    sensory: str | None = None
+    read_set: str | None = None
+    outputs: Sequence[str] = ()
+    skipped: str | None = None
+    begin: Begin | None = None
+    done: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be numbered."""
+        if not 0 <= self.ordinal < MAX_POSITIONS or len(self.outputs) > MAX_POSITIONS:
+            _check_position(self.ordinal, "tasks of a run")
+            _check_position(len(self.outputs) - 1, "outputs of a task")
+
+
+CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
+
+
+@dataclass(frozen=True, slots=True)
+class DurableCall:
+    """A durable call of a task: begun, or completed.
+
+    A second one in the same place replaces one that is pending; one that is complete stands, and
+    a batch that carries another changes nothing.
+
+    Attributes:
+        position: Its place among the durable calls of the task, from 0.
+        name: Of the function.
+        digest: Of its arguments.
+        outcome: Wire: what it returned, or the error it raised; None while pending.
+        truncate: Forget the calls past this one, and what stood in its place.
+    """
+
+    run: int
+    ordinal: int
+    position: int
+    name: str
+    digest: str
+    status: CallStatus
+    outcome: str | None = None
+    attempts: int = 1
+    begin: Begin | None = None
+    truncate: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be numbered."""
+        _check_position(self.ordinal, "tasks of a run")
+        _check_position(self.position, "durable calls of a task")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
+
+    Attributes:
+        error: Wire: why it is parked; None: what stands there is kept. A run that is done has none.
+    """
+
+    run: int
+    expected: RunStatus
+    status: RunStatus
+    error: str | None = None
+    begin: Begin | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse to bring back what ended: its sensory memory is gone."""
+        if self.expected in ENDED:
+            raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
+
+
+Progress: TypeAlias = Step | DurableCall | StatusChange
+
+
+def _check_position(position: int, what: str) -> None:
+    if not 0 <= position < MAX_POSITIONS:
+        raise TooLarge(f"there are at most {MAX_POSITIONS:,} {what}")
+
+
+# --- what is read back -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """A step, as it was committed; *sensory* is None once the run has ended."""
+
+    run: int
+    ordinal: int
+    action: str
+    commit: int
+    sent: str | None
+    sensory: str | None
+    read_set: str | None
+    skipped: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutput:
+    """An event for the world.
+
+    Attributes:
+        position: Unique in the store; rises in the order of commits.
+        event: Wire.
+    """
+
+    position: int
+    run: int
+    number: int
+    ordinal: int
+    key: str
+    event: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """What is kept of runs that ended, and for how long; the rest is pruned in the background.
+
+    A run goes once *age* has passed since it ended, or *count* others of its agent have ended
+    later; never before every named consumer has read its outputs, and those of what ended earlier.
+
+    Attributes:
+        age: None: no limit.
+        count: None: no limit.
+        dedupe_for: How long ids of events are recognised at least; while a run has not ended, its.
+        dedupe_count: Ids of the last so many inputs of the store are recognised, however old.
+    """
+
+    age: timedelta | None = timedelta(days=7)
+    count: int | None = None
+    dedupe_for: timedelta = timedelta(days=90)
+    dedupe_count: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be kept.
+
+        Raises:
+            InvalidInput: A duration that is none, or a count that is no number of runs.
+        """
+        for name, value in (("age", self.age), ("dedupe_for", self.dedupe_for)):
+            is_valid = isinstance(value, timedelta) and value >= timedelta(0)
+            if not (is_valid or (value is None and name == "age")):
+                raise InvalidInput(f"{name} must be a timedelta of 0 or more, not {value!r}")
+        if self.count is not None:
+            counted(self.count, "count", least=0, most=LARGEST)
+        counted(self.dedupe_count, "dedupe_count", least=0, most=LARGEST)
+
+    @property
+    def age_us(self) -> int | None:
+        """The age in microseconds."""
+        return None if self.age is None else self.age // _MICROSECOND
+
+    @property
+    def dedupe_us(self) -> int:
+        """How long ids are recognised, in microseconds."""
+        return self.dedupe_for // _MICROSECOND

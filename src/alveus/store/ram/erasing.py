@@ -1,0 +1,408 @@
+"""Erasing from a `RamStore`: looked up first, then done, so that a rehearsal changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import field, replace
+
+from alveus.errors import KeyBusy
+from alveus.store import Batch, Commit, Revive, Run, Scope, SetRef, StoredItem, StoredOutput
+from alveus.store.erasures import (
+    ERASED_HOW,
+    Erased,
+    Erasure,
+    StoredReceipt,
+    has_read,
+    hidden_scope,
+    mentions_erased,
+    op_of_erasure,
+    owner_of,
+)
+from alveus.store.ram.row_versions import CommitDraft, ItemRow, JournalEntry, NodeRow
+from alveus.store.ram.tables import RamTables, locked
+from alveus.store.ram.tree import TreeRows
+from alveus.values.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True)
+class ErasurePlan:
+    """What an erasure removes and brings back."""
+
+    rows: list[ItemRow]
+    derived_rows: list[ItemRow] = field(default_factory=list[ItemRow])
+    restored_rows: list[ItemRow] = field(default_factory=list[ItemRow])
+    lost_count: int = 0
+    runs: list[Run] = field(default_factory=list[Run])
+    open_runs: list[Run] = field(default_factory=list[Run])
+    entries: list[int] = field(default_factory=list[int])
+
+    @property
+    def numbers(self) -> set[int]:
+        """The rows that go."""
+        return {row.row for row in self.rows}
+
+
+class RamErasing(RamTables):
+    """What `Ledger` promises of forgetting."""
+
+    @locked
+    def erase(self, erasure: Erasure) -> Erased:
+        earlier = self._receipts.get(erasure.receipt)
+        if earlier is not None:
+            return earlier.erased
+        time = max(erasure.time, self._journal.time or erasure.time)
+        plan = self._plan(erasure)
+        if plan is None:
+            return Erased(None, time)
+        erased = self._result(erasure, plan, time)
+        if not erasure.dry_run:
+            self._carry_out(erasure, plan, time)
+            owner = owner_of(erasure.scope)
+            receipt = StoredReceipt(
+                erasure.receipt, owner, erasure.request, erased, "erased", erased.open
+            )
+            self._receipts[erasure.receipt] = replace(
+                receipt, erased=Erased.from_json(erased.to_json())
+            )
+        return erased
+
+    # --- what is to go
+
+    def _plan(self, erasure: Erasure) -> ErasurePlan | None:
+        scope = erasure.scope
+        if erasure.whole_key:
+            named = scope.key in self._keys.get(scope.space, [])
+            if not named and (scope in self._hidden or scope not in self._leases):
+                return None
+            rows = [row for set_rows in self._sets.sets_of_scope(scope) for row in set_rows.rows]
+            derived_from_purged = [
+                self._rows[n] for n in self._rows_with_stub(lambda ref, _: ref.scope == scope)
+            ]
+        else:
+            rows = [row for ref, ids in erasure.items for row in self._versions_of(ref, ids)]
+            derived_from_purged = [
+                row for ref, ids in erasure.items for row in self._derived_from_purged(ref, ids)
+            ]
+            if not rows and not derived_from_purged:
+                return None
+        owner, _ = self._holder(scope)
+        if owner is not None and self._alive(owner):
+            raise KeyBusy(scope.owner, wait_s=0)
+        asked_rows = {row.row for row in rows}
+        derived = [
+            r
+            for r in {row.row: row for row in derived_from_purged}.values()
+            if r.row not in asked_rows
+        ]
+        plan = ErasurePlan([*rows, *derived], derived)
+        self._add_derived(plan)
+        self._add_sources(plan)
+        if erasure.whole_key:
+            runs = self._runs.all_runs()
+            plan.runs = [run for run in runs if run.scope == scope and not run.forgotten]
+            done = self._journal.commits_of(scope)
+            plan.entries = [n for n in done if self._journal[n - 1].erased is None]
+            plan.entries += sorted(set(self._commits_to_erase(plan)).difference(done))
+        else:
+            touching = [run for run in self._touching(plan) if not run.forgotten]
+            plan.runs = [run for run in touching if run.ended is not None]
+            plan.open_runs = [run for run in touching if run.ended is None]
+            plan.entries = self._commits_to_erase(plan)
+        return plan
+
+    def _versions_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
+        set_rows = self._sets.get(ref)
+        for item_id in dict.fromkeys(ids):
+            yield from [] if set_rows is None else set_rows.versions.get(item_id, [])
+
+    def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
+        """Yield what was made of items that were purged since, and left no links."""
+        yield from map(
+            self._rows.__getitem__, self._rows_with_stub(lambda r, i: r == ref and i in ids)
+        )
+        done = self._sets.lineage.compactions.values()
+        purged = {row for c in done if c.purged and c.set == ref for row in c.added}
+        set_rows = self._sets.get(ref)
+        for row in [] if set_rows is None else set_rows.rows:
+            if row.first in purged and not set(ids).isdisjoint(row.record.sources):
+                yield row
+
+    def _rows_with_stub(self, of: Callable[[SetRef, str], bool]) -> list[int]:
+        """Return the versions that came from something purged, of such a set and id."""
+        stubs = self._sets.lineage.stubs
+        return sorted(row for row, every in stubs.items() if any(of(*stub) for stub in every))
+
+    def _commits_to_erase(self, plan: ErasurePlan) -> list[int]:
+        """Return the commits that wrote what goes, or that answered with an id of it."""
+        ids_by_scope: dict[Scope | None, set[str]] = {}
+        for row in plan.rows:
+            scope = row.set_rows.ref.scope
+            ids_by_scope.setdefault(scope if scope.key else None, set()).add(row.record.id)
+        begun, erased_rows = {row.begin_commit for row in plan.rows}, plan.numbers
+        commits: list[int] = []
+        for number in range(1, len(self._journal) + 1):
+            entry = self._journal[number - 1]
+            ids = ids_by_scope.get(None, set()) | ids_by_scope.get(entry.scope, set())
+            written_ids = {row.record.id for row in entry.begun_items if row.row not in erased_rows}
+            if self._says(entry) and (
+                number in begun or mentions_erased(entry.commit.result, ids, written_ids)
+            ):
+                commits.append(number)
+        return commits
+
+    def _says(self, entry: JournalEntry) -> bool:
+        named = entry.commit.number in self._ops.values()
+        return entry.erased is None and (named or entry.commit.result is not None)
+
+    def _add_derived(self, plan: ErasurePlan) -> None:
+        lineage, removed = self._sets.lineage, plan.numbers
+        for row in plan.rows:  # grows while it is walked
+            for number in lineage.derived.get(row.row, []):
+                if number not in removed and number in self._rows:
+                    removed.add(number)
+                    plan.rows.append(self._rows[number])
+                    plan.derived_rows.append(self._rows[number])
+
+    def _add_sources(self, plan: ErasurePlan) -> None:
+        removed, lineage = plan.numbers, self._sets.lineage
+        back: dict[int, ItemRow] = {}
+        for row in plan.derived_rows:
+            for number in lineage.sources.get(row.row, []):
+                if number not in removed and self._may_return(self._rows[number]):
+                    back[number] = self._rows[number]
+        plan.restored_rows = [back[number] for number in sorted(back)]
+        purged = {row for c in lineage.compactions.values() if c.purged for row in c.added}
+        plan.lost_count = len({row.first for row in plan.derived_rows if row.first in purged})
+
+    def _may_return(self, row: ItemRow) -> bool:
+        """Whether a compaction alone retired it, and nothing became of it since."""
+        done = self._sets.lineage.compactions.values()
+        retired = any(c.commit == row.end_commit and row.row in c.retired for c in done)
+        return retired and row.set_rows.last_version(row.record.id) is row
+
+    def _touching(self, plan: ErasurePlan) -> list[Run]:
+        """Return the runs that wrote or read what goes, and those of the same input."""
+        begun = {row.begin_commit for row in plan.rows}
+        named: dict[SetRef, set[str]] = {}
+        for row in plan.rows:
+            named.setdefault(row.set_rows.ref, set()).add(row.record.id)
+        return self._with_heirs(
+            run.id
+            for run in self._runs.all_runs()
+            for commit, looked in self._runs.step_commits(run.id)
+            if commit in begun or has_read(looked, named, run.scope)
+        )
+
+    def _with_heirs(self, runs: Iterable[int]) -> list[Run]:
+        """Return runs, and those that had the same input before or after them."""
+        found, count = set(runs), -1
+        pairs = [(r.id, r.origin) for r in self._runs.all_runs() if r.origin is not None]
+        while found and len(found) != count:
+            count = len(found)
+            for pair in pairs:
+                if not found.isdisjoint(pair):
+                    found.update(pair)
+        existing = [self._runs.get(number) for number in sorted(found)]
+        return [run for run in existing if run is not None]
+
+    # --- what is told
+
+    def _result(self, asked: Erasure, plan: ErasurePlan, time: int) -> Erased:
+        removed, lineage = plan.numbers, self._sets.lineage
+        links = {(r, s) for r, found in lineage.sources.items() for s in found}
+        outputs = [output for run in plan.runs for output in self._outputs(run)]
+        read = [self._is_read(run, output) for run, output in outputs]
+        tree = self._trees.get(asked.scope)
+        sets = self._sets.sets_of_scope(asked.scope) if asked.whole_key else []
+        refs = {set_rows.ref for set_rows in sets}
+        counts = {
+            "calls": sum(len(self._runs.calls.get(run.id, ())) for run in plan.runs),
+            "commits": len(plan.entries),
+            "compactions": sum(c.set in refs for c in lineage.compactions.values()),
+            "items": len({(row.set_rows.number, row.record.id) for row in plan.rows}),
+            "links": sum(row in removed or source in removed for row, source in links),
+            "nodes": _size(tree.root) if asked.whole_key and tree is not None else 0,
+            "outputs": len(outputs),
+            "runs": len(plan.runs),
+            "sets": len(sets),
+            "steps": sum(len(self._runs.steps(run.id)) for run in plan.runs),
+            "versions": len(plan.rows),
+        }
+        commits = [commit for run in plan.runs for commit, _ in self._runs.step_commits(run.id)]
+        return Erased(
+            commit=None if asked.dry_run else len(self._journal) + 1,
+            time=time,
+            counts={kind: count for kind, count in counts.items() if count},
+            derived=len({(row.set_rows.number, row.record.id) for row in plan.derived_rows}),
+            restored=len(plan.restored_rows),
+            lost=plan.lost_count,
+            unread=read.count(False),
+            delivered=read.count(True),
+            shared=self._shared(asked.scope, removed) if asked.whole_key else 0,
+            sets=tuple(sorted({row.set_rows.number for row in plan.rows})),
+            puts=() if asked.whole_key else tuple(n for n in commits if self._puts(n)),
+            open=tuple(run.id for run in plan.open_runs),
+            unsure=tuple(asked.uncertain_runs),
+            marks=tuple(dict.fromkeys(row.set_rows.ref for row in plan.restored_rows)),
+        )
+
+    def _outputs(self, run: Run) -> list[tuple[Run, StoredOutput]]:
+        return [(run, output) for output in self._runs.agent_of(run).outputs_of(run.id)]
+
+    def _is_read(self, run: Run, output: StoredOutput) -> bool | None:
+        """Return whether every consumer has read an output; None: nobody reads them."""
+        read = min(self._runs.agent_of(run).consumers.values(), default=None)
+        return None if read is None else output.position <= read
+
+    def _shared(self, scope: Scope, removed: Collection[int]) -> int:
+        begun = {
+            row.first
+            for number in self._journal.commits_of(scope)
+            for row in self._journal[number - 1].begun_items
+            if row.set_rows.ref.scope.key is None
+            and row.row in self._rows
+            and row.row not in removed
+        }
+        return len(begun)
+
+    def _puts(self, number: int) -> bool:
+        return bool(self._journal[number - 1].put_nodes)
+
+    # --- what goes
+
+    def _carry_out(self, asked: Erasure, plan: ErasurePlan, time: int) -> None:
+        number, scope = len(self._journal) + 1, asked.scope
+        for row in plan.rows:
+            self._remove(row)
+        for run in plan.runs:
+            self._runs.forget(run, time=time)
+        self._empty(asked, plan, number)
+        if asked.whole_key:
+            for set_rows in self._sets.sets_of_scope(scope):
+                self._sets.remove(set_rows)
+        draft = CommitDraft(number, time)
+        changes = [Revive(row.set_rows.ref, row.row) for row in plan.restored_rows]
+        request = None if asked.named is None else asked.named.request
+        batch = Batch(scope=scope, time=time, request=request, items=changes)
+        self._sets.apply(batch, draft)
+        self._mend(plan, number)
+        self._journal.append(Commit(number, time, adopted=False, result=None), batch, draft)
+        self._ops[op_of_erasure(asked, self._salt)] = number
+        self._add_rows([*draft.begun_items.values()])
+        self._name(scope)
+        if asked.whole_key:
+            tree = self._trees[scope] = TreeRows()
+            tree.head = number
+            if scope in self._leases:
+                self._leases[scope] = (None, self._leases[scope][1] + 1)
+            self._hide(scope)
+
+    def _remove(self, row: ItemRow) -> None:
+        """Take a version out of everything that knows it."""
+        row.set_rows.erase(row)
+        if not any(other.first == row.first for other in row.set_rows.rows):
+            self._accessed.pop(row.first, None)
+        del self._rows[row.row]
+        self._vectors.drop(row.row)
+        self._sets.lineage.forget(row.row)
+        self._line(row, "removed")
+
+    def _empty(self, asked: Erasure, plan: ErasurePlan, number: int) -> None:
+        """Take out of the journal what it says."""
+        self._journal.erase_items(plan.rows)
+        for entry in plan.entries:
+            own = asked.whole_key and self._journal[entry - 1].scope == asked.scope
+            says = own or entry in self._ops.values()
+            self._journal.erase(entry, number if says else None)
+        if asked.whole_key:
+            self._journal.erase_tree(set(self._journal.commits_of(asked.scope)))
+
+    def _mend(self, plan: ErasurePlan, number: int) -> None:
+        """Have compactions say nothing of what is erased, and not undo what came back.
+
+        Those whose sources stay retired, since only what was made of them went, can be undone.
+        """
+        removed, back = plan.numbers, {row.row for row in plan.restored_rows}
+        for done in list(self._sets.lineage.compactions.values()):
+            if removed.isdisjoint((*done.retired, *done.added)):
+                continue
+            left = [row for row in done.retired if row not in back]
+            lost = not removed.isdisjoint(done.added)
+            nothing = (
+                lost
+                and not any(row in self._rows for row in done.added)
+                and not any(row in self._rows and self._may_return(self._rows[row]) for row in left)
+            )
+            self._sets.lineage.compactions[done.id] = replace(
+                done,
+                how=ERASED_HOW,
+                retired=left,
+                undo_commit=done.undo_commit or number if nothing else done.undo_commit,
+            )
+
+    def _hide(self, scope: Scope) -> None:
+        """Have nothing tell the name of a key, until it is used again."""
+        self._hidden[scope] = hidden_scope(scope, self._salt)
+        self._named.discard(scope)
+        keys = self._keys[scope.space]
+        keys.remove(scope.key or "")
+        if not keys:
+            del self._keys[scope.space]
+
+    # --- receipts
+
+    @locked
+    def scrub(self, *, now: int) -> list[str]:
+        blocked_by: list[str] = []
+        for receipt in self._receipts.values():
+            if receipt.scrubbed is not None:
+                continue
+            open_runs = self._with_heirs(receipt.open_runs)
+            for run in open_runs:
+                if run.ended is not None and not run.forgotten:
+                    self._runs.forget(run, time=now)
+            waiting = tuple(run.id for run in open_runs if run.ended is None)
+            blockers = tuple(f"run {n} has not ended; let it end, or discard it" for n in waiting)
+            blocked_by.extend(blockers)
+            state = "rewritten" if blockers else "scrubbed"
+            done = None if blockers else now
+            self._receipts[receipt.id] = replace(
+                receipt, state=state, open_runs=waiting, blocked_by=blockers, scrubbed=done
+            )
+        return list(dict.fromkeys(blocked_by))
+
+    @locked
+    def receipts(
+        self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> list[StoredReceipt]:
+        found = [
+            receipt
+            for receipt in reversed(self._receipts.values())
+            if receipt.owner in owners and (before is None or (receipt.erased.commit or 0) < before)
+        ]
+        return found[:limit]
+
+    @locked
+    def receipt(self, receipt: str) -> StoredReceipt | None:
+        return self._receipts.get(receipt)
+
+    @locked
+    def all_versions(
+        self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
+    ) -> list[StoredItem]:
+        set_rows = self._sets.get(ref)
+        rows = [] if set_rows is None else set_rows.rows
+        places = sorted(((r.record.id.encode(), r.version), r.row) for r in rows)
+        start = None if after is None else (after[0].encode(), after[1])
+        past = [row for place, row in places if start is None or place > start]
+        return [self._stored(self._rows[row]) for row in past[:limit]]
+
+    @locked
+    def all_sets(self, scope: Scope) -> list[SetRef]:
+        return [set_rows.ref for set_rows in self._sets.sets_of_scope(scope)]
+
+
+def _size(row: NodeRow) -> int:
+    """Return how many versions of nodes hang below an object."""
+    below = [version for versions in row.versions.values() for version in versions]
+    return len(below) + sum(map(_size, below))

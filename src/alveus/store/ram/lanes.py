@@ -1,0 +1,248 @@
+"""What is to be run, and how far it is: the part of the store that runners use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+from alveus.errors import NotFound
+from alveus.store import (
+    Accepted,
+    DurableCall,
+    Lease,
+    QueuedInput,
+    Retain,
+    Run,
+    RunStatus,
+    Scope,
+    StepDone,
+    StoredOutput,
+)
+from alveus.store.checks import check_status
+from alveus.store.progress import space_of
+from alveus.store.ram.progress import AgentLanes
+from alveus.store.ram.row_versions import Undo, take_back
+from alveus.store.ram.tables import RamTables, locked
+
+
+class RamLanes(RamTables):
+    """`Lanes` and leases."""
+
+    # --- leases
+
+    @locked
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        return self._take(scope, owner, [])
+
+    def _take(self, scope: Scope, owner: str, undo: Undo) -> Lease | None:
+        before = self._holder(scope)
+        holder, epoch = before
+        if holder is not None and holder != owner and self._alive(holder):
+            return None
+        if holder != owner:
+            epoch += 1
+            undo.append((self._leases.__setitem__, scope, before))
+            if scope in self._hidden:
+                self._name(scope)
+            self._leases[scope] = (owner, epoch)
+        return Lease(scope, owner, epoch, taken_over=holder not in (None, owner))
+
+    @locked
+    def release_lease(self, lease: Lease) -> None:
+        if self._leases.get(lease.scope) == (lease.owner, lease.epoch):
+            self._leases[lease.scope] = (None, lease.epoch)
+
+    # --- runs
+
+    @locked
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        if not inputs:
+            return []
+        space_of(inputs)
+        undo: Undo = []
+        try:
+            answers = [self._accept(agent, given, owner, undo) for given in inputs]
+        except BaseException:
+            take_back(undo)
+            raise
+        for given in inputs:
+            self._name(given.scope)
+        return answers
+
+    def _accept(self, agent: str, given: QueuedInput, owner: str | None, undo: Undo) -> Accepted:
+        earlier = self._runs.used_event_id(agent, given)
+        if earlier is None:
+            run = self._runs.begin(agent, given, undo)
+            number = run.number
+        else:
+            run, number = self._runs.get(earlier.run), earlier.number
+        lease = None
+        if run is not None and run.status == "waiting" and owner is not None:
+            lease = self._take(run.scope, owner, undo)
+        return Accepted(
+            run=None if run is None else run.id,
+            number=number,
+            repeated=earlier is not None,
+            lease=lease,
+            first=run is not None and self._runs.is_next(run),
+        )
+
+    @locked
+    def run(self, run: int) -> Run | None:
+        found = self._runs.get(run)
+        return None if found is None else self._seen(found)
+
+    def _seen(self, run: Run) -> Run:
+        """Return a run; of a key that was forgotten without the key's name."""
+        hidden = self._hidden.get(run.scope)
+        if hidden is None:
+            return run
+        return replace(run, scope=Scope(run.scope.space, hidden.key))
+
+    @locked
+    def runs(  # noqa: PLR0913 - as promised
+        self,
+        space: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        status: RunStatus | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        found = [
+            run
+            for run in map(self._seen, reversed(self._runs.all_runs()))
+            if run.scope.space == space
+            and agent in (None, run.agent)
+            and key in (None, run.scope.key)
+            and status in (None, run.status)
+            and (before is None or run.id < before)
+            and (after is None or run.id > after)
+        ]
+        return found[:limit]
+
+    def _agent(self, agent: str, space: str) -> AgentLanes:
+        return self._runs.agents.get((space, agent)) or AgentLanes(agent, space)
+
+    @locked
+    def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
+        found = map(self._runs.get, runs)
+        return {run.id: run.status for run in found if run is not None}
+
+    @locked
+    def queued_runs(
+        self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
+    ) -> list[Run]:
+        numbers = self._agent(agent, scope.space).open_runs.get(scope, [])
+        if not past_parked:
+            return [self._runs.open_run(number) for number in numbers[:limit]]
+        runs = map(self._runs.open_run, numbers)
+        return [*islice((run for run in runs if run.status == "waiting"), limit)]
+
+    @locked
+    def waiting_lanes(
+        self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
+    ) -> list[Scope]:
+        found: list[tuple[int, Scope]] = []
+        for scope, numbers in self._agent(agent, space).open_runs.items():
+            reach = numbers if past_parked else numbers[:1]
+            waiting = [n for n in reach if self._runs.open_run(n).status == "waiting"]
+            found.extend((number, scope) for number in waiting[:1])
+        return [scope for _, scope in sorted(found, key=lambda pair: pair[0])][:limit]
+
+    @locked
+    def steps(self, run: int) -> list[StepDone]:
+        return [StepDone(run, ordinal, *row) for ordinal, row in sorted(self._runs.steps(run))]
+
+    @locked
+    def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
+        found = sorted(self._runs.calls.get(run, {}).items(), key=lambda pair: pair[0])
+        return [call for (task, _), (call, _) in found if task == ordinal]
+
+    @locked
+    def retry_run(self, run: int, *, last: bool, time: int) -> int:
+        found = self._runs.get(run)
+        if found is None:
+            raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
+        check_status(run, found.scope, found.status, "parked")
+        if not last:
+            self._runs.change_status(run, "waiting", None, time, [])
+            return run
+        self._runs.change_status(run, "retried", None, time, [])
+        given = QueuedInput(found.scope, found.event, time)
+        return self._runs.begin(found.agent, given, [], origin=run).id
+
+    # --- outputs
+
+    @locked
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
+        return self._agent(agent, space).outputs_after(after, limit)
+
+    @locked
+    def run_outputs(self, run: int) -> list[StoredOutput]:
+        found = self._runs.get(run)
+        return [] if found is None else self._runs.agent_of(found).outputs_of(run)
+
+    @locked
+    def consumer_position(self, agent: str, space: str, name: str) -> int:
+        set_rows = self._runs.agent(agent, space)
+        return set_rows.consumers.setdefault(name, set_rows.pruned_position)
+
+    @locked
+    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
+        consumers = self._agent(agent, space).consumers
+        if name not in consumers:
+            raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
+        consumers[name] = max(position, consumers[name])
+
+    @locked
+    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
+        return self._agent(agent, space).consumers.pop(name, None) is not None
+
+    @locked
+    def prune_runs(
+        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
+    ) -> int:
+        set_rows = self._agent(agent, space)
+        ended = [(r.ended, r) for r in self._runs.all_runs() if r.ended is not None]
+        mine = [(t, r) for t, r in ended if (r.scope.space, r.agent) == (space, agent)]
+        mine.sort(key=lambda pair: (pair[0], pair[1].id))
+        spare = 0 if retain.count is None else len(mine) - retain.count
+        read = min(set_rows.consumers.values(), default=None)
+        done = 0
+        for place, (time, run) in enumerate(mine[:limit]):
+            old = retain.age_us is not None and time <= now - retain.age_us
+            outputs = [output.position for output in set_rows.outputs_of(run.id)]
+            unread = read is not None and max(outputs, default=0) > read
+            if unread or not (old or place < spare):
+                break
+            self._runs.drop(run)
+            done += 1
+        self._forget(set_rows, retain, now, limit)
+        return done
+
+    def _forget(self, set_rows: AgentLanes, retain: Retain, now: int, limit: int) -> None:
+        """Forget ids of events, but for the last ones, and those of unfinished runs."""
+        until, last = now - retain.dedupe_us, self._runs.last_id - retain.dedupe_count
+        going = sorted(
+            (known.time, event_id)
+            for event_id, known in set_rows.events.items()
+            if known.time <= until
+            and known.run <= last
+            and ((run := self._runs.get(known.run)) is None or run.ended is not None)
+        )
+        for _, event_id in going[:limit]:
+            del set_rows.events[event_id]
+
+    def _counts(self) -> tuple[int, int, int]:
+        """Return how many runs wait, are parked, and have ended."""
+        found = [run.status for run in self._runs.all_runs()]
+        waiting, parked = found.count("waiting"), found.count("parked")
+        return waiting, parked, len(found) - waiting - parked

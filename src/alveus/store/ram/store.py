@@ -1,0 +1,516 @@
+"""The store promise in plain Python: all of it is gone with the process.
+
+It is also the reference that random tests compare other stores with, so each part is the simplest
+thing that keeps the promise: rows that know the commits they began and ended at, one lock, and a
+list of steps that takes a failed batch back.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from operator import attrgetter
+from typing import cast
+
+from alveus.errors import (
+    AlveusError,
+    IdempotencyConflict,
+    TooLarge,
+)
+from alveus.store import (
+    MAX_SHRUNK_BYTES,
+    MAX_SWEPT_VERSIONS,
+    OP_RETENTION_US,
+    OPS_KEPT,
+    SWEEP_AFTER_US,
+    Batch,
+    Commit,
+    Compaction,
+    Effects,
+    Lease,
+    NamedRequest,
+    Node,
+    Scope,
+    SetRef,
+    StoredItem,
+    StoreStats,
+    commit_time,
+)
+from alveus.store.checks import (
+    PLACEHOLDER_EXPIRY,
+    ROW_BITS,
+    check_base,
+    check_batch,
+    check_leases,
+    check_note,
+)
+from alveus.store.erasures import Erased, Erasure, forgotten
+from alveus.store.name_ranges import NameRange
+from alveus.store.ram.erasing import RamErasing
+from alveus.store.ram.finder import RamFinder
+from alveus.store.ram.lanes import RamLanes
+from alveus.store.ram.row_versions import CommitDraft, JournalEntry, NodeRow, SetRows, take_back
+from alveus.store.ram.tables import locked
+from alveus.store.ram.tree import TreeRows
+from alveus.values.storable import Path
+
+
+def _repeated(entry: JournalEntry) -> Commit:
+    """Return what a repetition of a commit is told."""
+    return replace(
+        entry.commit, adopted=True, result=deepcopy(entry.commit.result), sets_to_compact=()
+    )
+
+
+class RamStore(RamLanes, RamFinder, RamErasing):
+    """A `Store` in the memory of one process, for tests, trials and what need not last."""
+
+    location = ":memory:"
+    read_only = False
+
+    # --- writing
+
+    def commit(self, batch: Batch) -> Commit:
+        """See `Ledger.commit`."""
+        with self.ready():
+            return self._commit(batch)
+
+    def _commit(self, batch: Batch) -> Commit:
+        if batch.op is not None:
+            earlier = self.commit_of_op(batch.op, request=batch.request, label=batch.label)
+            if earlier is not None:
+                return earlier
+        repeated = self._runs.repeated_commit(batch)
+        if repeated is not None:
+            return _repeated(self._journal[repeated - 1])
+        time = commit_time(batch.time, self._journal.time)
+        draft = CommitDraft(len(self._journal) + 1, time)
+        try:
+            self._check(batch)
+            self._apply(batch, draft)
+            return self._finish(batch, draft)
+        except BaseException:
+            take_back(draft.undo)
+            raise
+
+    @locked
+    def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        number = self._ops.get(op)
+        if number is None:
+            return None
+        entry = self._journal[number - 1]
+        if entry.erased is not None:
+            raise forgotten(f"request {label!r}" if label else "this request")
+        if request is not None and request != entry.request:
+            raise IdempotencyConflict(label)
+        return _repeated(entry)
+
+    def retry_run(
+        self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
+    ) -> int:
+        """See `Lanes.retry_run`."""
+        with self.ready():
+            if named is None:
+                return super().retry_run(run, last=last, time=time)
+            done = self.commit_of_op(named.op, request=named.request, label=named.label)
+            if done is not None:
+                return cast("int", done.result)
+            heir = super().retry_run(run, last=last, time=time)
+            scope = self._runs.open_run(heir).scope
+            self._commit(named.answered(heir, scope=scope, time=time))
+            return heir
+
+    def erase(self, erasure: Erasure) -> Erased:
+        """See `Ledger.erase`."""
+        with self.ready():
+            if (named := erasure.named) is not None and erasure.receipt not in self._receipts:
+                done = self.commit_of_op(named.op, request=named.request, label=named.label)
+                if done is not None:
+                    return Erased(None, done.time)
+            return super().erase(erasure)
+
+    @locked
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
+        return [self._try(batch) for batch in batches]
+
+    def _try(self, batch: Batch) -> Commit | AlveusError:
+        try:
+            return self._commit(batch)
+        except AlveusError as error:
+            return error
+
+    def _check(self, batch: Batch) -> None:
+        for name, text in batch.expects:
+            check_note(name, expected=text, actual=self._notes.get(name))
+        check_batch(batch, len(self._journal))
+        check_leases(batch, self._holder, self._alive)
+        self._runs.check(batch)
+        check_base(batch, self._head(batch.scope))
+        if max(len(batch.state), len(batch.items)) >> ROW_BITS:
+            raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
+
+    def _apply(self, batch: Batch, draft: CommitDraft) -> None:
+        if batch.state:
+            tree = self._trees.get(batch.scope)
+            if tree is None:
+                tree = self._trees[batch.scope] = TreeRows()
+            draft.positions = tree.positions
+            draft.undo.append((setattr, tree, "positions", tree.positions))
+            for delta in batch.state:
+                tree.apply(delta, draft)
+        if batch.history_start != (0, 0):
+            self._trees.setdefault(batch.scope, TreeRows()).raise_history_start(
+                batch.history_start, draft
+            )
+        if batch.define or batch.items:
+            self._sets.apply(batch, draft)
+        self._runs.apply(batch, draft)
+
+    def _finish(self, batch: Batch, draft: CommitDraft) -> Commit:
+        """Write the journal row and the change log; nothing here can fail."""
+        result = None if batch.result is None else deepcopy(batch.result)
+        marks = tuple(draft.sets_to_compact)
+        commit = Commit(
+            draft.number, draft.time, adopted=False, result=result, sets_to_compact=marks
+        )
+        self._journal.append(commit, batch, draft)
+        if batch.op is not None:
+            self._ops[batch.op] = draft.number
+        if batch.state:
+            self._trees[batch.scope].head = draft.number
+        if batch.release and batch.epoch is not None:
+            self._leases[batch.scope] = (None, batch.epoch)
+        self._name(batch.scope)
+        if draft.begun_items:
+            self._add_rows([*draft.begun_items.values()])
+        for row in draft.ended_items:
+            self._line(row, "ended")
+        return commit if result is None else replace(commit, result=deepcopy(result))
+
+    # --- the exact tree
+
+    def _tree(self, scope: Scope) -> TreeRows:
+        return self._trees.get(scope) or TreeRows()
+
+    def _head(self, scope: Scope) -> int:
+        tree = self._trees.get(scope)
+        return 0 if tree is None else tree.head
+
+    def head(self, scope: Scope) -> int:
+        """See `Ledger.head`."""
+        with self.ready():
+            return self._head(scope)
+
+    def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
+        """See `Ledger.node`."""
+        with self.ready():  # written out, as this is the read that is called most
+            row = self._tree(scope).find(path, at, now)
+            return None if row is None else row.node()
+
+    @locked
+    def children(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, Node]]:
+        return [(name, row.node()) for name, row in self._fields(scope, path, at, now)]
+
+    @locked
+    def few_fields(
+        self, scope: Scope, path: Path, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        fields = self._fields(scope, path, at, 0)
+        return None if len(fields) > most else {name: row.node() for name, row in fields}
+
+    @locked
+    def field_names(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, int | None]]:
+        return [(name, row.expires) for name, row in self._fields(scope, path, at, now)]
+
+    @locked
+    def names_in_range(
+        self, scope: Scope, path: Path, chosen: NameRange, *, at: int | None, now: int
+    ) -> list[str]:
+        return chosen.choose(name for name, _ in self._fields(scope, path, at, now))
+
+    @locked
+    def node_commits(self, scope: Scope, path: Path) -> list[int]:
+        return self._tree(scope).commits_of(path)
+
+    def _fields(
+        self, scope: Scope, path: Path, at: int | None, now: int
+    ) -> list[tuple[str, NodeRow]]:
+        row = self._tree(scope).find(path, at, now)
+        if row is None:
+            return []
+        versions = [(n, row.below(n, at)) for n in (row.live if at is None else row.versions)]
+        fields = [(n, r) for n, r in versions if r is not None and not r.expired(now)]
+        return sorted(fields, key=lambda pair: pair[1].position)
+
+    # --- the journal
+
+    @locked
+    def effects(self, number: int) -> Effects | None:
+        if not 0 < number <= len(self._journal):
+            return None
+        entry = self._journal[number - 1]
+        put = entry.put_nodes
+        lineage = self._sets.lineage
+        return Effects(
+            replace(entry.commit, result=deepcopy(entry.commit.result), sets_to_compact=()),
+            self._hidden.get(entry.scope, entry.scope),
+            put_nodes=[(path, row.node()) for path, row in put],
+            removed_paths=[
+                path for path, row in entry.removed_nodes if row.expires != PLACEHOLDER_EXPIRY
+            ],
+            begun_items=[self._stored(row) for row in entry.begun_items if row.row in self._rows],
+            ended_items=[self._stored(row) for row in entry.ended_items if row.row in self._rows],
+            positions=[row.position for _, row in put],
+            end_commits=[row.end_commit for _, row in put],
+            compactions=[
+                self._without_erased(done) for done in lineage.compactions_of_commit(number)
+            ],
+            undone_compactions=lineage.undone_by_commit(number),
+        )
+
+    @locked
+    def scopes_of_commits(self, after: int, *, limit: int = 1000) -> list[tuple[int, Scope]]:
+        numbers = range(after + 1, min(after + limit, len(self._journal)) + 1)
+        scopes = {number: self._journal[number - 1].scope for number in numbers}
+        return [(number, self._hidden.get(scope, scope)) for number, scope in scopes.items()]
+
+    @locked
+    def commit_at(self, time: int) -> int:
+        times = self._journal.times
+        if not self._journal.has_setback:
+            return bisect_right(times, time)
+        return next((n for n in range(len(times), 0, -1) if times[n - 1] <= time), 0)
+
+    @locked
+    def time_of_commit(self, number: int) -> int:
+        last = min(number, len(self._journal))
+        return self._journal[last - 1].commit.time if last > 0 else 0
+
+    @locked
+    def live_items_by_commit(self) -> list[tuple[int, int]]:
+        firsts = (first for rows in self._sets.all_sets() for first in rows.live)
+        return sorted(Counter(first >> ROW_BITS for first in firsts).items())
+
+    @locked
+    def history_start(self, scope: Scope) -> tuple[int, int]:
+        return self._tree(scope).history_start
+
+    @locked
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """Remove versions of nodes that ended before *before*, all at once."""
+        del after, limit
+        last = self._journal[-1].commit.time if self._journal else 0
+        until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
+        until = min(until, self._runs.oldest_needed_commit() - 1)
+        removed = [row for tree in self._trees.values() for row in tree.prune(until)]
+        self._journal.drop_swept(removed)
+        return len(removed), None
+
+    @locked
+    def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        rows = [
+            row
+            for set_rows in self._sets.all_sets()
+            for row in set_rows.rows_with_validity.values()
+        ]
+        expired = [row for row in rows if row.expired(now)][:limit]
+        return [self._stored(row) for row in sorted(expired, key=attrgetter("row"))]
+
+    @locked
+    def keys(
+        self, space: str, *, prefix: str = "", after: str | None = None, limit: int = 1000
+    ) -> list[str]:
+        keys = self._keys.get(space, [])
+        start = 0 if after is None else bisect_right(keys, after)
+        start = max(start, bisect_left(keys, prefix))
+        return [key for key in keys[start : start + limit] if key.startswith(prefix)]
+
+    @locked
+    def spaces(self) -> list[str]:
+        return sorted(self._keys)
+
+    # --- items
+
+    @locked
+    def get(
+        self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        set_rows = self._sets.get(ref)
+        versions = {} if set_rows is None else set_rows.versions
+        live_rows = [[r for r in versions.get(item_id, []) if r.is_live_at(at)] for item_id in ids]
+        return [self._stored(rows[0]) if rows else None for rows in live_rows]
+
+    @locked
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        set_rows = self._sets.get(ref)
+        if set_rows is None:
+            return []
+        rows = (
+            set_rows.live if at is None else {r.first: r for r in set_rows.rows if r.is_live_at(at)}
+        )
+        order = (
+            set_rows.live_order if at is None else sorted((r.time, r.first) for r in rows.values())
+        )
+        if newest_first:
+            order = order[: None if after is None else bisect_left(order, after)][::-1]
+        elif after is not None:
+            order = order[bisect_right(order, after) :]
+        return [self._stored(rows[first]) for _, first in order[:limit]]
+
+    @locked
+    def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
+        set_rows = self._sets.get(ref)
+        rows = [] if set_rows is None else set_rows.versions.get(item_id, [])
+        return [self._stored(row) for row in rows]
+
+    @locked
+    def compactions(
+        self, ref: SetRef, *, before: int | None = None, limit: int = 100
+    ) -> list[Compaction]:
+        compactions = self._sets.lineage.compactions_of_set(ref, before=before, limit=limit)
+        return [self._without_erased(compaction) for compaction in compactions]
+
+    @locked
+    def compaction(self, compaction: int) -> Compaction | None:
+        done = self._sets.lineage.compactions.get(compaction)
+        return None if done is None else self._without_erased(done)
+
+    def _without_erased(self, done: Compaction) -> Compaction:
+        retired = [row for row in done.retired if row in self._rows]
+        added = [row for row in done.added if row in self._rows]
+        erased = len(done.retired) + len(done.added) - len(retired) - len(added)
+        return replace(done, retired=retired, added=added, erased=erased)
+
+    @locked
+    def source_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        sources = self._sets.lineage.sources
+        return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
+
+    @locked
+    def derived_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        derived = self._sets.lineage.derived
+        return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
+
+    @locked
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        for first in rows:
+            self._accessed[first] = max(time, self._accessed.get(first, time))
+
+    @locked
+    def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        renewed = 0
+        for number, expires in expiries:
+            row = self._rows.get(number)
+            if row is None or row.end_commit is not None or row.record.expires is None:
+                continue
+            if now < row.record.expires < expires:
+                row.record = replace(row.record, expires=expires)
+                renewed += 1
+        return renewed
+
+    # --- notes, upkeep
+
+    @locked
+    def note(self, name: str) -> str | None:
+        return self._notes.get(name)
+
+    @locked
+    def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
+        if self._notes.get(name) != expected:
+            return False
+        if text is None:
+            self._notes.pop(name, None)
+        else:
+            self._notes[name] = text
+        return True
+
+    @locked
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - of a file
+        """Return 0: RAM is given back as it becomes free."""
+        return 0
+
+    @locked
+    def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+        until = min(self.commit_at(now - OP_RETENTION_US), len(self._journal) - ops_kept)
+        late = [op for op, n in self._ops.items() if n <= until]
+        for op in late:
+            del self._ops[op]
+        purged = sum(self._purge(set_rows, now) for set_rows in self._sets.all_sets())
+        expired = now - SWEEP_AFTER_US
+        removed = [row for tree in self._trees.values() for row in tree.sweep(expired)]
+        self._journal.drop_swept(removed)
+        return len(late) + purged + len(removed)
+
+    def _purge(self, set_rows: SetRows, now: int) -> int:
+        """Remove versions of items that ended longer ago than their set keeps them."""
+        retention_us = set_rows.definition.retention_us
+        if retention_us is None:
+            return 0
+        until = min(self.commit_at(now - retention_us), self._runs.oldest_needed_commit() - 1)
+        ended = [
+            row for row in set_rows.rows if row.end_commit is not None and row.end_commit <= until
+        ]
+        purged = sorted(ended, key=lambda row: (row.end_commit, row.row))[:MAX_SWEPT_VERSIONS]
+        for row in purged:
+            set_rows.purge(row)
+            del self._rows[row.row]
+            self._sets.lineage.purge(row)
+            self._vectors.drop(row.row)
+            self._line(row, "removed")
+        self._journal.erase_items(purged)
+        return len(purged)
+
+    @locked
+    def size_bytes(self) -> int:
+        return 0
+
+    @locked
+    def stats(self) -> StoreStats:
+        sets = self._sets.all_sets()
+        since = [self._journal[begun - 1].commit.time for begun in self._vectors.begin_commits()]
+        leases = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
+        waiting, parked, ended = self._counts()
+        return StoreStats(
+            commits=len(self._journal),
+            keys=sum(map(len, self._keys.values())),
+            sets=len(sets),
+            items=sum(len(s.live) for s in sets),
+            item_versions=len(self._rows),
+            nodes=sum(tree.size() for tree in self._trees.values()),
+            pending=len(since),
+            oldest_pending=min(since, default=None),
+            file_bytes=0,
+            wal_bytes=0,
+            leases=leases,
+            runs_waiting=waiting,
+            runs_parked=parked,
+            runs_ended=ended,
+        )
+
+    @locked
+    def salt(self) -> bytes:
+        return self._salt
+
+    def close(self) -> None:
+        """Close: what the store held is gone. Closing twice is fine."""
+        if os.getpid() == self._process:
+            with self._lock:
+                self._closed = True

@@ -1,0 +1,129 @@
+"""What the parts of a `RamStore` share: its lock, its tables, and the state of its handle."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from threading import RLock
+from typing import Concatenate, ParamSpec, TypeVar
+
+from alveus.errors import ForkedStore, StoreClosed
+from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
+from alveus.store.ram.progress import RunTable
+from alveus.store.ram.row_versions import ItemRow, Journal, VectorQueue
+from alveus.store.ram.sets import SetTable
+from alveus.store.ram.tree import TreeRows
+from alveus.values.forks import ProcessBound
+
+T = TypeVar("T", bound="RamTables")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def locked(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Hold the store's lock for the length of a call, if this handle can be used here."""
+
+    @wraps(method)
+    def call(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.ready():
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def _everyone(owner: str) -> bool:
+    return bool(owner)
+
+
+class RamTables(ProcessBound):
+    """The tables of a store, and what every part of it does with them.
+
+    Args:
+        alive: Tells whether the owner of a lease still lives; by default every one does.
+        log_lines: How many lines the change log keeps.
+        salt: Keys every digest; None: made at random.
+    """
+
+    def __init__(
+        self,
+        *,
+        alive: Callable[[str], bool] = _everyone,
+        log_lines: int = 100_000,
+        salt: bytes | None = None,
+    ) -> None:
+        self._alive = alive
+        self._lock = RLock()
+        self._process = os.getpid()
+        self._closed = False
+        self._salt = secrets.token_bytes(16) if salt is None else salt
+        self._keys: dict[str, list[str]] = {}
+        self._named: set[Scope] = set()
+        self._hidden: dict[Scope, Scope] = {}
+        self._leases: dict[Scope, tuple[str | None, int]] = {}
+        self._runs = RunTable()
+        self._journal = Journal()
+        self._ops: dict[bytes, int] = {}
+        self._trees: dict[Scope, TreeRows] = {}
+        self._sets = SetTable()
+        self._rows: dict[int, ItemRow] = {}
+        self._accessed = self._sets.lineage.access_times
+        self._vectors = VectorQueue()
+        self._log: deque[FeatureChange] = deque(maxlen=log_lines)
+        self._seq = 0
+        self._notes: dict[str, str] = {}
+        self._receipts: dict[str, StoredReceipt] = {}
+
+    def ready(self) -> RLock:
+        """Return the lock, if this handle can be used here."""
+        if os.getpid() != self._process:
+            raise ForkedStore("this RamStore was made before a fork; make another one here")
+        if self._closed:
+            raise StoreClosed("this RamStore was closed, and what it held is gone; make another")
+        return self._lock
+
+    def _name(self, scope: Scope) -> None:
+        """Take note that there is a key."""
+        key = scope.key
+        if key is None or scope in self._named:
+            return
+        self._hidden.pop(scope, None)
+        self._named.add(scope)
+        keys = self._keys.setdefault(scope.space, [])
+        place = bisect_left(keys, key)
+        if place == len(keys) or keys[place] != key:
+            keys.insert(place, key)
+
+    def _holder(self, scope: Scope) -> tuple[str | None, int]:
+        """Return who has the lease of *scope*, or had it last as None, and its epoch."""
+        return self._leases.get(scope, (None, 0))
+
+    def _line(self, row: ItemRow, kind: ChangeKind) -> None:
+        self._seq += 1
+        self._log.append(FeatureChange(self._seq, row.set_rows.number, row.row, kind))
+
+    def _add_rows(self, rows: Sequence[ItemRow]) -> None:
+        """Make versions that a commit began known by their rows, to search too."""
+        for row in rows:
+            self._rows[row.row] = row
+            self._vectors.begin(row)
+            self._line(row, "added")
+
+    def _stored(self, row: ItemRow) -> StoredItem:
+        """Return a row without what only search reads of it."""
+        return StoredItem(
+            row=row.row,
+            first=row.first,
+            set=row.set_rows.ref,
+            begin_commit=row.begin_commit,
+            end_commit=row.end_commit,
+            version=row.version,
+            created=row.created,
+            updated=row.updated,
+            accessed=self._accessed.get(row.first),
+            record=replace(row.record, terms=b"", tokens=0, temporal=0, vectors=b""),
+        )

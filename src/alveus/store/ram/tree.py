@@ -1,0 +1,216 @@
+"""The exact tree of one key, every version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+
+from alveus.errors import InvalidPath, NotAnObject, ObjectInTheWay
+from alveus.store import Clear, Create, Delete, Put, Refresh, TreeDelta
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
+from alveus.store.ram.row_versions import CommitDraft, NodeRow
+from alveus.values.storable import ATOMS, Path, Value
+
+EVER = -(1 << 62)
+"""A time at which nothing has expired: applying a batch looks at no expiry, see `TreeDelta`."""
+
+
+class TreeRows:
+    """The exact tree of one key: what stands below its root, and stood there."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.history_start = (0, 0)
+        self.root = NodeRow.of_object(0)
+        self.positions = 0
+
+    def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
+        """Return the node at *path*, unless it or an object above it is not there."""
+        row = self.root
+        for name in path:
+            below = row.below(name, at)
+            if below is None or below.expired(now):
+                return None
+            row = below
+        return row
+
+    def commits_of(self, path: Path) -> list[int]:
+        """Return the commits that began or ended a version of the node at *path*.
+
+        Of the root: of any node.
+        """
+        rows = [self.root]
+        for name in path:
+            rows = [version for row in rows for version in row.versions.get(name, ())]
+        if not path:
+            rows = list(self._below(self.root))
+        begun = {row.begin_commit for row in rows}
+        return sorted(begun.union(row.end_commit for row in rows if row.end_commit is not None))
+
+    def _below(self, top: NodeRow) -> Iterator[NodeRow]:
+        """Return all versions of all nodes below a node."""
+        todo = [top]
+        while todo:
+            below = [row for versions in todo.pop().versions.values() for row in versions]
+            yield from below
+            todo += below
+
+    def apply(self, delta: TreeDelta, draft: CommitDraft) -> None:
+        """Apply one delta; what does not fit is a `TreeConflict`."""
+        if not delta.path and not isinstance(delta, Clear):
+            raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
+        match delta:
+            case Put():
+                self._put(delta.path, _row(draft.number, delta.value, delta.expires), draft)
+            case Create(path, expires):
+                self._put(path, NodeRow.of_object(draft.number, expires), draft)
+            case Delete(path):
+                self._delete(path, draft)
+            case Clear(path):
+                row = self.find(path, None, EVER)
+                for name in [] if row is None else list(row.live):
+                    self._delete((*path, name), draft)
+            case Refresh(path, expires):
+                row = self.find(path, None, EVER)
+                if row is not None:
+                    before = row.expires
+                    draft.undo.append((setattr, row, "expires", before))
+                    row.expires = expires
+
+    def _put(self, path: Path, row: NodeRow, draft: CommitDraft) -> None:
+        """Begin *row* at *path*: in place of a value, or as the last field of its parent."""
+        parent = self.find(path[:-1], None, EVER)
+        if parent is None or not parent.is_object:
+            what = "nothing" if parent is None else "a value"
+            raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
+        name, row.path = path[-1], path
+        existing = parent.live.get(name)
+        if existing is None:
+            self.positions = max(self.positions + 1, draft.number << ROW_BITS)
+            row.position = self.positions
+        elif not existing.is_object:
+            row.position = existing.position
+            self._end(parent, name, draft)
+        elif row.is_object:
+            return
+        else:
+            raise ObjectInTheWay(".".join(path), "an object is here; delete it first")
+        parent.versions.setdefault(name, []).append(row)
+        parent.live[name] = row
+        draft.put_nodes[path] = row
+        draft.undo.append((_take_back, parent, name))
+
+    def _delete(self, path: Path, draft: CommitDraft) -> None:
+        """End the node at *path*; what is below it goes out of reach with it."""
+        parent = self.find(path[:-1], None, EVER)
+        if parent is None or path[-1] not in parent.live:
+            return
+        nodes = [(path, parent.live[path[-1]], parent)]
+        for node_path, row, above in nodes:  # grows while it is walked
+            draft.put_nodes.pop(node_path, None)
+            if row.position <= draft.positions:
+                draft.removed_nodes.append(
+                    (node_path, _before(row, above.versions[node_path[-1]], draft.number))
+                )
+            nodes.extend(((*node_path, name), below, row) for name, below in row.live.items())
+            if node_path != path:
+                draft.undo.append((setattr, row, "end_commit", None))
+                row.end_commit = draft.number
+        self._end(parent, path[-1], draft)
+
+    def _end(self, parent: NodeRow, name: str, draft: CommitDraft) -> None:
+        """End a version; one that this very commit began never existed."""
+        row = parent.live.pop(name)
+        versions = parent.versions[name]
+        row.end_commit = draft.number
+        is_new = row.begin_commit == draft.number
+        if is_new:
+            versions.pop()
+
+        draft.undo.append((_put_back, parent, name, row, versions if is_new else None))
+
+    def sweep(self, now: int) -> list[NodeRow]:
+        """Remove every version that expired, with what is below it; return them all."""
+        removed = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
+        expired = [row.expires for row in removed if row.expires is not None]
+        commit, time = self.history_start
+        self.history_start = (
+            commit,
+            _latest([time, *(e for e in expired if e <= now and e != PLACEHOLDER_EXPIRY)]),
+        )
+        return removed
+
+    def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
+        """Note from which commit and time on the past is whole."""
+        before = self.history_start
+        draft.undo.append((setattr, self, "history_start", before))
+        self.history_start = max(before[0], start[0]), _latest([before[1], start[1]])
+
+    def prune(self, until: int) -> list[NodeRow]:
+        """Remove every version that ended by commit *until*, with what is below it."""
+        removed = self._remove(lambda row: row.end_commit is not None and row.end_commit <= until)
+        commit, time = self.history_start
+        end_commits = [
+            row.end_commit
+            for row in removed
+            if row.end_commit and row.expires != PLACEHOLDER_EXPIRY
+        ]
+        self.history_start = max([commit, *end_commits]), time
+        return removed
+
+    def _remove(self, is_removed: Callable[[NodeRow], bool]) -> list[NodeRow]:
+        """Remove the versions that go, with what is below them; return them all."""
+        removed: list[NodeRow] = []
+        stack = [(self.root, False)]
+        while stack:
+            row, gone = stack.pop()
+            for versions in row.versions.values():
+                stack.extend((version, gone or is_removed(version)) for version in versions)
+            if gone:
+                removed.append(row)
+                row.swept = True
+                continue
+            row.live = {n: r for n, r in row.live.items() if not is_removed(r)}
+            remaining = {n: [v for v in vs if not is_removed(v)] for n, vs in row.versions.items()}
+            row.versions = {n: vs for n, vs in remaining.items() if vs}
+        return removed
+
+    def size(self) -> int:
+        """Return the number of live nodes."""
+        rows = list(self.root.live.values())
+        for row in rows:  # grows while it is walked
+            rows.extend(row.live.values())
+        return len(rows)
+
+
+def _take_back(parent: NodeRow, name: str) -> None:
+    """Take the last version of a field back, which lives."""
+    parent.versions[name].pop()
+    del parent.live[name]
+
+
+def _put_back(parent: NodeRow, name: str, row: NodeRow, versions: list[NodeRow] | None) -> None:
+    """Have a version live again that was ended; *versions*: those that it was taken from."""
+    row.end_commit = None
+    parent.live[name] = row
+    if versions is not None:
+        versions.append(row)
+
+
+def _row(number: int, value: Value, expires: int | None) -> NodeRow:
+    """Return the row of a value, of which it has a copy."""
+    copied = value if type(value) in ATOMS else deepcopy(value)
+    return NodeRow.of_value(number, copied, expires)
+
+
+def _latest(times: Sequence[int]) -> int:
+    """Return the latest of *times*, of which 0 stands for none."""
+    return max((time for time in times if time), default=0)
+
+
+def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:
+    """Return the version of a node as it was before commit *number*."""
+    if row.begin_commit != number:
+        return row
+    older = (v for v in reversed(versions) if v is not row and v.position == row.position)
+    return next(older, row)

@@ -1,0 +1,241 @@
+"""A batch as SQL: everything here runs inside the write transaction of the one writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Self
+
+from alveus.errors import (
+    DuplicateItem,
+    InvalidInput,
+    LimitReached,
+)
+from alveus.store import (
+    Add,
+    Batch,
+    Commit,
+    SetRef,
+    commit_time,
+)
+from alveus.store.checks import ROW_BITS, check_base, check_batch, check_leases
+from alveus.store.packed_values import packed
+from alveus.store.sql import retention
+from alveus.store.sql.batched_inserts import PendingRows, RunRow
+from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
+from alveus.store.sql.items import Changes
+from alveus.store.sql.journal import adopted
+from alveus.store.sql.runs import RunWriter
+from alveus.store.sql.scope_rows import ScopeRows, WriterCache
+from alveus.store.sql.staged_vectors import expect
+from alveus.store.sql.tree import apply_tree, lookups
+from alveus.values import wire
+
+_EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
+
+_LIVE_IDS = """
+    SELECT id FROM item WHERE set_id = ?1 AND ended IS NULL AND begun <= ?2
+        AND id IN (SELECT value FROM carray(?3) AS names)
+"""
+
+_HEAD = "SELECT head FROM scope WHERE id = ?"
+
+_LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
+
+
+class Transaction:
+    """Applies batches, one after the other, on a connection whose transaction is open.
+
+    `cache` is updated as it goes; whoever rolls back must drop it, or `reset`. Nothing is certain
+    to have been refused or written before `flush`. After a commit it may be `begun` once more: to
+    make another takes longer than a short write.
+    """
+
+    def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
+        self.connection = self._db = connection
+        self.cache, self.owners = cache, owners
+        self._gather()
+
+    def begun(self) -> Self:
+        """Return it at the beginning of a transaction, where nothing is gathered."""
+        self.cache.limit_size()
+        self.rows.begin()
+        self._look_up_last()
+        return self
+
+    def _gather(self) -> None:
+        cache = self.cache
+        self.pending_rows = PendingRows(self._db, cache.runs.runs)
+        self.rows = ScopeRows(self._db, cache)
+        self.runs = RunWriter(self._db, cache.runs, self.pending_rows, self.owners)
+
+    def _look_up_last(self) -> None:
+        if self.cache.number is None:
+            row = self._db.execute(_LAST_COMMIT).get
+            self.cache.number, self.cache.time = row or (0, 0)
+
+    def reset(self) -> None:
+        """Drop what is cached and gathered: a part was rolled back."""
+        self.cache.__init__(version=self.cache.version)
+        self._gather()
+        self._look_up_last()
+
+    def apply(self, batch: Batch) -> Commit:
+        """Apply one batch, whole, or adopt the commit that its op names."""
+        before = self.cache.number or 0
+        try:
+            answer = self.apply_unflushed(batch)
+            self.pending_rows.flush()
+            self._db.settle()
+        except self._db.taken as error:
+            self._db.recover()
+            raise self._duplicate_error(batch, before) from error
+        return answer
+
+    def apply_unflushed(self, batch: Batch) -> Commit:
+        """Do what `apply` does, but for what is inserted: that is gathered.
+
+        Raises:
+            `Connection.taken`: What was gathered is in the way of itself, or of what is there.
+        """
+        number = (self.cache.number or 0) + 1
+        if batch.op is not None or batch.run is not None:
+            repeated = self._repeated_commit(batch, number)
+            if repeated is not None:
+                return repeated
+        time = self._time(batch, number)
+        scope = self.rows.scope_row_of(batch.scope)
+        if batch.expects is not self.cache.expected:
+            expect(self._db, batch.expects, self.cache.notes)
+            self.cache.expected = batch.expects
+        run = self._check(batch, scope, number)
+        ended_nodes: list[int] = []
+        ended_items: list[int] = []
+        sets_to_compact: Sequence[SetRef] = ()
+        if batch.state:
+            live = self.cache.nodes.setdefault(scope, {})
+            ended_nodes = apply_tree(
+                self._db, self.pending_rows, scope, batch.state, number=number, live=live
+            )
+            self.cache.trim(scope)
+        if batch.items or batch.define:
+            changes = self.changes_of(batch, number=number, time=time)
+            ended_items = self._run(changes, batch, number)
+            sets_to_compact = tuple(changes.sets_to_compact)
+        if batch.run is not None and run is not None:
+            self.runs.apply(run, batch.run, number=number, time=time)
+        if batch.history_start != (0, 0):
+            retention.raise_history_start(self._db, scope, batch.history_start)
+        if batch.release and batch.epoch is not None:
+            self.runs.release_lease(batch.scope, batch.epoch)
+        self.pending_rows.add_commit(
+            (
+                number,
+                time,
+                scope,
+                batch.op,
+                batch.request,
+                None if batch.result is None else packed(wire.encode(batch.result)),
+                self._ended(ended_nodes, ended_items) if ended_nodes or ended_items else None,
+            ),
+        )
+        self.cache.number, self.cache.time = number, time
+        return Commit(
+            number, time, adopted=False, result=batch.result, sets_to_compact=sets_to_compact
+        )
+
+    def lookups(self, batch: Batch) -> list[Query]:
+        """Return queries that are about to be made of a batch, as far as that is known before."""
+        queries, scope = self.runs.lookups(batch), self.cache.scopes.get(batch.scope)
+        if scope is None:
+            return queries
+        if batch.base is not None and scope not in self.cache.heads:
+            queries.append((_HEAD, (scope,)))
+        live = self.cache.nodes.get(scope, {})
+        return queries + lookups(self._db, scope, batch.state, live)
+
+    def changes_of(self, batch: Batch, *, number: int, time: int) -> Changes:
+        """Return the item changes of a batch, which is to be commit *number*."""
+        row = number << ROW_BITS
+        return Changes(self._db, self.rows, self.pending_rows, batch, number, time, row)
+
+    def _time(self, batch: Batch, number: int) -> int:
+        """Return the time of a commit; note where times go back."""
+        if batch.corroborated is not None:
+            self.cache.corroborated = batch.corroborated
+        last = self.cache.time if number > 1 else None
+        time = commit_time(batch.time, last)
+        if last is not None and time < last:
+            self._db.execute("INSERT INTO setback (n, time) VALUES (?, ?)", (number, time))
+        return time
+
+    def _repeated_commit(self, batch: Batch, number: int) -> Commit | None:
+        """Return the commit that was made under the batch's name before; else take that name."""
+        if batch.op is not None:
+            if batch.op in self.pending_rows.ops:
+                self.pending_rows.flush()
+            return adopted(self._db, batch.op, request=batch.request, label=batch.label)
+        if batch.run is not None:
+            return self.runs.repeated_commit(batch.run, number)
+        return None
+
+    def _ended(self, nodes: list[int], items: list[int]) -> str:
+        """Return, as JSON, the rows that a commit ended: one at least."""
+        found = {"nodes": nodes, "items": items}
+        return json.dumps({what: rows for what, rows in found.items() if rows})
+
+    def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
+        """Return the run that the batch is about, if it is about one; refuse what may not be."""
+        check_batch(batch, number - 1)
+        check_leases(batch, self.runs.holder, self.owners.is_alive)
+        run = self.runs.check(batch)
+        if batch.base is None:
+            return run
+        head = self.cache.heads.get(scope)
+        if head is None:
+            head = self._db.execute(_HEAD, (scope,)).get
+            self.cache.heads[scope] = head
+        check_base(batch, head)
+        if batch.state:
+            self.cache.heads[scope] = self.pending_rows.heads[scope] = number
+        return run
+
+    def _run(self, changes: Changes, batch: Batch, number: int) -> list[int]:
+        """Make the item changes of a batch; return the rows that ended."""
+        try:
+            return changes.run()
+        except LimitReached:  # after all changes, of which fresh ids were not looked for
+            self._refuse_live(batch, number - 1)
+            raise
+
+    def _refuse_live(self, batch: Batch, before: int) -> None:
+        """Raise `DuplicateItem` if a fresh id was live at commit *before*, and still is."""
+        fresh: dict[SetRef, list[str]] = {}
+        for change in batch.items:
+            if isinstance(change, Add) and change.fresh:
+                fresh.setdefault(change.set, []).append(change.record.id)
+        for ref, ids in fresh.items():
+            set_row = self.rows.set_row(ref)
+            if set_row is None:
+                continue
+            live = query(self._db, _LIVE_IDS, set_row[0], before, self._db.texts(ids))
+            taken = [item_id for item_id in ids if (item_id,) in live]
+            if taken:
+                raise DuplicateItem(taken[0], set_name=ref.name)
+
+    def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
+        """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
+        seen: set[tuple[SetRef, str]] = set()
+        for change in batch.items:
+            if not isinstance(change, Add):
+                continue
+            item_id = change.record.id
+            set_row = self.rows.set_row(change.set)
+            if (change.set, item_id) in seen or (
+                change.fresh
+                and set_row is not None
+                and first(self._db, _EARLIER, set_row[0], item_id, before)
+            ):
+                return DuplicateItem(item_id, set_name=change.set.name)
+            seen.add((change.set, item_id))
+        return InvalidInput("a batch adds an id that is taken")

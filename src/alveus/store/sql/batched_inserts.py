@@ -1,0 +1,379 @@
+"""What a transaction is about to insert, gathered so that each table gets one statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import field
+from itertools import groupby
+from operator import itemgetter
+
+from alveus.store import ItemRecord, RunStatus, Scope
+from alveus.store.packed_values import packed
+from alveus.store.sql.connection import Connection, Row, Write
+from alveus.store.sql.item_columns import ItemColumns, item_columns
+from alveus.values.lazy_dataclass import dataclass
+
+INSERT_ITEM = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, ?9), ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+        ?17, ?18, ?19, ?20, ?21, ?22, ?23)
+"""
+
+INSERT_FEATURE = """
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, ?17), ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+"""
+
+LOG_ADDED = """
+    INSERT INTO change (seq, set_id, row, kind, rows)
+    VALUES (?3 + (SELECT coalesce(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
+"""
+
+INSERT_ACCESS = """
+    INSERT INTO access (first, time) VALUES (?1, ?2)
+    ON CONFLICT (first) DO UPDATE SET time = excluded.time
+"""
+
+_INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+_INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
+"""A version comes from what an earlier one came from."""
+
+_INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
+
+COUNT = """
+    UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
+    WHERE id = ?1
+"""
+
+INSERT_JOURNAL = """
+    INSERT INTO journal (n, time, scope, op, request, result, ended)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+"""
+
+
+_END_NODE = "UPDATE node SET ended = ? WHERE id = ?"
+
+_INSERT_NODE = """
+    INSERT INTO node (id, scope, parent, name, place, value, expires, begun)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_MOVE_HEAD = "UPDATE scope SET head = ?2 WHERE id = ?1"
+
+_BEGIN_RUN = "UPDATE run SET now = ?, actions = ? WHERE id = ?"
+
+_INSERT_STEP = """
+    INSERT INTO step (id, n, action, sent, sensory, looked, skipped) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+_INSERT_OUTPUT = "INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)"
+
+_END_RUN = """
+    UPDATE run SET status = ?1, ended = ?2,
+        error = CASE WHEN ?3 THEN NULL ELSE coalesce(?4, error) END WHERE id = ?5
+"""
+
+_END_SENSORY = """
+    UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL
+"""
+
+
+@dataclass(slots=True, acyclic=True)
+class RunRow:
+    """A run that has not ended.
+
+    Attributes:
+        has_sensory: Whether a step of it may hold sensory memory.
+        next_ordinal: Past the ordinals of its steps.
+    """
+
+    agent: int
+    scope: Scope
+    status: RunStatus
+    has_begun: bool
+    has_sensory: bool
+    next_ordinal: int
+
+
+@dataclass(slots=True, eq=False)
+class PendingRows:
+    """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
+
+    Whoever is going to read one of them, or to end it, has it flushed first.
+
+    Attributes:
+        runs: What is remembered of runs that have not ended.
+        node_scopes: Scopes of the nodes in it.
+        node_ends: The commit that ended it, and the id, of nodes.
+        heads: The last commit that changed the tree of a scope.
+        key_usages: Items and bytes of keys with limits, once all of it is inserted.
+        run_ends: Runs that ended, which stay cached until they are written.
+        access_times: When items among them were last read.
+        heirs: Versions among them, and the version before each.
+        links: Versions among them, and the rows that they come from.
+        item_ids: Those of every item in it, by set.
+        item_scopes: Of batches that changed items since it was empty.
+        ops: Names of the ops in it.
+    """
+
+    connection: Connection
+    runs: dict[int, RunRow]
+    node_scopes: set[int] = field(default_factory=set[int])
+    node_ends: list[Row] = field(default_factory=list[Row])
+    nodes: list[Row] = field(default_factory=list[Row])
+    heads: dict[int, int] = field(default_factory=dict[int, int])
+    key_usages: dict[Scope, tuple[int, int]] = field(default_factory=dict[Scope, tuple[int, int]])
+    run_begins: list[Row] = field(default_factory=list[Row])
+    steps: list[Row] = field(default_factory=list[Row])
+    outputs: list[Row] = field(default_factory=list[Row])
+    run_ends: list[Row] = field(default_factory=list[Row])
+    sensory_ends: list[Row] = field(default_factory=list[Row])
+    access_times: list[Row] = field(default_factory=list[Row])
+    heirs: list[Row] = field(default_factory=list[Row])
+    links: list[Row] = field(default_factory=list[Row])
+    item_ids: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
+    item_scopes: set[Scope] = field(default_factory=set[Scope])
+    ops: set[bytes] = field(default_factory=set[bytes])
+    _columns: list[ItemColumns] = field(default_factory=list[ItemColumns])
+    _items: list[Row] = field(default_factory=list[Row])
+    _features: list[Row] = field(default_factory=list[Row])
+    _journal: list[Row] = field(default_factory=list[Row])
+
+    def add_item(
+        self, number: int, commit: int, r: ItemRecord, version: tuple[int, int, int, int, int]
+    ) -> None:
+        """Take a *version* that a commit begins in set *number*.
+
+        Args:
+            version: Its row, the row of its first version, its number, and when the item was
+                created and updated.
+        """
+        row, first, n, created, updated = version
+        sources = json.dumps(r.sources) if r.sources else None
+        # fmt: off
+        self._items.append((
+            row, number, r.id, first, n, commit, r.time, created, updated, packed(r.value), r.text,
+            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
+            r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+        ))
+        self._features.append((
+            number, 0, row, first, r.id, commit, r.time, r.importance, r.speaker, r.role,
+            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
+        ))
+        # fmt: on
+        self.item_ids.setdefault(number, set()).add(r.id)
+
+    def add_items(
+        self, number: int, commit: int, records: list[ItemRecord], row: int, now: int
+    ) -> None:
+        """Take first versions, which a commit begins at a time from *row* on; see `add_item`."""
+        self.item_ids.setdefault(number, set()).update([r.id for r in records])
+        columns = None if self._items else item_columns(number, commit, records, row, now)
+        if columns is not None:
+            self._columns.append(columns)
+            return
+        rows = [row + place for place in range(len(records))]  # a range would drop what they are
+        # fmt: off
+        self._items += [
+            (
+                row, number, r.id, row, 1, commit, r.time, now, now,
+                None if r.value is None else packed(r.value), r.text, r.metadata, r.importance,
+                r.speaker, r.role, r.session, json.dumps(r.sources) if r.sources else None,
+                int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+            )
+            for row, r in zip(rows, records, strict=True)
+        ]
+        self._features += [
+            (
+                number, 0, row, row, r.id, commit, r.time, r.importance, r.speaker, r.role,
+                r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, now,
+            )
+            for row, r in zip(rows, records, strict=True)
+        ]
+        # fmt: on
+
+    def has_items_of(self, number: int) -> bool:
+        """Whether any is of a set."""
+        return number in self.item_ids
+
+    def has_item(self, number: int, item_id: str) -> bool:
+        """Whether any is of a set, and has this id."""
+        return number in self.item_ids and item_id in self.item_ids[number]
+
+    def usage_of_last(self, count: int, now: int) -> tuple[int, int, int] | None:
+        """Return how many items were taken last, their tokens and bytes; None: one has expired."""
+        rows = self._items[-count:]
+        if not rows:
+            last = self._columns[-1]
+            expired = any(time is not None and time <= now for time in last.expires or ())
+            return None if expired else (count, last.tokens, last.bytes)
+        if any(row[_EXPIRES] is not None and row[_EXPIRES] <= now for row in rows):
+            return None
+        return count, sum([row[_TOKENS] for row in rows]), _size(rows)
+
+    def size_of_last(self, count: int) -> int:
+        """Return the bytes of items that were taken last."""
+        return _size(self._items[-count:]) if self._items else self._columns[-1].bytes
+
+    def until(self, number: int, now: int) -> tuple[int, int]:
+        """Return up to which time all that is written of a set is older than what is not.
+
+        As a time, and how much is to be taken from it.
+        """
+        rows = [row for row in self._items if row[1] == number]
+        times = [row[6] for row in rows]
+        for columns in self._columns:
+            if columns.number == number:
+                times += columns.times or [None]
+        if not times:
+            return 1 << 62, 0
+        is_version = any(row[3] != row[0] for row in rows)  # which may be older than its time
+        return min([now if time is None else time for time in times]), int(is_version)
+
+    def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
+        """Count items that were inserted from *row* on as they were before, and log them."""
+        self.connection.execute(LOG_ADDED, (number, row, count))
+        self.connection.execute(COUNT, (number, count, size, tokens))
+
+    def add_commit(self, row: Row) -> None:
+        """Take a row of the journal, which begins (n, time, scope, op, …)."""
+        self._journal.append(row)
+        if row[3] is not None:
+            self.ops.add(row[3])
+
+    def flush(self) -> None:
+        """Insert it all.
+
+        Raises:
+            `Connection.taken`: An id has such a version, or an op is taken.
+        """
+        self.key_usages.clear()  # what comes next may count by itself
+        self.item_scopes.clear()
+        writes: list[Write] = []
+        if self._items or self._columns:
+            self._take_items(writes)
+        if self.node_ends or self.nodes:
+            self._take_nodes(writes)
+        if self.heads:
+            writes.append((_MOVE_HEAD, list(self.heads.items())))
+            self.heads = {}
+        if self.run_begins or self.steps or self.outputs or self.run_ends:
+            self._take_runs(writes)
+        if self._journal:
+            writes.append((INSERT_JOURNAL, self._journal))
+            self._journal = []
+            self.ops.clear()
+        if writes:
+            self.connection.write(*writes)
+
+    def flush_nodes(self) -> None:
+        """Insert the nodes."""
+        writes: list[Write] = []
+        self._take_nodes(writes)
+        self.connection.write(*writes)
+
+    def _take_nodes(self, writes: list[Write]) -> None:
+        """Write the nodes; ends first, as a name has one live version."""
+        if self.node_ends:
+            writes.append((_END_NODE, self.node_ends))
+        if self.nodes:
+            writes.append((_INSERT_NODE, self.nodes))
+        self.node_ends, self.nodes = [], []
+        self.node_scopes.clear()
+
+    def _take_runs(self, writes: list[Write]) -> None:
+        """Write what runs did, and end them once their steps are there."""
+        of_runs = (
+            (_BEGIN_RUN, self.run_begins),
+            (_INSERT_STEP, self.steps),
+            (_INSERT_OUTPUT, self.outputs),
+            (_END_RUN, self.run_ends),
+            (_END_SENSORY, self.sensory_ends),
+        )
+        writes.extend(each for each in of_runs if each[1])
+        for row in self.run_ends:
+            self.runs.pop(row[-1], None)
+        self.run_begins, self.steps, self.outputs = [], [], []
+        self.run_ends, self.sensory_ends = [], []
+
+    def _take_items(self, writes: list[Write]) -> None:
+        """Insert items and features, count them, and say so in the change log."""
+        for one in self._columns:
+            writes += [(INSERT_ITEM, one.items), (INSERT_FEATURE, one.features)]
+        items = self._items
+        if items:
+            writes += [(INSERT_ITEM, items), (INSERT_FEATURE, self._features)]
+        if len(items) == 1 and not self._columns:
+            row = items[0]
+            lines, counts = [(row[1], row[0], 1)], [(row[1], 1, _size(items), row[_TOKENS])]
+        else:
+            lines, counts = self._counted()
+        writes += [(LOG_ADDED, lines), (COUNT, counts)]
+        if self.heirs or self.links or self.access_times:
+            self._take_what_refers_to_items(writes)
+        self._items, self._features, self._columns = [], [], []
+        self.item_ids.clear()
+
+    def _counted(self) -> tuple[list[Row], list[Row]]:
+        """Return lines for the change log, and what is to be counted of each set."""
+        lines: list[Row] = []
+        counts: dict[int, tuple[int, int, int]] = {}
+        for one in self._columns:
+            _count(one.number, one.row, (one.count, one.bytes, one.tokens), lines, counts)
+        for _, run in groupby(self._items, key=_SET_AND_COMMIT):  # they have no gap
+            rows = list(run)
+            held = (len(rows), _size(rows), sum([row[_TOKENS] for row in rows]))
+            _count(rows[0][1], rows[0][0], held, lines, counts)
+        return lines, [(number, *count) for number, count in counts.items()]
+
+    def _take_what_refers_to_items(self, writes: list[Write]) -> None:
+        """Insert what refers to items, which are there by then."""
+        if self.heirs:
+            writes += [(_INHERIT_LINKS, self.heirs), (_INHERIT_STUBS, self.heirs)]
+        if self.links:
+            writes.append((_INSERT_LINK, self.links))
+        if self.access_times:
+            writes.append((INSERT_ACCESS, self.access_times))
+        self.heirs, self.links, self.access_times = [], [], []
+
+
+def _count(
+    number: int,
+    first: int,
+    held: tuple[int, int, int],
+    lines: list[Row],
+    counts: dict[int, tuple[int, int, int]],
+) -> None:
+    """Count rows that follow each other to those of their set, and note them for the change log.
+
+    Args:
+        held: How many they are, and their bytes and tokens.
+    """
+    lines.append((number, first, held[0]))
+    had = counts.get(number)
+    if had is not None:
+        held = (had[0] + held[0], had[1] + held[1], had[2] + held[2])
+    counts[number] = held
+
+
+_SET_AND_COMMIT = itemgetter(1, 5)
+
+
+_TOKENS, _EXPIRES = 18, 20
+"""Columns of a row of an item."""
+
+_CONTENTS = itemgetter(9, 10, 11)
+
+
+def _size(rows: Sequence[Row]) -> int:
+    """Return the bytes of the values, texts and metadata of items."""
+    size = 0
+    for row in rows:
+        for part in _CONTENTS(row):
+            if part is not None:
+                size += len(part if type(part) is bytes or part.isascii() else part.encode())
+    return size

@@ -1,0 +1,301 @@
+"""All rows of a store copied into another one, of the same engine or not, and compared.
+
+Rows are read from one snapshot of the source and inserted as they are, in transactions of `ROWS`,
+in the order of their keys: what is there already says where to go on. Until all is there and
+compared, the target has the note `UNFINISHED_NOTE`, with the salt of its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Literal, NamedTuple
+
+from alveus.errors import AlveusError, InvalidInput, Unusable
+from alveus.store import UNFINISHED_NOTE
+from alveus.store.packed_values import as_stored
+from alveus.store.sql.connection import Connection, Row, first, query
+from alveus.store.sql.database import SqlDatabase
+
+ROWS = 500
+"""Rows of one transaction."""
+
+_NOTE = "SELECT text FROM note WHERE name IS ?"
+_NOTES = "SELECT name, text FROM note"
+_PUT_NOTE = "INSERT INTO note (name, text) VALUES (?, ?)"
+
+
+class CopiedTable(NamedTuple):
+    """A table whose rows are copied.
+
+    Attributes:
+        key: Names of the columns that tell a row from all others, in order; they come first.
+        columns: Names of all columns.
+        content: Places of columns that hold stored values, in the form that an engine has for them.
+        flags: Places of columns that are booleans in some engines, and numbers in others.
+    """
+
+    name: str
+    key: Sequence[str]
+    columns: Sequence[str]
+    content: Sequence[int]
+    flags: Sequence[int]
+
+    def rows_after(self, db: Connection, key: Sequence[object] | None) -> list[Row]:
+        """Return the next rows after a key; None: the first ones."""
+        names, order = ", ".join(self.columns), ", ".join(self.key)
+        bindings = ", ".join("?" * len(self.key))
+        where = "" if key is None else f"WHERE ({order}) > ({bindings})"
+        sql = f"SELECT {names} FROM {self.name} {where} ORDER BY {order} LIMIT {ROWS}"  # noqa: S608 - ours
+        return [self._same_everywhere(row) for row in query(db, sql, *(key or ()))]
+
+    def _same_everywhere(self, row: Row) -> Row:
+        """Return a row as every engine takes it, and gives it again."""
+        if not self.content and not self.flags:
+            return row
+        made = list(row)
+        for place in self.content:
+            made[place] = as_stored(made[place])
+        for place in self.flags:
+            made[place] = bool(made[place])
+        return tuple(made)
+
+    def last_key(self, db: Connection) -> Sequence[object] | None:
+        """Return the key of the last row; None: there is no row."""
+        names, order = ", ".join(self.key), ", ".join(f"{name} DESC" for name in self.key)
+        found = query(db, f"SELECT {names} FROM {self.name} ORDER BY {order} LIMIT 1")  # noqa: S608 - ours
+        return found[0] if found else None
+
+    def insertion(self, override: str) -> str:
+        """Return the statement that inserts a row, unless it is there."""
+        names, bindings = ", ".join(self.columns), ", ".join("?" * len(self.columns))
+        return (
+            f"INSERT INTO {self.name} ({names}) {override} VALUES ({bindings}) "  # noqa: S608 - ours
+            "ON CONFLICT DO NOTHING"
+        )
+
+
+def _table(name: str, key: str, columns: str, *, content: str = "", flag: str = "") -> CopiedTable:
+    names = [*key.split(), *columns.split()]
+    places = [names.index(each) for each in content.split()]
+    flags = [names.index(each) for each in flag.split()]
+    return CopiedTable(name, key.split(), names, places, flags)
+
+
+TABLES = (
+    _table("scope", "id", "space key head floor since"),
+    _table("memory_set", "id", "scope name definition items bytes tokens retention floor"),
+    _table("lease", "space key", "owner epoch"),
+    _table("agent", "id", "space name floor pruned"),
+    _table("lane", "id", "agent scope next"),
+    _table("journal", "n", "time scope op request result ended erased", content="result"),
+    _table("setback", "n", "time"),
+    _table("node", "id", "scope parent name place value expires begun ended", content="value"),
+    _table(
+        "item",
+        "row",
+        "set_id id first version begun ended time created updated value text metadata importance "
+        "speaker role session sources compacted tokens until expires valid_from valid_to",
+        content="value",
+    ),
+    _table("link", "row source", ""),
+    _table("stub", "row set_id source", ""),
+    _table("compaction", "id", "set_id how retired added undone purged", flag="purged"),
+    _table("access", "first", "time"),
+    _table("change", "seq", "set_id row kind rows"),
+    _table(
+        "feature",
+        "set_id ended row",
+        "first id begun time importance speaker role session metadata terms tokens temporal "
+        "vectors",
+    ),
+    _table("staged", "row", "vectors"),
+    _table(
+        "run",
+        "id",
+        "agent lane number status event accepted now actions ended error origin erased",
+        content="event",
+    ),
+    _table("step", "id", "n action sent sensory looked skipped", content="sent sensory"),
+    _table(
+        "durable_call",
+        "step position",
+        "n name digest status outcome attempts",
+        content="outcome",
+    ),
+    _table("output", "agent id", "step event", content="event"),
+    _table("consumer", "agent name", "position"),
+    _table("event_id", "agent digest", "run number request time"),
+    _table("receipt", "id", "n owner asked erased state open held scrubbed"),
+)
+"""Every table but notes and those that only one engine has, in the order in which they are
+filled. `change` comes before `feature`, whose triggers write it as rows are removed."""
+
+
+class CopyResult(NamedTuple):
+    """What the source holds, and by now the target.
+
+    Attributes:
+        commits: The number of the last commit.
+        rows: How many rows each table has.
+        checksums: A digest of the rows of each table, hexadecimal.
+    """
+
+    commits: int
+    rows: dict[str, int]
+    checksums: dict[str, str]
+
+
+def copy_store(
+    source: SqlDatabase, target: SqlDatabase, *, progress: Callable[[int], None]
+) -> CopyResult:
+    """Copy all rows of *source*, as they are now, into *target*, and compare them.
+
+    Whatever ends it, the next call goes on; what the source changed in between is copied too.
+
+    Args:
+        progress: Called with how many rows were copied or compared since the last call.
+
+    Raises:
+        AccessDenied: A user of a server does not own the tables.
+        InvalidInput: The target holds something else, or the source is an unfinished copy.
+        Unusable: The rows of both sides differ in the end; the message names the tables. Or a
+            schema is not the one that this program knows.
+    """
+    with _explained(source), source.snapshot_reader() as db:
+        _check_source(source, db)
+        before = _begin(db, target)
+        if before != "finished":
+            _copy_rows(db, target, progress)
+        result, differences = _compared(db, target, progress)
+        if differences and before == "unfinished":  # the source was written to in between
+            _clear(target)
+            _copy_rows(db, target, progress)
+            result, differences = _compared(db, target, progress)
+        if differences:
+            raise Unusable(
+                f"{target.location} is not the same as {source.location}: "
+                + "; ".join(differences)
+                + ". Use none of the two meanwhile, or migrate into an empty memory"
+            )
+        if before != "finished":
+            _finish(source, db, target)
+    return result
+
+
+def check_source(source: SqlDatabase) -> None:
+    """Refuse what `copy_store` would not copy, before a target is made for it.
+
+    Raises:
+        InvalidInput: It is an unfinished copy.
+        Unusable: Its schema is not the one that this program knows.
+    """
+    with _explained(source), source.reader() as db:
+        _check_source(source, db)
+
+
+def _check_source(source: SqlDatabase, db: Connection) -> None:
+    source.check_whole(db)
+    if first(db, _NOTE, UNFINISHED_NOTE) is not None:
+        raise InvalidInput(
+            f"{source.location} is itself a migration that was not finished; finish it first"
+        )
+
+
+def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
+    """Return what the target is; have an empty one note what is copied into it."""
+    salt = first(db, _NOTE, "salt")
+    with _explained(target), target.writing() as there:
+        target.check_whole(there)
+        noted = first(there, _NOTE, UNFINISHED_NOTE)
+        if noted == salt:
+            return "unfinished"
+        if noted is None and first(there, _NOTE, "salt") == salt:
+            return "finished"
+        if noted is not None or any(table.last_key(there) is not None for table in TABLES):
+            held = "a migration from elsewhere" if noted else "a memory"
+            raise InvalidInput(
+                f"{target.location} holds {held}; nothing was changed: migrate into an empty "
+                "memory, which is made where there is none"
+            )
+        there.execute(_PUT_NOTE, (UNFINISHED_NOTE, salt))
+    return "empty"
+
+
+def _copy_rows(db: Connection, target: SqlDatabase, progress: Callable[[int], None]) -> None:
+    """Copy the rows of each table after the last one that is there."""
+    for table in TABLES:
+        insertion = table.insertion(target.identity_override)
+        with _explained(target), target.reader() as there:
+            last = table.last_key(there)
+        while rows := table.rows_after(db, last):
+            with _explained(target), target.writing() as there:
+                there.write((insertion, rows))
+            last = rows[-1][: len(table.key)]
+            progress(len(rows))
+
+
+def _clear(target: SqlDatabase) -> None:
+    with _explained(target), target.writing() as there:
+        for table in reversed(TABLES):
+            there.execute(f"DELETE FROM {table.name}")  # noqa: S608 - ours
+
+
+def _compared(
+    db: Connection, target: SqlDatabase, progress: Callable[[int], None]
+) -> tuple[CopyResult, list[str]]:
+    """Return what the source holds, and in what the target differs."""
+    counts: dict[str, int] = {}
+    sums: dict[str, str] = {}
+    differences: list[str] = []
+    with _explained(target), target.snapshot_reader() as there:
+        for table in TABLES:
+            counts[table.name], sums[table.name] = _checksum(db, table, progress)
+            count, checksum = _checksum(there, table, progress)
+            if count != counts[table.name]:
+                differences.append(f"{table.name} has {count:,} rows, not {counts[table.name]:,}")
+            elif checksum != sums[table.name]:
+                differences.append(f"{table.name} has other contents")
+    commits = first(db, "SELECT coalesce(max(n), 0) FROM journal")
+    return CopyResult(commits, counts, sums), differences
+
+
+def _checksum(
+    db: Connection, table: CopiedTable, progress: Callable[[int], None]
+) -> tuple[int, str]:
+    count, digest, last = 0, blake2b(digest_size=16), None
+    while rows := table.rows_after(db, last):
+        for row in rows:
+            digest.update(repr(row).encode())
+        count += len(rows)
+        last = rows[-1][: len(table.key)]
+        progress(len(rows))
+    return count, digest.hexdigest()
+
+
+def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
+    """Copy notes, and have no number of a set be given twice; then the target is complete."""
+    own = source.own_notes | target.own_notes
+    notes = [(name, text) for name, text in query(db, _NOTES) if name not in own]
+    last_set = source.last_set(db)
+    with _explained(target), target.writing() as there:
+        for name, _ in query(there, _NOTES):
+            if name not in own:
+                there.execute("DELETE FROM note WHERE name IS ?", (name,))
+        there.write((_PUT_NOTE, notes))
+        target.number_after(there, last_set)
+
+
+@contextmanager
+def _explained(database: SqlDatabase) -> Generator[None]:
+    """Have a block raise alveus's errors in place of those of one engine."""
+    try:
+        yield
+    except AlveusError:
+        raise
+    except Exception as error:
+        found = database.explained(error)
+        if found is None:
+            raise
+        raise found from error

@@ -1,0 +1,288 @@
+"""What the shared statements need of an engine, and how a call of a store borrows it.
+
+`reads` gives a method a connection that only reads, `writes` one inside a transaction of its own,
+`queued` a transaction that it shares with the commits of other threads. All three raise alveus's
+errors in place of the engine's.
+
+The statements are written for SQLite, in words that mean the same to other engines, or that their
+connections translate (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long,
+``IN (SELECT value FROM carray(?))`` asks for many numbers, and with ``AS names`` for many names.
+``journal AS every_commit`` and its like are the rows of all spaces, where a user may see only some.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
+from operator import itemgetter
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from alveus.errors import AlveusError, StoreDamaged
+from alveus.store import Scope, SetInfo, SetRef
+from alveus.store.sql.apply import Transaction
+from alveus.store.sql.connection import Connection
+from alveus.store.sql.group_commit import StoreQueue, StoreTicket
+from alveus.store.sql.recent_trees import RecentTrees
+from alveus.store.sql.scope_rows import WriterCache
+from alveus.values.forks import ProcessBound, call_within
+
+TRIES = 4
+"""How often a call is made whose connection broke: all of a pool may break, one after the other."""
+
+TOUCHES = 1_000
+"""Most access times flushed with one group of commits."""
+
+WAITING_TOUCHES = 100_000
+"""Most access times that wait for a commit: where this process never commits, the oldest go."""
+
+_TOUCH = """
+    INSERT INTO access (first, time) VALUES (?, ?)
+    ON CONFLICT (first) DO UPDATE SET time = max(access.time, excluded.time)
+"""
+
+F = TypeVar("F", bound="SqlDatabase")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SetSnapshot(NamedTuple):
+    """What was read of sets when the database was of a version."""
+
+    version: object
+    seq: int
+    sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
+
+
+class KnownRows:
+    """What is known of rows, as far as a commit of anybody else does not change it.
+
+    Attributes:
+        trees: None is kept where a commit may be lost, and its number be given to another one.
+    """
+
+    def __init__(self) -> None:
+        self.cache = WriterCache()
+        self.salt: bytes | None = None
+        self.trees = RecentTrees()
+
+
+class SqlDatabase(ProcessBound, ABC):
+    """An open database: what every engine does in the same way, and what each does in its own."""
+
+    keeps_commits = False
+    """Whether what was committed stays, as long as this is open."""
+
+    touch_sql = _TOUCH
+    """Writes when an item was last read, which may be gone by then."""
+
+    def __init__(self, *, read_only: bool) -> None:
+        self._read_only = read_only
+        self._known = KnownRows()
+        self._snapshots: dict[object, SetSnapshot] = {}
+        self._touch_times: dict[int, int] = {}
+        self.commit_queue = StoreQueue(self._commit_group)
+
+    @property
+    def _cache(self) -> WriterCache:
+        return self._known.cache
+
+    @_cache.setter
+    def _cache(self, cache: WriterCache) -> None:
+        self._known.cache = cache
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """Where it is: a path, or a URL without its password."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._read_only
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Refuse a handle that was closed, or that a forked child inherited."""
+
+    @abstractmethod
+    def reader(self) -> AbstractContextManager[Connection]:
+        """Lend a connection that only reads, for a ``with`` block."""
+
+    @abstractmethod
+    def writing(self) -> GeneratorContextManager[Connection]:
+        """Give a connection inside a transaction, which commits unless the block raises."""
+
+    @abstractmethod
+    def _commit_group(self, group: list[StoreTicket]) -> None:
+        """Do the work of a group of tickets in one transaction, and settle each."""
+
+    @abstractmethod
+    def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
+        """Return a transaction on a connection whose transaction is open."""
+
+    @abstractmethod
+    def explained(self, error: Exception) -> AlveusError | None:
+        """Return what an error of the engine means for the caller; None: it is a fault of ours."""
+
+    def is_worth_another_try(self, error: Exception) -> bool:  # noqa: ARG002 - some engines look
+        """Return whether a call failed for the connection alone, and did nothing for certain."""
+        return False
+
+    @abstractmethod
+    def _version(self, db: Connection) -> object:
+        """Return what changes with every commit that *db* can see."""
+
+    @abstractmethod
+    def _snapshot(self, db: Connection) -> AbstractContextManager[None]:
+        """Have *db* read one state of the database for a ``with`` block."""
+
+    @abstractmethod
+    def _snapshot_key(self, db: Connection) -> object:
+        """Return what `_version` is compared within: a connection, or the whole database."""
+
+    # --- what a copy of all rows needs (store/sql/copying.py) ---------------------------------
+
+    identity_override = ""
+    """The words of an INSERT that gives numbers which the engine would give by itself."""
+
+    own_notes: frozenset[str] = frozenset()
+    """Names of notes that are about this database alone."""
+
+    @contextmanager
+    def snapshot_reader(self) -> Generator[Connection]:
+        """Lend a connection that reads one state of the database for a block."""
+        with self.reader() as db, self._snapshot(db):
+            yield db
+
+    @abstractmethod
+    def check_whole(self, db: Connection) -> None:
+        """Refuse a database of which not all can be seen.
+
+        Raises:
+            AccessDenied: This user does not own the tables.
+            Unusable: The schema is not the newest that this program knows.
+        """
+
+    @abstractmethod
+    def last_set(self, db: Connection) -> int:
+        """Return the highest number that a set has, or had."""
+
+    @abstractmethod
+    def number_after(self, db: Connection, last_set: int) -> None:
+        """Give the next set a number above *last_set*, and other rows one that is free."""
+
+    @abstractmethod
+    def salt(self) -> bytes:
+        """See `Ledger.salt`."""
+
+    def _touches(self) -> dict[int, int]:
+        """Return the access times that the next group of commits is to write."""
+        times = self._touch_times
+        return dict(list(times.items())[:TOUCHES]) if times else times.copy()
+
+    def _note_touches(self, rows: Sequence[int], time: int) -> None:
+        """Have access times written with a later commit."""
+        self._touch_times.update(dict.fromkeys(rows, time))
+        if len(self._touch_times) > WAITING_TOUCHES:
+            by_time = sorted(self._touch_times.items(), key=itemgetter(1))
+            self._drop_touches(dict(by_time[: WAITING_TOUCHES // 10]))
+
+    def _flush_touches(self, db: Connection, *, all_of: bool = False) -> dict[int, int]:
+        """Write access times; return them, for `_drop_touches` once they are committed."""
+        rows = self._touch_times.copy() if all_of else self._touches()
+        if rows:
+            db.write((self.touch_sql, list(rows.items())))
+        return rows
+
+    def _drop_touches(self, rows: dict[int, int]) -> None:
+        for row, time in rows.items():
+            if self._touch_times.get(row) == time:
+                self._touch_times.pop(row, None)
+
+
+def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Have *method* raise alveus's errors in place of the engine's.
+
+    Whatever else it raises over a damaged file is `StoreDamaged`, too; over a sound one it is a
+    fault of ours, and goes on as it is.
+    """
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except StoreDamaged as error:
+            if error.path is not None:
+                raise
+            raise StoreDamaged(self.location, error.problem) from error
+        except AlveusError:
+            raise
+        except Exception as error:
+            found = self.explained(error)
+            if found is None:
+                raise
+            raise found from error
+
+    return call
+
+
+def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a connection that only reads, for the length of a call."""
+
+    @explaining
+    def go_on(self: F, failed: Exception, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Try again after the first try failed, which is rare: the common way stays short."""
+        for _ in range(TRIES - 1):
+            if not self.is_worth_another_try(failed):
+                break
+            try:
+                with self.reader() as db:
+                    return method(self, db, *args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - raised below, or the last of them
+                failed = error
+        raise failed
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self.reader() as db:
+                return method(self, db, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - explained and raised by go_on
+            failed = error
+        return go_on(self, failed, *args, **kwargs)
+
+    return call
+
+
+def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a connection inside a transaction, which commits unless the method raises."""
+
+    @explaining
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        def work(db: Connection) -> R:
+            return method(self, db, *args, **kwargs)
+
+        for _ in range(TRIES - 1):
+            try:
+                return call_within(self.writing(), work)
+            except Exception as error:
+                if not self.is_worth_another_try(error):
+                    raise
+        return call_within(self.writing(), work)
+
+    return call
+
+
+def queued(method: Callable[Concatenate[F, Transaction, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a transaction that it shares with the commits that wait beside it."""
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.check_open()
+        return self.commit_queue.do(lambda tx: method(self, tx, *args, **kwargs))
+
+    return call

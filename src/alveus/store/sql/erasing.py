@@ -1,0 +1,431 @@
+"""Erasing as SQL: all that one `forget` removes, inside the write transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from alveus.errors import KeyBusy
+from alveus.store import Batch, Revive, SetRef
+from alveus.store.checks import ROW_BITS
+from alveus.store.erasures import (
+    ERASED_HOW,
+    Erased,
+    Erasure,
+    hidden_scope,
+    mentions_erased,
+    op_of_erasure,
+    owner_of,
+    stub_of,
+)
+from alveus.store.packed_values import restored
+from alveus.store.sql import erased_runs, row_values
+from alveus.store.sql.apply import Transaction
+from alveus.store.sql.connection import Row, first, query
+from alveus.store.sql.journal import adopted
+from alveus.store.sql.row_values import rename, rows_of, scope_id
+from alveus.values import wire
+
+_OF_SCOPE = """
+    SELECT row FROM item WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)
+"""
+
+_OF_ID = """
+    SELECT row FROM item WHERE id IS ?3 AND set_id = (SELECT memory_set.id FROM memory_set
+        JOIN scope ON scope.id = memory_set.scope WHERE space IS ?1 AND key IS ?2 AND name IS ?4)
+"""
+
+_DERIVED = """
+    SELECT DISTINCT link.row FROM link JOIN item ON item.row = link.row
+    WHERE source IN (SELECT value FROM carray(?))
+"""
+
+_ROWS = """
+    SELECT row, set_id, id, first, begun, ended FROM item
+    WHERE row IN (SELECT value FROM carray(?))
+"""
+
+_LAST = (
+    "SELECT max(version) = (SELECT version FROM item WHERE row = ?3) FROM item "
+    "WHERE set_id = ?1 AND id IS ?2"
+)
+
+_PURGED_OF = """
+    SELECT set_id, added FROM compaction WHERE purged AND set_id = (SELECT memory_set.id
+        FROM memory_set JOIN scope ON scope.id = memory_set.scope
+        WHERE space IS ?1 AND key IS ?2 AND name IS ?3)
+"""
+
+_MADE = "SELECT row, first, sources FROM item WHERE set_id = ? AND sources IS NOT NULL"
+
+_STUBS = """
+    SELECT stub.row FROM stub JOIN memory_set ON memory_set.id = set_id
+    JOIN scope ON scope.id = memory_set.scope
+    WHERE space IS ?1 AND key IS ?2 AND name IS ?3 AND source = ?4
+"""
+
+_STUBS_OF_SCOPE = """
+    SELECT DISTINCT row FROM stub WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)
+"""
+
+_PURGED = "SELECT added FROM compaction WHERE id BETWEEN ? AND ? AND purged"
+
+_COMPACTIONS = """
+    SELECT compaction.id, set_id, retired, added
+    FROM (SELECT value AS n FROM carray(?)) AS commits CROSS JOIN compaction
+        ON compaction.id BETWEEN n << 20 AND (n << 20) + 1048575
+"""
+
+_SHARED = """
+    SELECT count(DISTINCT item.first) FROM journal CROSS JOIN item
+        ON item.row BETWEEN n << 20 AND (n << 20) + 1048575
+    WHERE journal.scope = ? AND set_id IN (SELECT memory_set.id FROM memory_set
+        JOIN scope ON scope.id = memory_set.scope WHERE key = '')
+"""
+
+_FORGET_COMMITS = """
+    UPDATE journal SET result = NULL, request = NULL, ended = NULL, erased = ?2
+    WHERE scope = ?1 AND erased IS NULL
+"""
+
+_FORGET_RESULTS = """
+    UPDATE journal SET result = NULL, request = NULL,
+        erased = CASE WHEN op IS NULL THEN NULL ELSE ?2 END
+    WHERE n IN (SELECT value FROM carray(?1)) AND erased IS NULL
+        AND (result IS NOT NULL OR op IS NOT NULL)
+"""
+
+_ANSWERS = "SELECT n, scope, result FROM journal WHERE result IS NOT NULL AND erased IS NULL"
+
+_WRITTEN = "SELECT row, id FROM item WHERE row BETWEEN ? AND ?"
+
+_OWNERS = "SELECT memory_set.id, scope, key FROM memory_set JOIN scope ON scope.id = scope"
+
+
+class VersionRow(NamedTuple):
+    """What is looked at of a version that is to be erased, or to come back."""
+
+    row: int
+    set_id: int
+    id: str
+    first: int
+    begin_commit: int
+    end_commit: int | None
+
+
+class Eraser:
+    """One erasure: what it finds, and its deletion."""
+
+    def __init__(self, tx: Transaction, erasure: Erasure, salt: bytes) -> None:
+        self._tx, self._db, self._erasure, self._salt = tx, tx.connection, erasure, salt
+        self._number = (tx.cache.number or 0) + 1
+        self._time = max(erasure.time, tx.cache.time)
+        self._counts: dict[str, int] = {}
+        self._rows: dict[int, VersionRow] = {}
+        self._compactions: dict[int, Row] = {}
+
+    def run(self) -> Erased:
+        """Erase; if there is something to erase, write a line of the journal and a receipt."""
+        earlier = next(iter(erased_runs.receipts(self._db, "id = ?", self._erasure.receipt)), None)
+        if earlier is not None:
+            return earlier.erased
+        named = self._erasure.named
+        if named is not None:
+            done = adopted(self._db, named.op, request=named.request, label=named.label)
+            if done is not None:
+                return Erased(None, done.time)
+        return self._erase_key() if self._erasure.whole_key else self._erase_items()
+
+    # --- what is asked
+
+    def _erase_key(self) -> Erased:
+        scope, db = self._erasure.scope, self._db
+        existing_scope = scope_id(db, scope)
+        if existing_scope is None and not self._tx.runs.holder(scope)[1]:
+            return Erased(None, self._time)
+        self._check_not_running()
+        number = existing_scope or self._tx.rows.scope_row_of(scope)
+        asked_rows = [row for (row,) in query(db, _OF_SCOPE, number)]
+        derived_from_purged = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
+        derived, sources = self._find(asked_rows, derived_from_purged)
+        erased_runs_of_key, answers = (
+            erased_runs.runs_of_scope(db, number),
+            self._commits_to_erase(),
+        )
+        self._forget_runs(erased_runs_of_key)
+        self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
+        self._delete_items()
+        shared = first(db, _SHARED, number)
+        self._count(
+            "compactions",
+            "DELETE FROM compaction WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)",
+            number,
+        )
+        self._count("sets", "DELETE FROM memory_set WHERE scope = ?", number)
+        self._count("commits", _FORGET_COMMITS, number, self._number)
+        self._count("commits", _FORGET_RESULTS, self._db.numbers(answers), self._number)
+        restored = self._restore(sources)
+        sql = "UPDATE scope SET head = ?, floor = 0, since = 0 WHERE id = ?"
+        query(db, sql, self._number, number)
+        query(
+            db,
+            "UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE space IS ? AND key IS ?",
+            scope.space,
+            scope.key,
+        )
+        rename(db, scope, hidden_scope(scope, self._salt))
+        return self._finish(number, derived, sources, restored, erased_runs_of_key, shared=shared)
+
+    def _erase_items(self) -> Erased:
+        items = self._erasure.items
+        asked_rows = [row for ref, ids in items for row in self._rows_of_ids(ref, ids)]
+        derived_from_purged = [
+            row for ref, ids in items for row in self._derived_from_purged(ref, ids)
+        ]
+        if not asked_rows and not derived_from_purged:
+            return Erased(None, self._time)
+        self._check_not_running()
+        derived, sources = self._find(asked_rows, derived_from_purged)
+        runs_to_erase = erased_runs.runs_of_items(self._db, self._rows.values())
+        self._count(
+            "commits", _FORGET_RESULTS, self._db.numbers(self._commits_to_erase()), self._number
+        )
+        self._forget_runs(runs_to_erase)
+        self._delete_items()
+        restored = self._restore(sources)
+        number = self._tx.rows.scope_row_of(self._erasure.scope)
+        return self._finish(number, derived, sources, restored, runs_to_erase)
+
+    def _check_not_running(self) -> None:
+        """Refuse while somebody runs the key: an action may hold what it has read of it."""
+        scope = self._erasure.scope
+        owner, _ = self._tx.runs.holder(scope)
+        if owner is not None and self._tx.owners.is_alive(owner):
+            raise KeyBusy(scope.owner, wait_s=0)
+
+    def _rows_of_ids(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
+        place = ref.scope.space, ref.scope.key or ""
+        for item_id in dict.fromkeys(ids):
+            yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
+
+    def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
+        """Yield what was made of items that were purged since, and left no links."""
+        place = ref.scope.space, ref.scope.key or "", ref.name
+        for item_id in dict.fromkeys(ids):
+            found = query(self._db, _STUBS, *place, stub_of(item_id, self._salt))
+            yield from (row for (row,) in found)
+        purged = query(self._db, _PURGED_OF, *place)
+        firsts = {row for _, added in purged for row in wire.decode_plain(added)}
+        for number in {number for number, _ in purged}:
+            for row, begun, sources in query(self._db, _MADE, number):
+                if begun in firsts and not set(ids).isdisjoint(wire.decode_plain(sources)):
+                    yield row
+
+    def _find(
+        self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
+    ) -> tuple[list[int], ErasedSources]:
+        """Find all that goes; return what is derived of it, and what else that came from."""
+        erased_rows = {*asked_rows, *derived_from_purged}
+        derived, unvisited = sorted(erased_rows.difference(asked_rows)), list(erased_rows)
+        while unvisited:
+            derived_rows = (
+                row for (row,) in query(self._db, _DERIVED, self._db.numbers(unvisited))
+            )
+            unvisited = [row for row in derived_rows if row not in erased_rows]
+            erased_rows.update(unvisited)
+            derived.extend(unvisited)
+        self._rows = {version.row: version for version in self._versions(sorted(erased_rows))}
+        self._find_compactions()
+        return derived, self._sources(derived)
+
+    def _commits_to_erase(self) -> list[int]:
+        """Return the commits that wrote what goes, or that answered with an id of it."""
+        ids_by_scope: dict[int | None, set[str]] = {}
+        owners = {s: scope if key else None for s, scope, key in query(self._db, _OWNERS)}
+        for version in self._rows.values():
+            ids_by_scope.setdefault(owners[version.set_id], set()).add(version.id)
+        commits = {version.begin_commit for version in self._rows.values()}
+        everywhere = ids_by_scope.get(None, set())
+        for commit, scope, result in self._db.execute(_ANSWERS):
+            erased_ids = (
+                everywhere | ids_by_scope.get(scope, set()) if scope in ids_by_scope else everywhere
+            )
+            if (
+                erased_ids
+                and commit not in commits
+                and mentions_erased(wire.decode(restored(result)), erased_ids, ())
+            ):
+                written = query(self._db, _WRITTEN, *rows_of(commit))
+                written_ids = {item_id for row, item_id in written if row not in self._rows}
+                if mentions_erased(wire.decode(restored(result)), erased_ids, written_ids):
+                    commits.add(commit)
+        return sorted(commits)
+
+    def _find_compactions(self) -> None:
+        """Find the compactions that retired or added something of what goes."""
+        commits = {v.begin_commit for v in self._rows.values()}
+        commits.update(v.end_commit for v in self._rows.values() if v.end_commit is not None)
+        rows = query(self._db, _COMPACTIONS, self._db.numbers(sorted(commits)))
+        self._compactions.update({row[0]: row for row in rows})
+
+    # --- what comes back
+
+    def _sources(self, derived: Sequence[int]) -> ErasedSources:
+        sql = "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?))"
+        pairs = [
+            p for p in query(self._db, sql, self._db.numbers(derived)) if p[1] not in self._rows
+        ]
+        others = self._versions(sorted({source for _, source in pairs}))
+        firsts = {self._rows[row].first for row in derived}
+        lost = sum(self._came_from_purged(row) for row in firsts)
+        return ErasedSources([v for v in others if self._can_be_restored(v)], lost)
+
+    def _versions(self, rows: Sequence[int]) -> list[VersionRow]:
+        """Return those of *rows* that are there."""
+        return [VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(rows))]
+
+    def _came_from_purged(self, row: int) -> bool:
+        """Whether a compaction added it of which what it retired is no longer kept."""
+        found = query(self._db, _PURGED, *rows_of(row >> ROW_BITS))
+        return any(row in wire.decode_plain(added) for (added,) in found)
+
+    def _can_be_restored(self, version: VersionRow) -> bool:
+        """Whether a compaction alone retired it, and nothing became of it since."""
+        if version.end_commit is None:
+            return False
+        rows = query(self._db, _COMPACTIONS, self._db.numbers([version.end_commit]))
+        retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
+        return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
+
+    def _restore(self, sources: ErasedSources) -> list[SetRef]:
+        restored = sorted(sources.restorable)
+        refs = row_values.set_refs(self._db, sorted({v.set_id for v in restored}))
+        if restored:
+            changes = [Revive(refs[version.set_id], version.row) for version in restored]
+            batch = Batch(scope=self._erasure.scope, time=self._time, items=changes)
+            self._tx.changes_of(batch, number=self._number, time=self._time).run()
+            self._tx.pending_rows.flush()
+        self._update_compactions({version.row for version in restored})
+        return list(dict.fromkeys(refs[v.set_id] for v in restored))
+
+    def _update_compactions(self, restored_rows: set[int]) -> None:
+        """Have compactions say nothing of what is erased, and not undo what came back.
+
+        Those whose sources stay retired, since only what was made of them went, can be undone.
+        """
+        for number, _, retired, added in self._compactions.values():
+            lists: tuple[list[int], list[int]] = (
+                wire.decode_plain(retired),
+                wire.decode_plain(added),
+            )
+            if self._rows.keys().isdisjoint((*lists[0], *lists[1])):
+                continue
+            left = [row for row in lists[0] if row not in restored_rows]
+            lost = not self._rows.keys().isdisjoint(lists[1])
+            nothing = (
+                lost
+                and not any(self._row_exists(row) for row in lists[1])
+                and not any(map(self._can_be_restored, self._versions(left)))
+            )
+            query(
+                self._db,
+                "UPDATE compaction SET how = ?, retired = ?, "
+                "undone = CASE WHEN ? THEN coalesce(undone, ?) ELSE undone END WHERE id = ?",
+                *(ERASED_HOW, json.dumps(left), nothing, self._number, number),
+            )
+
+    def _row_exists(self, row: int) -> bool:
+        return first(self._db, "SELECT 1 FROM item WHERE row = ?", row) is not None
+
+    # --- what goes
+
+    def _count(self, kind: str, sql: str, *bindings: object) -> None:
+        query(self._db, sql, *bindings)
+        self._add(kind, self._db.changes())
+
+    def _add(self, kind: str, count: int) -> None:
+        if count:
+            self._counts[kind] = self._counts.get(kind, 0) + count
+
+    def _forget_runs(self, runs_to_erase: erased_runs.ErasedRuns) -> None:
+        counts = erased_runs.forget(self._db, runs_to_erase, number=self._number, time=self._time)
+        for kind, count in counts.items():
+            self._add(kind, count)
+
+    def _delete_items(self) -> None:
+        db, rows = self._db, sorted(self._rows)
+        listed = self._db.numbers(rows)
+        for table in ("staged", "stub"):
+            query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
+        places = [(v.set_id, v.end_commit or 0, v.row) for v in self._rows.values()]
+        db.write(("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places))
+        self._count(
+            "links",
+            "DELETE FROM link WHERE row IN (SELECT value FROM carray(?1)) "
+            "OR source IN (SELECT value FROM carray(?1))",
+            listed,
+        )
+        firsts = sorted({version.first for version in self._rows.values()})
+        query(
+            db,
+            "DELETE FROM access WHERE first IN (SELECT value FROM carray(?))",
+            self._db.numbers(firsts),
+        )
+        self._add("items", len({(v.set_id, v.id) for v in self._rows.values()}))
+        self._count(
+            "versions", "DELETE FROM item WHERE row IN (SELECT value FROM carray(?))", listed
+        )
+
+    def _finish(
+        self,
+        scope: int,
+        derived: Sequence[int],
+        sources: ErasedSources,
+        restored: list[SetRef],
+        runs_to_erase: erased_runs.ErasedRuns,
+        *,
+        shared: int = 0,
+    ) -> Erased:
+        erasure = self._erasure
+        erased = Erased(
+            commit=self._number,
+            time=self._time,
+            counts=dict(sorted(self._counts.items())),
+            derived=len({(self._rows[r].set_id, self._rows[r].id) for r in derived}),
+            restored=len(sources.restorable),
+            lost=sources.lost_count,
+            unread=runs_to_erase.unread,
+            delivered=runs_to_erase.delivered,
+            shared=shared,
+            sets=tuple(sorted({version.set_id for version in self._rows.values()})),
+            puts=tuple(runs_to_erase.tree_commits),
+            open=tuple(runs_to_erase.open_runs),
+            unsure=tuple(erasure.uncertain_runs),
+            marks=tuple(restored),
+        )
+        query(
+            self._db,
+            "INSERT INTO journal (n, time, scope, op, request) VALUES (?, ?, ?, ?, ?)",
+            *(self._number, self._time, scope, op_of_erasure(erasure, self._salt)),
+            None if erasure.named is None else erasure.named.request,
+        )
+        erased_runs.insert_receipt(
+            self._db, erasure.receipt, owner_of(erasure.scope), erasure.request, erased
+        )
+        return erased
+
+
+class ErasedSources(NamedTuple):
+    """What derived items that go came from besides."""
+
+    restorable: list[VersionRow]
+    lost_count: int
+
+
+class DryRunDone(Exception):
+    """Ends a transaction that was only to tell what it would do."""
+
+    def __init__(self, erased: Erased) -> None:
+        self.erased = erased
+        super().__init__("a rehearsal is rolled back")

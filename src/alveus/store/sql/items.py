@@ -1,0 +1,789 @@
+"""The item changes of a batch as SQL: adds, edits, compactions, and what limits a set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
+from typing import NamedTuple, TypeAlias
+
+from alveus.errors import (
+    CompactionChanged,
+    DuplicateItem,
+    NotFound,
+    SetDefinitionConflict,
+    SetMoved,
+    StaleItem,
+    TooLarge,
+)
+from alveus.store import (
+    Add,
+    AdmissionCheck,
+    Batch,
+    Compact,
+    Define,
+    Definition,
+    ItemChange,
+    ItemRecord,
+    Link,
+    Past,
+    Replace,
+    Retire,
+    Revive,
+    SetRef,
+    Undo,
+    adds_to,
+    begins_item,
+    expiry_cutoff,
+    grows,
+    unchecked_sets,
+    upserted,
+)
+from alveus.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
+from alveus.store.records import MINUTE_US, read_at
+from alveus.store.sql import journal
+from alveus.store.sql.batched_inserts import PendingRows
+from alveus.store.sql.connection import Connection, Row, first, query
+from alveus.store.sql.row_values import LIVE_OF_IDS
+from alveus.store.sql.scope_rows import ScopeRows
+from alveus.store.sql.staged_vectors import apply_past
+from alveus.values.lazy_dataclass import dataclass
+
+LAST_VERSION = """
+    SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id IS ?2
+    ORDER BY version DESC LIMIT 1
+"""
+
+_LIVE_COLUMNS = """
+    version, row, first, created, tokens, coalesce(octet_length(value), 0)
+        + coalesce(octet_length(text), 0) + octet_length(metadata), expires
+"""
+
+_LIVE = f"""
+    SELECT {_LIVE_COLUMNS} FROM item
+    WHERE set_id = ?1 AND id IS ?2 AND ended IS NULL AND version = (
+        SELECT max(version) FROM item AS latest WHERE latest.set_id = ?1 AND latest.id IS ?2)
+"""  # noqa: S608 - ours
+
+_LIVE_AMONG = f"""
+    SELECT id, {_LIVE_COLUMNS} FROM item WHERE {LIVE_OF_IDS} ORDER BY row
+"""  # noqa: S608 - ours
+
+_LIVE_ROW = f"SELECT {_LIVE_COLUMNS} FROM item WHERE row = ?"  # noqa: S608 - ours
+
+_EXPIRED = """
+    SELECT row, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
+        + octet_length(metadata)
+    FROM item
+    WHERE set_id = ?1 AND ended IS NULL AND expires IS NOT NULL AND expires <= ?2
+        AND expires <= ?3
+"""
+
+_LIVE_FROM_BEFORE = """
+    SELECT 1 FROM item
+    WHERE set_id = ? AND ended IS NULL AND begun < ? AND (expires IS NULL OR expires > ?) LIMIT 1
+"""
+
+_END_ITEMS = "UPDATE item SET ended = ?1 WHERE row IN (SELECT value FROM carray(?2))"
+
+_END_FEATURES = """
+    UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0
+    AND row IN (SELECT row FROM item WHERE set_id = ?2 AND ended = ?1)
+"""
+
+_LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id IS ?2 ORDER BY version DESC LIMIT 1"
+
+_VERSIONS = """
+    SELECT one.row, one.id, max(CASE WHEN other.ended IS NULL THEN other.row END), one.tokens,
+        coalesce(octet_length(one.value), 0) + coalesce(octet_length(one.text), 0)
+        + octet_length(one.metadata)
+    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id IS one.id
+    WHERE one.set_id = ?1 AND one.row IN (SELECT value FROM carray(?2))
+    GROUP BY one.row
+"""
+
+_SAME_CONTENTS = """
+    SELECT one.row, other.row FROM item AS one JOIN item AS other
+        ON other.set_id = one.set_id AND other.id IS one.id AND other.ended IS NULL
+    WHERE one.row IN (SELECT value FROM carray(?1))
+        AND (other.first, other.updated, other.value, other.text, other.metadata,
+        other.importance, other.speaker, other.role, other.session, other.time, other.sources,
+        other.compacted, other.until, other.expires, other.valid_from, other.valid_to)
+    IS NOT DISTINCT FROM (one.first, one.updated, one.value, one.text, one.metadata,
+        one.importance, one.speaker, one.role, one.session, one.time, one.sources,
+        one.compacted, one.until, one.expires, one.valid_from, one.valid_to)
+"""
+
+_REVIVE_ITEMS = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to)
+    SELECT ?1 - 1 + row_number() OVER (ORDER BY one.row), set_id, id, first,
+        (SELECT max(other.version) + 1 FROM item AS other
+            WHERE other.set_id = one.set_id AND other.id IS one.id),
+        ?2, time, created, updated, value, text, metadata, importance, speaker, role, session,
+        sources, compacted, tokens, until, expires, valid_from, valid_to
+    FROM item AS one WHERE one.row IN (SELECT value FROM carray(?3))
+"""
+"""Begins versions that are as others were, from row ?1 on."""
+
+_REVIVED = """
+    item AS one JOIN item AS made ON made.row BETWEEN ?1 AND ?2 AND made.set_id = one.set_id
+        AND made.id IS one.id
+"""
+
+_REVIVE_FEATURES = f"""
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    SELECT feature.set_id, 0, made.row, feature.first, feature.id, made.begun, feature.time,
+        feature.importance, feature.speaker, feature.role, feature.session, feature.metadata,
+        terms, feature.tokens, temporal, vectors
+    FROM {_REVIVED} JOIN feature ON feature.set_id = one.set_id AND feature.ended = one.ended
+        AND feature.row = one.row
+    WHERE one.row IN (SELECT value FROM carray(?3))
+"""  # noqa: S608 - ours
+
+_REVIVE_LINKS = f"""
+    INSERT INTO link (row, source) SELECT made.row, link.source
+    FROM {_REVIVED} JOIN link ON link.row = one.row
+    WHERE one.row IN (SELECT value FROM carray(?3))
+"""  # noqa: S608 - ours
+
+_REVIVE_STUBS = f"""
+    INSERT INTO stub (row, set_id, source) SELECT made.row, stub.set_id, stub.source
+    FROM {_REVIVED} JOIN stub ON stub.row = one.row
+    WHERE one.row IN (SELECT value FROM carray(?3))
+"""  # noqa: S608 - ours
+
+_OLDEST = """
+    SELECT row, tokens, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
+        + octet_length(metadata), time, first
+    FROM item WHERE set_id = ?1 AND ended IS NULL AND (expires IS NULL OR expires > ?2)
+        AND time <= ?3 - ?4 AND (time, first) > (?5, ?6)
+    ORDER BY time, first LIMIT ?7
+"""
+
+_USAGE = """
+    SELECT items - count(gone.row), memory_set.tokens - coalesce(sum(gone.tokens), 0),
+        bytes - coalesce(sum(coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
+            + octet_length(metadata)), 0)
+    FROM memory_set LEFT JOIN item AS gone ON gone.set_id = memory_set.id AND gone.ended IS NULL
+        AND gone.expires IS NOT NULL AND gone.expires <= ?2
+    WHERE memory_set.id = ?1 GROUP BY memory_set.id
+"""
+
+HELD = """
+    SELECT CAST(coalesce(sum(items), 0) AS BIGINT), CAST(coalesce(sum(bytes), 0) AS BIGINT)
+    FROM memory_set WHERE scope = ?
+"""
+
+TAKEN_IDS = """
+    SELECT asked FROM (SELECT value AS asked FROM carray(?2)) AS ids
+    WHERE (SELECT 1 FROM item WHERE item.set_id = ?1 AND item.id IS ids.asked LIMIT 1) IS NOT NULL
+"""
+
+_LIVE_AFTER = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
+
+MIN_BULK_IDS = 8
+"""Ids fewer than these are looked up one by one."""
+
+TRIM_BATCH = 256
+"""How many of the oldest items are looked at together."""
+
+
+_DEFAULT = Definition()
+
+_Redefined: TypeAlias = tuple[int, Define, Definition]
+"""The number of a set, what it is to be defined as, and what it was."""
+
+
+KeyUsage: TypeAlias = tuple[int, int]
+"""Items of all sets of a key, and their bytes."""
+
+SetUsage: TypeAlias = tuple[int, int, int]
+"""Items of a set that have not expired, their tokens and bytes."""
+
+FOREVER_US = 1 << 62
+
+
+class LiveVersion(NamedTuple):
+    """A version of an item that has not ended."""
+
+    version: int
+    row: int
+    first: int
+    created: int
+    tokens: int
+    size: int
+    expires: int | None
+
+
+def _sum(usage: SetUsage, other: SetUsage) -> SetUsage:
+    return usage[0] + other[0], usage[1] + other[1], usage[2] + other[2]
+
+
+class _Version(NamedTuple):
+    """A version that is there, and what became of its item.
+
+    Attributes:
+        live_row: The row of the live version of its item; None: it has none.
+        size: Bytes of its value, text and metadata.
+    """
+
+    row: int
+    id: str
+    live_row: int | None
+    tokens: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class Changes:
+    """The item changes of one batch: rows are gathered and inserted many at a time.
+
+    Args:
+        _number: Of the commit that the batch is to be, at that time.
+        _next_row: The row of the next version.
+    """
+
+    _db: Connection
+    _rows: ScopeRows
+    _gathered: PendingRows
+    _batch: Batch
+    _number: int
+    _time: int
+    _next_row: int
+    _last_set: SetRef | None = None
+    _last_number: int = 0
+    _last_definition: Definition = _DEFAULT
+    _sets_added_to: dict[int, tuple[SetRef, Definition]] = field(
+        default_factory=dict[int, "tuple[SetRef, Definition]"]
+    )
+    _ended_rows: list[int] = field(default_factory=list[int])
+    _taken_ids: set[tuple[int, str]] | None = None
+    _compaction_count: int = 0
+    _replaced_ids: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    _unchanged_ids: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    _retired: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
+    _usage: dict[int, SetUsage | None] = field(default_factory=dict[int, "SetUsage | None"])
+    _held: KeyUsage | None = None
+    sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
+
+    def run(self) -> list[int]:
+        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
+        batch, items = self._batch, self._batch.items
+        redefined = self._define_all(batch.define) if batch.define else ()
+        if batch.admission_checks:
+            self._check_admission(batch.admission_checks)
+        if batch.limits is not None or self._gathered.key_usages:
+            self._begin_held()
+        if len(items) < MIN_BULK_IDS or not self._add_all_new():
+            for change in items:
+                self._change(change)
+        self._check_redefined(redefined)
+        for number, (ref, definition) in self._sets_added_to.items():
+            if definition.bounded:
+                self._enforce_capacity(ref, number, definition)
+        if batch.limits is not None:
+            self._check_limits()
+        if items:
+            self._gathered.item_scopes.add(batch.scope)
+        return self._ended_rows
+
+    def _define_all(self, defines: Sequence[Define]) -> list[_Redefined]:
+        return [found for define in defines if (found := self._define(define))]
+
+    def _define(self, define: Define) -> _Redefined | None:
+        """Make or change a set; return it if that is right only where the set is empty."""
+        set_row = self._rows.set_row(define.set)
+        is_different = set_row is not None and set_row[1] != define.definition
+        if (
+            set_row is None
+            or define.replace
+            or not is_different
+            or not adds_to(self._batch, define.set)
+        ):
+            self._rows.define(define)
+            return None
+        self._rows.define(Define(define.set, define.definition, replace=True))
+        return set_row[0], define, set_row[1]
+
+    def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
+        """Refuse another definition for a set that holds items from before."""
+        for number, define, old_definition in redefined:
+            until = expiry_cutoff(self._batch, self._time)  # here: a draft is bound to it then
+            if first(self._db, _LIVE_FROM_BEFORE, number, self._number, until):
+                raise SetDefinitionConflict(
+                    define.set.name, asked=define.definition, found=old_definition
+                )
+
+    def _check_admission(self, checks: Sequence[AdmissionCheck]) -> None:
+        """Refuse what was checked by other rules than its set has, or against other items."""
+        for check in checks:
+            set_row = self._rows.set_row(check.set)
+            check_rules(check, None if set_row is None else set_row[1])
+            if set_row is None or check.last_row is None:
+                continue
+            self._gathered.flush()
+            if first(self._db, _LIVE_AFTER, set_row[0], check.last_row):
+                raise SetMoved(check.set.name)
+
+    def _change(self, change: ItemChange) -> None:
+        if change.set is not self._last_set:  # finding its number takes as long as the rest
+            self._begin_set(change)
+        number = self._last_number
+        match change:
+            case Add():
+                self._add(number, change)
+            case Replace():
+                self._replace_or_upsert(number, change)
+            case Retire(id=item_id, version=version):
+                self._end_live(number, self._live(number, item_id, version))
+            case Compact():
+                self._compact(number, change)
+            case Undo():
+                self._undo(number, change)
+            case Past():
+                self._retired.clear()
+                self._forget_usage(number)
+                self._ended_rows.extend(
+                    apply_past(self._db, self._gathered, number, change, self._number)
+                )
+            case Revive():
+                self._revive_row(number, change)
+
+    def _begin_set(self, change: ItemChange) -> None:
+        """Find the set that is changed from here on, or make it."""
+        self._last_number, self._last_definition = self._set_row(change)
+        self._last_set = change.set
+        if self._last_definition.bounded:
+            self._begin_usage(self._last_number, change.set)
+
+    def _set_row(self, change: ItemChange) -> tuple[int, Definition]:
+        set_row = self._rows.set_row(change.set)
+        if set_row is not None:
+            if set_row[1].admission is not None and change.set in unchecked_sets(self._batch):
+                raise SetMoved(change.set.name, what="rules")
+            return set_row
+        match change:
+            case Add() | Past() | Replace(upsert=True):
+                self._rows.define(Define(change.set, Definition()))
+            case Replace(record=record):
+                raise StaleItem(record.id, expected=change.version, found=None)
+            case Retire(id=item_id, version=version) | Compact(retired=[(item_id, version), *_]):
+                raise StaleItem(item_id, expected=version, found=None)
+            case _:
+                raise NotFound(f"there is no set {change.set.name!r}")
+        return self._set_row(change)
+
+    def _add(self, number: int, add: Add) -> int:
+        version, item_id = 1, add.record.id
+        if self._gathered.has_item(number, item_id):
+            self._gathered.flush()
+        if not add.fresh and (self._taken_ids is None or (number, item_id) in self._taken_ids):
+            last, live, row, expires = first(self._db, LAST_VERSION, number, item_id) or (
+                *(0, 0, 0, None),
+            )
+            if live and (expires is None or expires > self._time):
+                return self._add_existing(number, add, row)
+            if live:
+                self._end(number, row)
+                self._held = None
+            version = last + 1
+        self._sets_added_to[number] = add.set, self._last_definition
+        sources = self._sources(add.links) if add.links else ()
+        row = self._insert(number, add.record, version=version, first=None, created=None)
+        if sources:
+            self._link(row, sources)
+        if add.accessed is not None:
+            self._gathered.access_times.append((row, add.accessed))
+        return row
+
+    def _new_records(self) -> list[ItemRecord]:
+        """Return the records of a batch that only adds to one set, where no id is taken.
+
+        None if anything about an add is to be looked up: a source, or who has its id.
+        """
+        adds = self._batch.items
+        ref = adds[0].set
+        records = [
+            change.record
+            for change in adds
+            if type(change) is Add
+            and change.set is ref
+            and not change.links
+            and change.accessed is None
+        ]
+        return records if len(records) == len(adds) else []
+
+    def _add_all_new(self) -> bool:
+        """Do what `_add` does, for items of one set whose ids are all new; else return False."""
+        self._taken_ids = self._find_taken_ids()
+        records = self._new_records() if self._taken_ids == set() else []
+        if not records:
+            return False
+        first = self._batch.items[0]
+        self._begin_set(first)
+        number = self._last_number
+        self._sets_added_to[number] = first.set, self._last_definition
+        row, now = self._take_rows(len(records)), self._time
+        minute = now // MINUTE_US
+        read = [r if r.minute in (None, minute) else read_at(r, now) for r in records]
+        self._gathered.add_items(number, self._number, read, row, now)
+        self._count_last(number, len(records))
+        return True
+
+    def _replace_or_upsert(self, number: int, change: Replace) -> None:
+        """Begin the next version of an item, or add the item where it is to be there anyway."""
+        if change.upsert:
+            self._add(number, upserted(change))
+            return
+        live = self._live(number, change.record.id, change.version)
+        self._replace(number, live, change.record, change.links)
+
+    def _add_existing(self, number: int, add: Add, row: int) -> int:
+        """Do what is to be done where a live item has the id of one that is added."""
+        item_id = add.record.id
+        if add.existing == "error":
+            raise DuplicateItem(item_id, set_name=add.set.name)
+        if add.existing == "keep":
+            self._unchanged_ids.add((number, item_id))
+            return row
+        self._unchanged_ids.discard((number, item_id))
+        self._replaced_ids.add((number, item_id))
+        old_sources = first(self._db, "SELECT sources FROM item WHERE row = ?", row)
+        names = dict.fromkeys(
+            (*(json.loads(old_sources) if old_sources else ()), *add.record.sources)
+        )
+        live = LiveVersion(*first(self._db, _LIVE_ROW, row))
+        return self._replace(number, live, replace(add.record, sources=tuple(names)), add.links)
+
+    def _replace(
+        self, number: int, live: LiveVersion, record: ItemRecord, links: Sequence[Link]
+    ) -> int:
+        """End a version that is live, and begin the next."""
+        sources = self._sources(links) if links else ()
+        self._end_live(number, live)
+        new = self._insert(
+            number, record, version=live.version + 1, first=live.first, created=live.created
+        )
+        self._gathered.heirs.append((new, live.row))
+        self._link(new, sources)
+        return new
+
+    def _link(self, row: int, sources: Iterable[int]) -> None:
+        self._gathered.links.extend((row, source) for source in sources)
+
+    def _sources(self, links: Sequence[Link]) -> set[int]:
+        """Return the rows of what an item is derived from."""
+        source_rows: set[int] = set()
+        for link in links:
+            set_row = self._rows.set_row(link.set)
+            row = None if set_row is None else self._last_row(set_row[0], link.id)
+            if row is None:
+                raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
+            source_rows.add(row)
+        return source_rows
+
+    def _last_row(self, number: int, item_id: str) -> int | None:
+        """Return the row of the last version of an item; None: there is none."""
+        if self._gathered.has_item(number, item_id):
+            self._gathered.flush()
+        elif (number, item_id) in self._retired:
+            return self._retired[number, item_id]
+        return first(self._db, _LAST_ROW, number, item_id)
+
+    def _revive_row(self, number: int, change: Revive) -> None:
+        self._gathered.flush()
+        self._forget_usage(number)
+        version = self._versions(number, [change.row]).get(change.row)
+        if version is None:
+            raise NotFound(f"set {change.set.name!r} has no version of row {change.row}")
+        if version.live_row is not None:
+            raise DuplicateItem(version.id, set_name=change.set.name)
+        self._revive(number, [version])
+
+    # --- compactions
+
+    def _compact(self, number: int, change: Compact) -> None:
+        live = self._live_among(number, [item_id for item_id, _ in change.retired])
+        retired: dict[str, LiveVersion] = {}
+        for item_id, version in change.retired:
+            again = None if item_id in retired else live.get(item_id)  # it is stale the second time
+            retired[item_id] = self._checked(number, item_id, version, again)
+        rows = [ended.row for ended in retired.values()]
+        self._end_all(number, list(retired.values()))
+        self._retired |= {(number, item_id): ended.row for item_id, ended in retired.items()}
+        added = [self._add(number, add) for add in change.added]
+        self._db.execute(
+            "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
+            (
+                (self._number << ROW_BITS) + self._compaction_count,
+                number,
+                change.how,
+                self._db.json_of(rows),
+                self._db.json_of(added),
+            ),
+        )
+        self._compaction_count += 1
+
+    def _undo(self, number: int, change: Undo) -> None:
+        self._gathered.flush()
+        self._forget_usage(number)
+        done = check_undo(change, journal.compaction(self._db, change.compaction))
+        versions = self._versions(number, [*done.added, *done.retired])
+        same = (
+            {}
+            if not done.added
+            else dict(query(self._db, _SAME_CONTENTS, self._db.numbers(done.added)))
+        )
+        ending: dict[int, None] = {}
+        for row in done.added:  # it may have been compacted, and brought back
+            if same.get(row) is None or same[row] in ending:
+                name = versions[row].id
+                raise CompactionChanged(done.id, f"item {name!r} has changed since")
+            ending[same[row]] = None
+        reviving = [versions[row] for row in done.retired]
+        for version in reviving:
+            if version.live_row is not None and version.live_row not in ending:
+                raise CompactionChanged(done.id, f"an item {version.id!r} is live again")
+        self._end_rows(number, list(ending))
+        self._revive(number, reviving)
+        self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))
+
+    def _versions(self, number: int, rows: Sequence[int]) -> dict[int, _Version]:
+        """Return those of *rows* that are there."""
+        found = query(self._db, _VERSIONS, number, self._db.numbers(rows))
+        return {row[0]: _Version(*row) for row in found}
+
+    def _revive(self, number: int, versions: Sequence[_Version]) -> None:
+        """Begin the next version of each item, as one that it had was."""
+        for version in versions:
+            self._retired.pop((number, version.id), None)
+        count, old = len(versions), self._db.numbers([version.row for version in versions])
+        first = self._take_rows(count)
+        self._db.execute(_REVIVE_ITEMS, (first, self._number, old))
+        for statement in (_REVIVE_FEATURES, _REVIVE_LINKS, _REVIVE_STUBS):
+            self._db.execute(statement, (first, first + (count - 1), old))
+        self._gathered.count_copies(
+            *(number, first, count),
+            size=sum(version.size for version in versions),
+            tokens=sum(version.tokens for version in versions),
+        )
+
+    def _find_taken_ids(self) -> set[tuple[int, str]] | None:
+        """Return which ids have a version: asked for many together, which is far quicker.
+
+        None: nobody knows; there are few, or not only adds.
+        """
+        ids_by_set: dict[SetRef, list[str]] = {}
+        last_set, ids = None, list[str]()
+        for change in self._batch.items:
+            if type(change) is not Add:
+                return None
+            if change.fresh:
+                continue
+            if change.set is not last_set:
+                last_set, ids = change.set, ids_by_set.setdefault(change.set, [])
+            ids.append(change.record.id)
+        taken: set[tuple[int, str]] = set()
+        self._gathered.flush()
+        for ref, ids in ids_by_set.items():
+            if len(set(ids)) < len(ids) or len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):
+                return None  # a carray ends its texts at a NUL
+            set_row = self._rows.set_row(ref)
+            if set_row is not None:
+                rows = query(self._db, TAKEN_IDS, set_row[0], self._db.texts(ids))
+                taken.update((set_row[0], item_id) for (item_id,) in rows)
+        return taken
+
+    def _live(self, number: int, item_id: str, version: int) -> LiveVersion:
+        if self._gathered.has_item(number, item_id):
+            self._gathered.flush()
+        return self._checked(number, item_id, version, first(self._db, _LIVE, number, item_id))
+
+    def _live_among(self, number: int, ids: Sequence[str]) -> dict[str, Row]:
+        """Return what `_LIVE` gives of those of *ids* that are live."""
+        if any(self._gathered.has_item(number, item_id) for item_id in ids):
+            self._gathered.flush()
+        if len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):  # a carray ends its texts at a NUL
+            found = ((item_id, first(self._db, _LIVE, number, item_id)) for item_id in ids)
+            return {item_id: live for item_id, live in found if live is not None}
+        rows = query(self._db, _LIVE_AMONG, number, self._db.texts(ids))
+        return {item_id: tuple(live) for item_id, *live in rows}
+
+    def _checked(self, number: int, item_id: str, version: int, live: Row | None) -> LiveVersion:
+        """Return the live version, which is to be *version*."""
+        if live is None:
+            raise StaleItem(item_id, expected=version, found=None)
+        was_replaced = (number, item_id) in self._replaced_ids
+        if (live[0] != version and not was_replaced) or (number, item_id) in self._unchanged_ids:
+            raise StaleItem(item_id, expected=version, found=live[0])
+        return LiveVersion(*live)
+
+    def _take_rows(self, count: int = 1) -> int:
+        """Return the first of so many numbers of rows, which follow each other."""
+        row = self._next_row
+        self._next_row += count
+        if self._next_row >> ROW_BITS != self._number:
+            raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
+        return row
+
+    def _insert(
+        self,
+        number: int,
+        record: ItemRecord,
+        *,
+        version: int,
+        first: int | None,
+        created: int | None,
+    ) -> int:
+        row, now = self._take_rows(), self._time
+        first = row if first is None else first
+        created = now if created is None else created
+        self._retired.pop((number, record.id), None)
+        version_of = (row, first, version, created, now)
+        self._gathered.add_item(number, self._number, read_at(record, now), version_of)
+        self._count_last(number, 1)
+        return row
+
+    def _end(self, number: int, row: int) -> None:
+        self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
+        self._db.execute(
+            "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
+            (self._number, number, row),
+        )
+        self._ended_rows.append(row)
+
+    def _end_live(self, number: int, live: LiveVersion) -> None:
+        """End a version, and count it out."""
+        self._end(number, live.row)
+        self._count_out(number, [live])
+
+    def _end_all(self, number: int, versions: Sequence[LiveVersion]) -> None:
+        """Do what `_end_live` does, for several."""
+        self._end_rows(number, [live.row for live in versions])
+        self._count_out(number, versions)
+
+    def _end_rows(self, number: int, rows: Sequence[int]) -> None:
+        """Do what `_end` does, for several."""
+        if not rows:
+            return
+        self._db.execute(_END_ITEMS, (self._number, self._db.numbers(rows)))
+        self._db.execute(_END_FEATURES, (self._number, number))
+        self._ended_rows.extend(rows)
+
+    # --- capacities and limits
+
+    def _begin_usage(self, number: int, ref: SetRef) -> None:
+        """Read what a set with a capacity holds before the batch changes it, if it adds to it."""
+        is_new = self._rows.is_first_used(number)
+        if number in self._usage or not grows(self._batch, ref):
+            return
+        if is_new:
+            self._usage[number] = (0, 0, 0)
+            return
+        if self._gathered.has_items_of(number):
+            self._gathered.flush()
+        self._usage[number] = self._db.execute(_USAGE, (number, self._time)).get
+
+    def _forget_usage(self, number: int) -> None:
+        """Have what a set holds be read once all is written: copies of versions are not counted."""
+        self._usage[number] = self._held = None
+
+    def _count_last(self, number: int, count: int) -> None:
+        """Count the items that were gathered last."""
+        if self._held is not None:
+            self._count_held(self._last_set, count, self._gathered.size_of_last(count))
+        usage = self._usage.get(number)
+        if usage is None:
+            return
+        added = self._gathered.usage_of_last(count, self._time)
+        self._usage[number] = None if added is None else _sum(usage, added)
+
+    def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
+        """Count versions out that end; what a set holds is told without those that expired."""
+        self._count_held(self._last_set, -len(versions), -sum(live.size for live in versions))
+        usage = self._usage.get(number)
+        if usage is None:
+            return
+        for live in versions:
+            if live.expires is None or live.expires > self._time:
+                usage = _sum(usage, (-1, -live.tokens, -live.size))
+        self._usage[number] = usage
+
+    def _enforce_capacity(self, ref: SetRef, number: int, definition: Definition) -> None:
+        usage = self._usage.get(number)
+        if usage is None:
+            self._gathered.flush()
+        cutoff = self._time if self._batch.corroborated is None else self._batch.corroborated
+        for row, size in query(self._db, _EXPIRED, number, self._time, cutoff):
+            self._end(number, row)
+            self._count_held(ref, -1, -size)
+        if usage is None:
+            usage = self._db.execute(_USAGE, (number, self._time)).get
+        if definition.needs_compaction(*usage):
+            self.sets_to_compact.append(ref)
+        if needs_trimming(ref, definition, usage):
+            kept = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
+            if definition.exceeded_capacity(*kept):  # what this commit adds is among the oldest
+                self._gathered.flush()
+                kept = self._trim(number, definition, kept, FOREVER_US, 0)
+            self._count_held(ref, kept[0] - usage[0], kept[2] - usage[2])
+
+    def _trim(
+        self, number: int, definition: Definition, usage: SetUsage, until: int, less: int
+    ) -> SetUsage:
+        """Retire the oldest that are written until the set is within its capacity.
+
+        Args:
+            until: Only those that are not later than this time, *less* so many microseconds.
+        """
+        last = (-FOREVER_US, 0)
+        while definition.exceeded_capacity(*usage):
+            over = usage[0] - (definition.capacity or 0)  # else tokens or bytes say how many
+            most = min(TRIM_BATCH, over) if over > 0 else TRIM_BATCH
+            oldest = query(self._db, _OLDEST, number, self._time, until, less, *last, most)
+            if not oldest:
+                break
+            last = oldest[-1][3:]  # a draft does not see that they end
+            for row, tokens, size, *_ in oldest:
+                if not definition.exceeded_capacity(*usage):
+                    break
+                self._end(number, row)
+                usage = _sum(usage, (-1, -tokens, -size))
+        return usage
+
+    def _begin_held(self) -> None:
+        """Read what a key with limits holds before the batch changes it, if it adds to it."""
+        batch, key_usages = self._batch, self._gathered.key_usages
+        held = key_usages.pop(batch.scope, None) if key_usages else None
+        if batch.limits is None or batch.scope.key is None:
+            return
+        if not any(map(begins_item, batch.items)):
+            return
+        if held is None and batch.scope in self._gathered.item_scopes:
+            self._gathered.flush()
+        self._held = held or self._read_held()
+
+    def _read_held(self) -> KeyUsage:
+        return self._db.execute(HELD, (self._rows.scope_row_of(self._batch.scope),)).get
+
+    def _count_held(self, ref: SetRef | None, items: int, size: int) -> None:
+        """Count items of a set in, or out."""
+        if self._held is not None and ref is not None and ref.scope.key is not None:
+            self._held = self._held[0] + items, self._held[1] + size
+
+    def _check_limits(self) -> None:
+        limits, scope = self._batch.limits, self._batch.scope
+        if (
+            limits is None
+            or scope.key is None
+            or all(ref.scope.key is None for ref, _ in self._sets_added_to.values())
+        ):
+            return
+        if self._held is None:
+            self._gathered.flush()
+        held = self._held or self._read_held()
+        check_limits(scope.key, limits, items=held[0], size=held[1])
+        self._gathered.key_usages[scope] = held

@@ -1,0 +1,444 @@
+"""What is to be run: leases, inputs, runs, steps, durable calls and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from alveus.errors import NotFound, OutputsPruned
+from alveus.store import (
+    Accepted,
+    DurableCall,
+    Lease,
+    NamedRequest,
+    QueuedInput,
+    Retain,
+    Run,
+    RunStatus,
+    Scope,
+    StepDone,
+    StoredOutput,
+)
+from alveus.store.checks import ROW_BITS, check_status
+from alveus.store.packed_values import restored
+from alveus.store.progress import space_of
+from alveus.store.sql.apply import Transaction
+from alveus.store.sql.connection import Connection, Row, first, query
+from alveus.store.sql.database import SqlDatabase, queued, reads
+from alveus.store.sql.inputs import InputWriter
+from alveus.store.sql.journal import adopted
+from alveus.store.sql.row_values import rows_of
+from alveus.store.sql.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, task_row, task_rows
+from alveus.values import wire
+
+# The order of joins is given: what narrows most comes first, and sorting is by its key.
+_COLUMNS = """
+    SELECT run.id, agent.name, agent.space, scope.key, number, status, event, accepted, now,
+        actions, ended, error, origin, run.erased
+"""
+_JOINED = """
+    CROSS JOIN agent ON agent.id = run.agent CROSS JOIN lane ON lane.id = run.lane
+    CROSS JOIN scope ON scope.id = lane.scope
+"""
+_LANE = """
+    SELECT lane.agent, lane.id FROM agent JOIN lane ON lane.agent = agent.id
+    JOIN scope ON scope.id = lane.scope
+    WHERE agent.space IS ? AND agent.name IS ? AND scope.space IS ? AND scope.key IS ?
+"""
+_STATUSES = "SELECT id, status FROM run WHERE id IN (SELECT value FROM carray(?))"
+
+_STEPS = """
+    SELECT id, action, n, sent, sensory, looked, skipped FROM step
+    WHERE id BETWEEN ? AND ? ORDER BY id
+"""
+_CALLS = """
+    SELECT position, name, digest, status, outcome, attempts FROM durable_call
+    WHERE step = ? ORDER BY position
+"""
+_OUTPUT = """
+    SELECT output.id, run.id, run.number, output.step, scope.key, output.event, journal.time
+"""
+_OUTPUT_JOINED = f"""
+    CROSS JOIN run ON run.id = output.step >> {ROW_BITS}
+    CROSS JOIN lane ON lane.id = run.lane CROSS JOIN scope ON scope.id = lane.scope
+    CROSS JOIN journal ON journal.n = output.id >> {ROW_BITS}
+"""
+_OUTPUTS_OF = f"""
+    {_OUTPUT} FROM step CROSS JOIN run ON run.id = ?1
+    CROSS JOIN output ON output.agent = run.agent
+        AND output.id BETWEEN step.n << {ROW_BITS} AND step.n << {ROW_BITS} | {ORDINALS}
+    CROSS JOIN lane ON lane.id = run.lane CROSS JOIN scope ON scope.id = lane.scope
+    CROSS JOIN journal ON journal.n = step.n
+    WHERE step.id BETWEEN ?2 AND ?3 ORDER BY output.id
+"""
+_AGENT = "(SELECT id FROM agent WHERE space IS ? AND name IS ?)"
+_NEW_CONSUMER = "INSERT INTO consumer (agent, name, position) VALUES (?, ?, ?)"
+
+_ADVANCE = f"UPDATE consumer SET position = ? WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
+
+_DROP = f"DELETE FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
+
+_OLD_IDS = """
+    event_id WHERE agent = ? AND time <= ? AND run <= ? AND NOT EXISTS
+        (SELECT 1 FROM run WHERE run.id = event_id.run AND run.ended IS NULL)
+    ORDER BY time, digest LIMIT ?
+"""
+
+_ANY_OLD_ID = f"SELECT 1 FROM {_OLD_IDS}"  # noqa: S608 - ours
+
+_FORGET_IDS = f"""
+    DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest FROM {_OLD_IDS})
+"""  # noqa: S608 - ours
+
+_ENDED = """
+    SELECT id FROM run INDEXED BY run_ended
+    WHERE agent = ?1 AND ended <= ?2 AND (ended, id) <= (?2, ?3) ORDER BY ended, id LIMIT ?4
+"""
+
+_COMMITS = "SELECT n FROM step WHERE id BETWEEN ? AND ?"
+FOREVER = 1 << 62
+
+
+class SqlLanes(SqlDatabase):
+    """`Lanes` and leases; what they write shares transactions with commits."""
+
+    # --- leases -------------------------------------------------------------------------------
+
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """See `Lanes.acquire_lease`."""
+        self.check_open()
+        return self.commit_queue.do(lambda tx: tx.runs.acquire_lease(scope, owner), drafts=True)
+
+    def release_lease(self, lease: Lease) -> None:
+        """See `Lanes.release_lease`."""
+        self.check_open()
+        self.commit_queue.do(lambda tx: tx.runs.give_back(lease), drafts=True)
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """See `Lanes.accept`."""
+        self.check_open()
+        if not inputs:
+            return []
+        return self.commit_queue.do(
+            lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner), drafts=True
+        )
+
+    @reads
+    def run(self, db: Connection, run: int) -> Run | None:
+        row = first(db, f"{_COLUMNS} FROM run {_JOINED} WHERE run.id = ?", run)
+        return None if row is None else _run(row)
+
+    @reads
+    def runs(  # noqa: PLR0913 - as promised
+        self,
+        db: Connection,
+        space: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        status: RunStatus | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        conditions: list[tuple[str, object]] = [
+            ("agent.space IS ?", space),
+            ("agent.name IS ?", agent),
+            ("scope.key IS ?", key),
+            ("run.status = ?", None if status is None else STATUSES.index(status)),
+            ("run.id < ?", before),
+            ("run.id > ?", after),
+        ]
+        bound = [(sql, value) for sql, value in conditions if value is not None]
+        where = " AND ".join(sql for sql, _ in bound)
+        table = "run"
+        if status in {"waiting", "parked"}:  # few, and found without the many that ended
+            table, where = "run INDEXED BY run_open", f"run.ended IS NULL AND {where}"
+        sql = f"{_COLUMNS} FROM {table} {_JOINED} WHERE {where} ORDER BY run.id DESC LIMIT ?"
+        return [_run(row) for row in query(db, sql, *(value for _, value in bound), limit)]
+
+    @reads
+    def run_statuses(self, db: Connection, runs: Sequence[int]) -> dict[int, RunStatus]:
+        return {run: STATUSES[int(code)] for run, code in query(db, _STATUSES, db.numbers(runs))}
+
+    @reads
+    def queued_runs(
+        self,
+        db: Connection,
+        agent: str,
+        scope: Scope,
+        *,
+        past_parked: bool = False,
+        limit: int = 100,
+    ) -> list[Run]:
+        lane = first(db, _LANE, scope.space, agent, scope.space, scope.key)
+        if lane is None:
+            return []
+        which = "AND run.status = 0 " if past_parked else ""
+        where = f"run.agent = ? AND run.lane = ? AND run.ended IS NULL {which}"
+        sql = f"{_COLUMNS} FROM run {_JOINED} WHERE {where} ORDER BY run.id LIMIT ?"
+        return [_run(row) for row in query(db, sql, *lane, limit)]
+
+    @reads
+    def waiting_lanes(
+        self,
+        db: Connection,
+        agent: str,
+        space: str,
+        *,
+        past_parked: bool,
+        limit: int = 1000,
+    ) -> list[Scope]:
+        which = "AND status = 0" if past_parked else ""
+        rows = query(
+            db,
+            f"WITH next AS (SELECT min(id) AS id FROM run INDEXED BY run_open "  # noqa: S608 - ours
+            f"    WHERE agent = {_AGENT} AND ended IS NULL {which} GROUP BY lane) "
+            "SELECT scope.key FROM next CROSS JOIN run ON run.id = next.id "
+            "CROSS JOIN lane ON lane.id = run.lane CROSS JOIN scope ON scope.id = lane.scope "
+            "WHERE run.status = 0 ORDER BY next.id LIMIT ?",
+            *(space, agent, limit),
+        )
+        return [Scope(space, key) for (key,) in rows]
+
+    @reads
+    def steps(self, db: Connection, run: int) -> list[StepDone]:
+        return [
+            StepDone(run, place & ORDINALS, action, n, restored(sent), restored(sensory), *rest)
+            for place, action, n, sent, sensory, *rest in query(db, _STEPS, *task_rows(run))
+        ]
+
+    @reads
+    def durable_calls(self, db: Connection, run: int, ordinal: int) -> list[DurableCall]:
+        rows = query(db, _CALLS, task_row(run, ordinal))
+        # fmt: off
+        return [
+            DurableCall(
+                run, ordinal, at, name, digest, CALL_STATUSES[int(status)], restored(outcome),
+                attempts,
+            )
+            for at, name, digest, status, outcome, attempts in rows
+        ]
+        # fmt: on
+
+    @queued
+    def retry_run(
+        self,
+        tx: Transaction,
+        run: int,
+        *,
+        last: bool,
+        time: int,
+        named: NamedRequest | None = None,
+    ) -> int:
+        if named is None:
+            return _retry(tx, run, last=last, time=time)[0]
+        db = tx.connection
+        done = adopted(db, named.op, request=named.request, label=named.label)
+        if done is not None:
+            return cast("int", done.result)
+        heir, scope = _retry(tx, run, last=last, time=time)
+        tx.apply(named.answered(heir, scope=scope, time=time))
+        return heir
+
+    # --- outputs ------------------------------------------------------------------------------
+
+    @reads
+    def outputs(
+        self, db: Connection, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
+        where = f"output.agent = {_AGENT} AND output.id > ? ORDER BY output.id LIMIT ?"
+        sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
+        rows = query(db, sql, space, agent, after, limit)
+        # Read last: what is pruned between the two reads is told.
+        floor = (
+            first(db, "SELECT floor FROM agent WHERE space IS ? AND name IS ?", space, agent) or 0
+        )
+        if after < floor:
+            raise OutputsPruned(agent, after=after, floor=floor)
+        return _outputs(rows)
+
+    @reads
+    def run_outputs(self, db: Connection, run: int) -> list[StoredOutput]:
+        return _outputs(query(db, _OUTPUTS_OF, run, *task_rows(run)))
+
+    def consumer_position(self, agent: str, space: str, name: str) -> int:
+        """See `Lanes.consumer_position`."""
+        position = self._position(agent, space, name)
+        return self._new_consumer(agent, space, name) if position is None else position
+
+    @reads
+    def _position(self, db: Connection, agent: str, space: str, name: str) -> int | None:
+        return _position(db, agent, space, name)
+
+    def _new_consumer(self, agent: str, space: str, name: str) -> int:
+        return self.commit_queue.do(lambda tx: _make_consumer(tx, agent, space, name), drafts=True)
+
+    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
+        """See `Lanes.advance_consumer`."""
+        self.check_open()
+        self.commit_queue.do(
+            lambda tx: advance(tx.connection, agent, space, name, position), drafts=True
+        )
+
+    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
+        """See `Lanes.drop_consumer`."""
+        self.check_open()
+        return self.commit_queue.do(
+            lambda tx: _drop(tx.connection, agent, space, name), drafts=True
+        )
+
+    def prune_runs(
+        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
+    ) -> int:
+        """See `Lanes.prune_runs`."""
+        pruning = self._pruning(agent, space, retain, now=now, limit=limit)
+        return self.commit_queue.do(pruning.run) if pruning.is_needed else 0
+
+    @reads
+    def _pruning(
+        self, db: Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
+    ) -> Pruning:
+        return Pruning(db, agent, space, retain, now=now, limit=limit)
+
+
+def _position(db: Connection, agent: str, space: str, name: str) -> int | None:
+    sql = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
+    return first(db, sql, space, agent, name)
+
+
+def _make_consumer(tx: Transaction, agent: str, space: str, name: str) -> int:
+    """Return the position of a consumer, which is made if there is none."""
+    number = tx.cache.runs.agent(tx.connection, space, agent)
+    position = _position(tx.connection, agent, space, name)
+    if position is None:
+        position = first(tx.connection, "SELECT floor FROM agent WHERE id = ?", number) or 0
+        query(tx.connection, _NEW_CONSUMER, number, name, position)
+    return position
+
+
+def advance(db: Connection, agent: str, space: str, name: str, position: int) -> None:
+    """Note that a consumer has read up to a position, unless it has read further."""
+    before = _position(db, agent, space, name)
+    if before is None:
+        raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
+    if position > before:
+        query(db, _ADVANCE, position, space, agent, name)
+
+
+def _drop(db: Connection, agent: str, space: str, name: str) -> bool:
+    is_there = _position(db, agent, space, name) is not None
+    if is_there:
+        query(db, _DROP, space, agent, name)
+    return is_there
+
+
+def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
+    return [
+        StoredOutput(position, run, number, step & ORDINALS, key, restored(event), time)
+        for position, run, number, step, key, event, time in rows
+    ]
+
+
+def _retry(tx: Transaction, run: int, *, last: bool, time: int) -> tuple[int, Scope]:
+    """Let a parked run wait again, or another one take it over; return which, and of which key."""
+    parked = tx.runs.get(run)
+    check_status(run, parked.scope, parked.status, "parked")
+    tx.runs.change_status(parked, run, "retried" if last else "waiting", time=time)
+    tx.pending_rows.flush()
+    if not last:
+        return run, parked.scope
+    agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
+    lane = InputWriter(tx, agent, parked.scope.space)
+    return lane.take_over(run, parked.scope, time), parked.scope
+
+
+def _run(row: Row) -> Run:
+    number, agent, space, key, place, status, event, accepted, now, actions, *rest, erased = row
+    names = None if actions is None else tuple(wire.decode_plain(actions))
+    sent = "" if erased is not None else restored(event)
+    # fmt: off
+    return Run(
+        number, agent, Scope(space, key), place, STATUSES[int(status)], sent, accepted,
+        now, names, *rest, forgotten=erased is not None,
+    )
+    # fmt: on
+
+
+class Pruning:
+    """What may go of an agent: chosen by a reader, so that the writer has only to delete it.
+
+    That holds until it is deleted: what ended stays so, and consumers are asked once more.
+    """
+
+    def __init__(
+        self, db: Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
+    ) -> None:
+        self._agent = first(db, "SELECT id FROM agent WHERE space IS ? AND name IS ?", space, agent)
+        self._limit, self._ids_until = limit, now - retain.dedupe_us
+        self._runs: list[int] = []
+        self._ids, self._last_id = False, 0
+        if self._agent is not None:
+            self._runs = self._ended(db, retain, now)
+            self._last_id = (first(db, LAST_RUN) or 0) - retain.dedupe_count
+            self._ids = first(db, _ANY_OLD_ID, *self._old_ids, 1) is not None
+
+    @property
+    def _old_ids(self) -> tuple[object, ...]:
+        return self._agent, self._ids_until, self._last_id
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to remove."""
+        return self._ids or bool(self._runs)
+
+    def _ended(self, db: Connection, retain: Retain, now: int) -> list[int]:
+        last = (-FOREVER if retain.age_us is None else now - retain.age_us, FOREVER)
+        if retain.count is not None:
+            surplus = first(
+                db,
+                "SELECT ended, id FROM run INDEXED BY run_ended WHERE agent = ? "
+                "AND ended IS NOT NULL ORDER BY ended DESC, id DESC LIMIT 1 OFFSET ?",
+                *(self._agent, retain.count),
+            )
+            last = max(last, surplus or last)
+        rows = query(db, _ENDED, self._agent, *last, self._limit)
+        return [number for (number,) in rows]
+
+    def run(self, tx: Transaction) -> int:
+        """Remove what was chosen, as far as every consumer has read; return how many runs."""
+        db = tx.connection
+        last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
+        floor, removed = 0, list[int]()
+        for number in self._runs:
+            if first(db, "SELECT 1 FROM run WHERE id = ?", number) is None:
+                continue
+            commits = [n for (n,) in query(db, _COMMITS, *task_rows(number))]
+            last = self._last_output(db, commits)
+            if last_read is not None and last > last_read:
+                break
+            self._drop(db, number, commits if last else ())
+            floor = max(floor, last)
+            removed.append(number)
+        if removed:
+            sql = "UPDATE agent SET floor = max(floor, ?), pruned = max(pruned, ?) WHERE id = ?"
+            query(db, sql, floor, max(removed), self._agent)
+        query(db, _FORGET_IDS, *self._old_ids, self._limit)
+        return len(removed)
+
+    def _last_output(self, db: Connection, commits: Sequence[int]) -> int:
+        sql = "SELECT max(id) FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
+        ends = (first(db, sql, self._agent, *rows_of(number)) for number in commits)
+        return max((end for end in ends if end is not None), default=0)
+
+    def _drop(self, db: Connection, number: int, commits: Sequence[int]) -> None:
+        for commit in commits:
+            sql = "DELETE FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
+            query(db, sql, self._agent, *rows_of(commit))
+        query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *task_rows(number))
+        query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *task_rows(number))
+        query(db, "DELETE FROM run WHERE id = ?", number)

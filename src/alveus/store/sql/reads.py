@@ -1,0 +1,582 @@
+"""What the store reads: trees, the journal, sets and items, and what search reads of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from alveus.store import (
+    Commit,
+    Compaction,
+    Effects,
+    Feature,
+    FeatureChange,
+    Node,
+    PendingVectors,
+    Scope,
+    SearchCache,
+    SearchView,
+    SetInfo,
+    SetRef,
+    StoredItem,
+    StoredReceipt,
+    WholeSets,
+)
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
+from alveus.store.name_ranges import NameRange
+from alveus.store.packed_values import restored
+from alveus.store.sql import erased_runs, journal, row_values, staged_vectors
+from alveus.store.sql.connection import Connection, Row, first, query
+from alveus.store.sql.database import SetSnapshot, SqlDatabase, reads
+from alveus.store.sql.items import MIN_BULK_IDS
+from alveus.store.sql.row_values import hidden_id, rows_of, scope_id
+from alveus.store.sql.tree import (
+    commits_of_node,
+    few_fields_of,
+    fields_of,
+    joined,
+    key_range,
+    names_of,
+    node_of,
+    read_node,
+    split,
+    unescaped,
+)
+from alveus.values import wire
+from alveus.values.storable import Path as TreePath
+
+_SETS = """
+    SELECT name FROM memory_set WHERE scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
+    ORDER BY name
+"""
+
+_SPACES = """
+    WITH RECURSIVE each (name) AS (
+        SELECT min(space) FROM scope
+        UNION ALL
+        SELECT (SELECT min(space) FROM scope WHERE space > name) FROM each WHERE name IS NOT NULL
+    )
+    SELECT name FROM each
+    WHERE name != '' AND EXISTS (SELECT 1 FROM scope WHERE space = name AND key > '')
+    ORDER BY name
+"""
+"""From space to space: their keys are not looked at."""
+
+_EXPIRED = """
+    WITH RECURSIVE expiring (number) AS (
+        SELECT min(set_id) FROM item INDEXED BY item_expires
+            WHERE ended IS NULL AND expires IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(set_id) FROM item INDEXED BY item_expires
+            WHERE ended IS NULL AND expires IS NOT NULL AND set_id > number)
+        FROM expiring WHERE number IS NOT NULL
+    )
+    SELECT row FROM expiring CROSS JOIN item INDEXED BY item_expires ON set_id = number
+    WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?
+"""
+"""From set to set: what is still to live is not looked at."""
+
+SNAPSHOTS = 10_000
+"""Answers of `seq_and_sets` that a connection remembers."""
+
+FEATURES = 5_000
+"""Features read at a time."""
+
+
+class SqlReads(WholeSets, SqlDatabase):
+    """What `Ledger` and `Finder` promise of reading."""
+
+    # --- the exact tree -----------------------------------------------------------------------
+
+    def head(self, scope: Scope) -> int:
+        """See `Ledger.head`."""
+        number = self._read_head(scope)
+        if self.keeps_commits:
+            self._known.trees.read_head(scope, number)
+        return number
+
+    @reads
+    def _read_head(self, db: Connection, scope: Scope) -> int:
+        sql = "SELECT head FROM scope WHERE space IS ? AND key IS ?"
+        head = first(db, sql, scope.space, scope.key or "")
+        if head is not None:
+            return head
+        return first(db, "SELECT head FROM scope WHERE id = ?", hidden_id(db, scope)) or 0
+
+    def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
+        """See `Ledger.node`."""
+        known = self._known.trees.at(scope, at)
+        if known is None:
+            return self._read_node(scope, path, at=at, now=now)
+        if path in known.nodes:
+            self.check_open()
+            return known.nodes[path]
+        node = self._read_node(scope, path, at=at, now=now)
+        known.keep_node(path, node, now=now)
+        return node
+
+    @reads
+    def _read_node(
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+    ) -> Node | None:
+        if not path:
+            return Node(is_object=True)
+        number = self._number_of(db, scope)
+        return None if number is None else read_node(db, number, path, at=at, now=now)
+
+    @reads
+    def children(
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+    ) -> list[tuple[str, Node]]:
+        number = self._number_of(db, scope)
+        rows = [] if number is None else fields_of(db, "value", number, joined(path), at)
+        return [
+            (unescaped(name), node_of(value, expires))
+            for _, name, expires, value in rows
+            if expires is None or expires > now
+        ]
+
+    def few_fields(
+        self, scope: Scope, path: TreePath, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        """See `Ledger.few_fields`."""
+        known = self._known.trees.at(scope, at)
+        if known is None:
+            return self._read_few_fields(scope, path, at=at, most=most)
+        if (path, most) in known.few:
+            self.check_open()
+            return known.few[path, most]
+        fields = self._read_few_fields(scope, path, at=at, most=most)
+        known.keep_few(path, most, fields)
+        return fields
+
+    @reads
+    def _read_few_fields(
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, most: int
+    ) -> dict[str, Node | None] | None:
+        number = self._number_of(db, scope)
+        return {} if number is None else few_fields_of(db, number, joined(path), at=at, most=most)
+
+    @reads
+    def field_names(
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+    ) -> list[tuple[str, int | None]]:
+        number = self._number_of(db, scope)
+        rows = [] if number is None else fields_of(db, "NULL", number, joined(path), at)
+        return [
+            (unescaped(name), expires)
+            for _, name, expires, _ in rows
+            if expires is None or expires > now
+        ]
+
+    @reads
+    def names_in_range(
+        self,
+        db: Connection,
+        scope: Scope,
+        path: TreePath,
+        chosen: NameRange,
+        *,
+        at: int | None,
+        now: int,
+    ) -> list[str]:
+        number = self._number_of(db, scope)
+        return [] if number is None else names_of(db, number, joined(path), chosen, at=at, now=now)
+
+    @reads
+    def node_commits(self, db: Connection, scope: Scope, path: TreePath) -> list[int]:
+        number = self._number_of(db, scope)
+        return [] if number is None else commits_of_node(db, number, path)
+
+    def _number_of(self, db: Connection, scope: Scope) -> int | None:
+        return self._cache.scopes.get(scope) or scope_id(db, scope)
+
+    @reads
+    def history_start(self, db: Connection, scope: Scope) -> tuple[int, int]:
+        sql = "SELECT floor, since FROM scope WHERE space IS ? AND key IS ?"
+        return first(db, sql, scope.space, scope.key or "") or (0, 0)
+
+    # --- the journal --------------------------------------------------------------------------
+
+    @reads
+    def commit_of_op(
+        self, db: Connection, op: bytes, *, request: bytes | None, label: str
+    ) -> Commit | None:
+        return journal.adopted(db, op, request=request, label=label)
+
+    @reads
+    def effects(self, db: Connection, number: int) -> Effects | None:
+        sql = (
+            "SELECT time, result, ended, space, key FROM journal JOIN scope ON scope.id = scope "
+            "WHERE n = ?"
+        )
+        row = first(db, sql, number)
+        if row is None:
+            return None
+        time, result, ended, space, key = row
+        stored = None if result is None else wire.decode(restored(result))
+        ids: dict[str, list[int]] = {} if ended is None else wire.decode_plain(ended)
+        put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *rows_of(number))
+        gone = _nodes(
+            db, "id IN (SELECT value FROM carray(?)) ORDER BY id", db.numbers(ids.get("nodes", []))
+        )
+        undone = "SELECT id FROM compaction WHERE undone = ? ORDER BY id"
+        return Effects(
+            commit=Commit(number, time, adopted=False, result=stored),
+            scope=Scope(space, key or None),
+            put_nodes=[(path, node) for path, node, _, _ in put],
+            removed_paths=[path for path, node, *_ in gone if node.expires != PLACEHOLDER_EXPIRY],
+            begun_items=_items(db, "item.row BETWEEN ? AND ?", *rows_of(number)),
+            ended_items=_items(
+                db, "item.row IN (SELECT value FROM carray(?))", db.numbers(ids.get("items", []))
+            ),
+            positions=[place for _, _, place, _ in put],
+            end_commits=[end for *_, end in put],
+            compactions=journal.compactions(
+                db, "compaction.id BETWEEN ? AND ? ORDER BY compaction.id", *rows_of(number)
+            ),
+            undone_compactions=[done for (done,) in query(db, undone, number)],
+        )
+
+    @reads
+    def scopes_of_commits(
+        self, db: Connection, after: int, *, limit: int = 1000
+    ) -> list[tuple[int, Scope]]:
+        sql = (
+            "SELECT n, space, key FROM journal JOIN scope ON scope.id = scope "
+            "WHERE n > ? ORDER BY n LIMIT ?"
+        )
+        return [(n, Scope(space, key or None)) for n, space, key in query(db, sql, after, limit)]
+
+    @reads
+    def commit_at(self, db: Connection, time: int) -> int:
+        return journal.commit_at(db, time)
+
+    @reads
+    def time_of_commit(self, db: Connection, number: int) -> int:
+        sql = "SELECT time FROM journal AS every_commit WHERE n <= ? ORDER BY n DESC LIMIT 1"
+        return first(db, sql, number) or 0
+
+    @reads
+    def live_items_by_commit(self, db: Connection) -> list[tuple[int, int]]:
+        commit = f"first >> {ROW_BITS}"
+        live = f"SELECT {commit}, count(*) FROM item WHERE ended IS NULL GROUP BY 1 ORDER BY 1"  # noqa: S608 - ours
+        return [(number, items) for number, items in query(db, live)]
+
+    @reads
+    def note(self, db: Connection, name: str) -> str | None:
+        return first(db, "SELECT text FROM note WHERE name IS ?", name)
+
+    def salt(self) -> bytes:
+        """See `Ledger.salt`."""
+        self.check_open()
+        if self._known.salt is None:
+            self._known.salt = bytes.fromhex(self.note("salt") or "")
+        return self._known.salt
+
+    @reads
+    def receipts(
+        self,
+        db: Connection,
+        owners: Sequence[str],
+        *,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[StoredReceipt]:
+        where = "owner IS ? AND n < ? ORDER BY n DESC LIMIT ?"
+        last = (1 << 63) - 1 if before is None else before
+        found = [r for owner in owners for r in erased_runs.receipts(db, where, owner, last, limit)]
+        return sorted(found, key=lambda one: one.erased.commit or 0, reverse=True)[:limit]
+
+    @reads
+    def receipt(self, db: Connection, receipt: str) -> StoredReceipt | None:
+        return next(iter(erased_runs.receipts(db, "id = ?", receipt)), None)
+
+    # --- sets ---------------------------------------------------------------------------------
+
+    @reads
+    def keys(
+        self,
+        db: Connection,
+        space: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> list[str]:
+        where, bounds = key_range("key", prefix=prefix, after=after or "", newest_first=False)
+        sql = f"SELECT key FROM scope WHERE space IS ?{where} ORDER BY key LIMIT ?"  # noqa: S608 - ours
+        return [key for (key,) in query(db, sql, space, *bounds, limit)]
+
+    @reads
+    def spaces(self, db: Connection) -> list[str]:
+        return [space for (space,) in query(db, _SPACES)]
+
+    @reads
+    def set_info(self, db: Connection, ref: SetRef) -> SetInfo | None:
+        return next(iter(row_values.sets_of(db, ref.scope, ref.name)), None)
+
+    @reads
+    def set_infos(self, db: Connection, scope: Scope) -> list[SetInfo]:
+        return row_values.sets_of(db, scope)
+
+    @reads
+    def all_sets(self, db: Connection, scope: Scope) -> list[SetRef]:
+        rows = query(db, _SETS, scope.space, scope.key or "")
+        return [SetRef(scope, name) for (name,) in rows]
+
+    # --- items --------------------------------------------------------------------------------
+
+    @reads
+    def get(
+        self, db: Connection, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        if at is None and len(ids) >= MIN_BULK_IDS and "\0" not in "".join(ids):
+            return self._get_many(db, ref, ids)
+        sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
+        for number in self._set_numbers(db, ref):
+            if len(ids) == 1:  # by itself: it is asked for most
+                row = db.execute(sql, (number, ids[0], *moment)).get
+                if row is not None:
+                    return [self._stored(row, ref)]
+                continue
+            found = db.query_all(*[(sql, (number, item_id, *moment)) for item_id in ids])
+            if any(found):
+                return [self._stored(rows[0], ref) if rows else None for rows in found]
+        return [None] * len(ids)
+
+    def _get_many(self, db: Connection, ref: SetRef, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return live versions in the order asked; a carray ends its texts at a NUL."""
+        stored = self._first_found(db, ref, row_values.BY_IDS, db.texts(ids))
+        found = {one.record.id: one for one in stored}
+        return [found.get(item_id) for item_id in ids]
+
+    @reads
+    def page(
+        self,
+        db: Connection,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        sql = row_values.page_sql(
+            newest_first=newest_first, at=at is not None, after=after is not None
+        )
+        bindings = (limit, *(() if at is None else (at,)), *(after or ()))
+        return self._first_found(db, ref, sql, *bindings)
+
+    @reads
+    def versions(self, db: Connection, ref: SetRef, item_id: str) -> list[StoredItem]:
+        return self._first_found(db, ref, row_values.VERSIONS, item_id)
+
+    @reads
+    def all_versions(
+        self,
+        db: Connection,
+        ref: SetRef,
+        *,
+        after: tuple[str, int] | None = None,
+        limit: int = 256,
+    ) -> list[StoredItem]:
+        return self._first_found(db, ref, row_values.EVERY_VERSION, *(after or ("", -1)), limit)
+
+    def _first_found(
+        self, db: Connection, ref: SetRef, sql: str, *bindings: object
+    ) -> list[StoredItem]:
+        """Return the items that a query gives of a set, whose number is bound first."""
+        for number in self._set_numbers(db, ref):
+            if rows := query(db, sql, number, *bindings):
+                return [self._stored(row, ref) for row in rows]
+        return []
+
+    def _set_numbers(self, db: Connection, ref: SetRef) -> Iterator[int]:
+        """Yield the number that a set is known by, and, if nothing is there, what it is by now.
+
+        Another process may have forgotten the set since, and somebody added to a new one.
+        """
+        cached = self._cache.sets.get(ref)
+        if cached is not None:
+            yield cached[0]
+        number = row_values.set_number(db, ref)
+        if number is not None and (cached is None or number != cached[0]):
+            yield number
+
+    def _stored(self, row: Row, ref: SetRef) -> StoredItem:
+        return row_values.stored(row, ref, self._touch_times.get(row[1]))
+
+    @reads
+    def items_by_row(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
+        return self._versions(db, rows)
+
+    def _versions(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
+        if not rows:
+            return []
+        numbers = (db.numbers(rows),)
+        versions, sets = db.query_all((row_values.BY_ROW, numbers), (row_values.REFS, numbers))
+        by_row = {row[0]: row for row in versions}
+        refs = {number: row_values.ref_of(*names) for number, *names in sets}
+        wanted = [by_row[row] for row in rows if row in by_row]
+        # What was erased between the two queries may leave no set.
+        return [self._stored(row, refs[row[19]]) for row in wanted if row[19] in refs]
+
+    @reads
+    def expired_items(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        return self._versions(db, sorted(row for (row,) in query(db, _EXPIRED, now, limit)))
+
+    @reads
+    def compactions(
+        self, db: Connection, ref: SetRef, *, before: int | None = None, limit: int = 100
+    ) -> list[Compaction]:
+        where = "set_id = ? AND compaction.id < ? ORDER BY compaction.id DESC LIMIT ?"
+        last = (1 << 63) - 1 if before is None else before
+        for number in self._set_numbers(db, ref):
+            if done := journal.compactions(db, where, number, last, limit):
+                return done
+        return []
+
+    @reads
+    def compaction(self, db: Connection, compaction: int) -> Compaction | None:
+        return journal.compaction(db, compaction)
+
+    @reads
+    def source_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+        sql = (
+            "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?)) ORDER BY 1, 2"
+        )
+        return query(db, sql, db.numbers(rows))
+
+    @reads
+    def derived_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+        sql = (
+            "SELECT row, source FROM link WHERE source IN (SELECT value FROM carray(?)) "
+            "ORDER BY 1, 2"
+        )
+        return query(db, sql, db.numbers(rows))
+
+    # --- what search needs --------------------------------------------------------------------
+
+    @reads
+    def seq(self, db: Connection) -> int:
+        return first(db, "SELECT max(seq) FROM change") or 0
+
+    @reads
+    def seq_and_sets(
+        self, db: Connection, sets: Sequence[SetRef] | Scope
+    ) -> tuple[int, list[SetInfo]]:
+        # While nobody commits, a connection answers from what it read before.
+        name = sets if isinstance(sets, Scope) else tuple(sets)
+        key = self._snapshot_key(db)
+        snapshot = self._snapshots.get(key)
+        infos = None if snapshot is None else snapshot.sets.get(name)
+        if infos is not None and snapshot is not None and self._version(db) == snapshot.version:
+            return snapshot.seq, infos
+        with self._snapshot(db):
+            version = self._version(db)
+            if snapshot is None or snapshot.version != version or len(snapshot.sets) >= SNAPSHOTS:
+                seq = first(db, "SELECT max(seq) FROM change") or 0
+                snapshot = self._snapshots[key] = SetSnapshot(version, seq, {})
+            if isinstance(name, Scope):
+                infos = row_values.sets_of(db, name)
+            else:
+                infos = [i for ref in name for i in row_values.sets_of(db, ref.scope, ref.name)]
+        snapshot.sets[name] = infos
+        return snapshot.seq, infos
+
+    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - all is near
+        """See `Finder.search_view`."""
+        return SearchView(*self.seq_and_sets(sets))
+
+    @reads
+    def changes(
+        self, db: Connection, since: int, *, limit: int = 10_000
+    ) -> list[FeatureChange] | None:
+        before = first(db, "SELECT seq - rows FROM change ORDER BY seq LIMIT 1")
+        if before is not None and before > since:
+            return None
+        sql = "SELECT seq, set_id, row, kind, rows FROM change WHERE seq > ? ORDER BY seq LIMIT ?"
+        return list(islice(row_values.changes(query(db, sql, since, limit), since), limit))
+
+    def features(
+        self, set_number: int, *, after: int = 0, at: int | None = None
+    ) -> Iterator[Feature]:
+        """See `Finder.features`."""
+        while chunk := self._features(set_number, after, at):
+            yield from chunk
+            if len(chunk) < FEATURES:
+                break
+            after = chunk[-1].row
+
+    @reads
+    def _features(
+        self, db: Connection, set_number: int, after: int, at: int | None
+    ) -> list[Feature]:
+        if at is None:
+            rows = db.execute(row_values.LIVE_FEATURES, (set_number, after, FEATURES))
+        else:
+            rows = db.execute(row_values.FEATURES_AT, (set_number, at, after, FEATURES))
+        return [Feature._make(row) for row in rows]
+
+    @reads
+    def features_of(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        found = db.query_all(*[(row_values.FEATURE_ROW, (set_number, row)) for row in rows])
+        return [Feature._make(row) for some in found for row in some]
+
+    @reads
+    def expired_or_invalid_rows(
+        self,
+        db: Connection,
+        set_number: int,
+        *,
+        now: int,
+        valid_at: int | None,
+        at: int | None = None,
+    ) -> list[int]:
+        if at is None:
+            rows = query(db, row_values.OUT_OF_TIME, set_number, now, valid_at)
+        else:
+            rows = query(db, row_values.OUT_OF_TIME_AT, set_number, now, valid_at, at)
+        return [row for (row,) in rows]
+
+    @reads
+    def access_times(self, db: Connection, set_number: int) -> list[tuple[int, int]]:
+        touched = self._touch_times
+        rows = [
+            (row, max(time or 0, touched.get(item, 0)))
+            for row, item, time in query(db, row_values.ACCESSED, set_number)
+        ]
+        return [(row, time) for row, time in rows if time]
+
+    @reads
+    def count_pending(self, db: Connection) -> int:
+        return first(db, "SELECT count(*) FROM feature WHERE vectors IS NULL") or 0
+
+    @reads
+    def pending_vectors(
+        self, db: Connection, *, limit: int, set_numbers: Sequence[int] | None = None
+    ) -> list[PendingVectors]:
+        return staged_vectors.pending(db, set_numbers, limit)
+
+    @reads
+    def versions_to_stage(
+        self, db: Connection, set_numbers: Sequence[int], *, limit: int
+    ) -> list[PendingVectors]:
+        return staged_vectors.unstaged(db, set_numbers, limit)
+
+
+def _nodes(
+    db: Connection, where: str, *bindings: object
+) -> list[tuple[TreePath, Node, int, int | None]]:
+    sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
+    return [
+        ((*split(parent), *split(name)), node_of(value, expires), place, end)
+        for parent, name, value, expires, place, end in query(db, sql, *bindings)
+    ]
+
+
+def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
+    rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
+    refs = row_values.set_refs(db, sorted({row[19] for row in rows}))
+    return [row_values.stored(row, refs[row[19]]) for row in rows if row[19] in refs]

@@ -1,0 +1,260 @@
+"""Rows of the database as the values of `alveus.store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from alveus.errors import StoreDamaged
+from alveus.store import (
+    ChangeKind,
+    Definition,
+    FeatureChange,
+    ItemRecord,
+    Scope,
+    SetInfo,
+    SetRef,
+    StoredItem,
+)
+from alveus.store.checks import ROW_BITS
+from alveus.store.erasures import NO_SPACE, hidden_scope
+from alveus.store.packed_values import restored
+from alveus.store.sql.connection import Connection, Row, query
+from alveus.values import wire
+
+ITEM = (
+    "SELECT row, first, begun, ended, version, created, updated,"
+    "(SELECT time FROM access WHERE access.first=item.first),"
+    "id, value, text, metadata, importance, speaker, role, session, time, sources, compacted,"
+    "set_id, until, expires, valid_from, valid_to FROM item"
+)
+"""Short: SQLite's statements are found by their texts, which are read whole each time."""
+
+_OF_ID = f"{ITEM} WHERE set_id=?1 AND id IS ?2"
+
+BY_ID = (
+    f"{_OF_ID} AND ended IS NULL AND version="  # noqa: S608 - ours
+    "(SELECT max(version) FROM item WHERE set_id=?1 AND id IS ?2)"
+)
+"""Of the versions of an id the last one alone may be live: the others are not looked at."""
+
+BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
+
+LIVE_OF_IDS = """
+    coalesce(item.ended, 0) = 0 AND item.row IN (SELECT (
+            SELECT latest.row FROM item AS latest
+            WHERE latest.set_id = ?1 AND latest.id IS ids.asked
+            ORDER BY latest.version DESC LIMIT 1
+        ) FROM (SELECT value AS asked FROM carray(?2)) AS ids)
+"""
+"""As in `BY_ID`, of many ids. For ``ended IS NULL`` PostgreSQL may read an index of all that is."""
+
+BY_IDS = f"{ITEM} WHERE {LIVE_OF_IDS}"
+
+VERSIONS = f"{_OF_ID} ORDER BY item.version"
+
+EVERY_VERSION = f"""
+    {ITEM} WHERE item.set_id = ?1 AND (item.id, item.version) > (?2, ?3)
+    ORDER BY item.id, item.version LIMIT ?4
+"""
+BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+_REFS = """
+    SELECT memory_set.id, space, key, name FROM memory_set JOIN scope ON scope.id = scope
+"""
+
+_REFS_OF = f"{_REFS} WHERE memory_set.id IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+REFS = f"""
+    {_REFS}
+    WHERE memory_set.id IN (SELECT set_id FROM item WHERE row IN (SELECT value FROM carray(?)))
+"""  # noqa: S608 - ours
+"""The names of the sets that rows are of."""
+
+_SET = """
+    SELECT id FROM memory_set WHERE name IS ?
+        AND scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
+"""
+SETS_OF = """
+    SELECT id, name, definition, items, bytes, tokens,
+        (SELECT min(expires) FROM item WHERE set_id = memory_set.id
+         AND ended IS NULL AND expires IS NOT NULL),
+        EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id
+         AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)), floor
+    FROM memory_set
+    WHERE scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
+"""
+
+_SET_NAMED = f"{SETS_OF} AND name IS ?"
+
+OUT_OF_TIME = """
+    SELECT row FROM item WHERE set_id = ?1
+        AND ended IS NULL AND expires IS NOT NULL AND expires <= ?2
+    UNION
+    SELECT row FROM item WHERE set_id = ?1
+        AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)
+        AND (valid_from > ?3 OR valid_to <= ?3)
+"""
+
+OUT_OF_TIME_AT = """
+    SELECT row FROM item WHERE set_id = ?1 AND begun <= ?4 AND coalesce(ended > ?4, TRUE)
+        AND (expires <= ?2 OR valid_from > ?3 OR valid_to <= ?3) ORDER BY row
+"""
+
+ACCESSED = """
+    SELECT item.row, item.first, access.time FROM item LEFT JOIN access USING (first)
+    WHERE set_id = ? AND ended IS NULL
+"""
+
+_DEFAULT = Definition()
+"""What most sets are opened with; it takes long to check one, and rows of sets are read often."""
+
+KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
+
+FEATURE_COLUMNS = """
+    row, first, id, begun, nullif(ended, 0), time, importance, speaker, role, session, metadata,
+    terms, tokens, temporal, vectors
+"""
+
+_FEATURE = f"SELECT {FEATURE_COLUMNS} FROM feature"  # noqa: S608 - ours
+
+LIVE_FEATURES = f"{_FEATURE} WHERE set_id = ? AND ended = 0 AND row > ? ORDER BY row LIMIT ?"
+
+FEATURES_AT = f"""{_FEATURE} WHERE set_id = ?1 AND (ended = 0 OR ended > ?2) AND begun <= ?2
+    AND row > ?3 ORDER BY row LIMIT ?4"""
+
+FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
+    AND ended = (SELECT coalesce(ended, 0) FROM item WHERE row = ?2)"""  # noqa: S608 - ours
+
+
+def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
+    """Return the query for a page of a set: live rows, and for the past those that ended since.
+
+    Of the past, each part is limited by itself: PostgreSQL would sort the whole set.
+    """
+    order = "DESC" if newest_first else "ASC"
+    first, second = ("?4", "?5") if at else ("?3", "?4")
+    side = "<" if newest_first else ">"
+    past = f"AND (item.time, item.first) {side} ({first}, {second})" if after else ""
+    live = f"{ITEM} WHERE item.set_id = ?1 AND item.ended IS NULL {past}"
+    tail = f"ORDER BY 17 {order}, 2 {order} LIMIT ?2"
+    if not at:
+        return f"{live} {tail}"
+    since = f"{ITEM} WHERE item.set_id = ?1 AND item.ended > ?3 AND item.begun <= ?3 {past}"
+    live = f"{live} AND item.begun <= ?3"
+    both = [f"SELECT * FROM ({part} {tail}) AS part" for part in (live, since)]  # noqa: S608 - ours
+    return f"{' UNION ALL '.join(both)} {tail}"
+
+
+def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
+    """Return the item version that a row of `ITEM` holds."""
+    accessed = row[7] if touched is None else max(touched, row[7] or 0)
+    begun, ended, version, created, updated = row[2:7]
+    if not (type(row[16]) is type(created) is type(updated) is int):
+        raise StoreDamaged(None, f"a time of item row {row[0]!r} is no number")
+    sources = tuple(wire.decode_plain(row[17])) if row[17] else ()
+    name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
+    record = ItemRecord(
+        name,
+        restored(value),
+        text,
+        metadata,
+        importance,
+        speaker,
+        role,
+        session,
+        time,
+        sources,
+        bool(row[18]),
+        *row[20:24],
+    )
+    return StoredItem(
+        row[0], row[1], ref, begun, ended, version, created, updated, accessed, record
+    )
+
+
+def changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
+    """Yield what lines of the change log stand for, past *since*."""
+    for seq, set_number, first_row, kind, rows in lines:
+        before, name = seq - rows, KINDS[int(kind)]
+        for past in range(max(1, since - before + 1), rows + 1):
+            yield FeatureChange(before + past, set_number, first_row + past - 1, name)
+
+
+def set_refs(connection: Connection, numbers: Sequence[int]) -> dict[int, SetRef]:
+    """Return the names of sets by number."""
+    rows = query(connection, _REFS_OF, connection.numbers(numbers)) if numbers else ()
+    return {number: ref_of(*names) for number, *names in rows}
+
+
+def ref_of(space: str, key: str, name: str) -> SetRef:
+    """Return the name of a set from its columns."""
+    return SetRef(Scope(space, key or None), name)
+
+
+def set_number(connection: Connection, ref: SetRef) -> int | None:
+    """Return the number of a set; None: there is none."""
+    return connection.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
+
+
+def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> list[SetInfo]:
+    """Return the sets of *scope* by name, or the one of that *name*."""
+    sql, names = (f"{SETS_OF} ORDER BY name", ()) if name is None else (_SET_NAMED, (name,))
+    return [
+        info_of(scope, row) for row in query(connection, sql, scope.space, scope.key or "", *names)
+    ]
+
+
+def info_of(scope: Scope, row: Row) -> SetInfo:
+    """Return what a row of `SETS_OF` says of a set of *scope*."""
+    number, name, definition, items, size, tokens, expiring, timed, floor = row
+    return SetInfo(
+        number,
+        SetRef(scope, name),
+        _DEFAULT if definition == "{}" else Definition.from_json(wire.decode_plain(definition)),
+        items,
+        size,
+        tokens,
+        expiring,
+        bool(timed),
+        floor,
+    )
+
+
+def rows_of(commit: int) -> tuple[int, int]:
+    """Return the first and the last row that a commit can begin."""
+    return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
+
+
+def scope_id(connection: Connection, scope: Scope) -> int | None:
+    """Return the row of *scope*, or None while nothing was committed to it."""
+    return connection.execute(
+        "SELECT id FROM scope WHERE space IS ? AND key IS ?", (scope.space, scope.key or "")
+    ).get
+
+
+def salt_of(connection: Connection) -> bytes:
+    """Return the salt of the store."""
+    return bytes.fromhex(connection.execute("SELECT text FROM note WHERE name = 'salt'").get or "")
+
+
+def hidden_id(connection: Connection, scope: Scope) -> int | None:
+    """Return the row of a key that was forgotten, and not used since; None: it was not."""
+    any_hidden = "SELECT 1 FROM scope WHERE space IS ? LIMIT 1"
+    if scope.key is None or connection.execute(any_hidden, (NO_SPACE,)).get is None:
+        return None
+    return scope_id(connection, hidden_scope(scope, salt_of(connection)))
+
+
+def found_again(connection: Connection, scope: Scope) -> int | None:
+    """Give a forgotten key that is used again its name back; return its row, or None."""
+    number = hidden_id(connection, scope)
+    if number is not None:
+        rename(connection, hidden_scope(scope, salt_of(connection)), scope)
+    return number
+
+
+def rename(connection: Connection, scope: Scope, to: Scope) -> None:
+    """Give a key, and its lease, another name."""
+    names = (to.space, to.key, scope.space, scope.key)
+    connection.execute("UPDATE scope SET space = ?, key = ? WHERE space IS ? AND key IS ?", names)
+    connection.execute("UPDATE lease SET space = ?, key = ? WHERE space IS ? AND key IS ?", names)

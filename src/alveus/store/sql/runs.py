@@ -1,0 +1,318 @@
+"""What a transaction writes of runs: who may run a key, and what a batch says of a run's progress.
+
+A lease has an epoch, which fences whoever had it before.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+from functools import lru_cache
+
+from alveus.errors import NotFound
+from alveus.store import Batch, Commit, Lease
+from alveus.store.checks import ROW_BITS, check_run
+from alveus.store.packed_values import packed, restored
+from alveus.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
+from alveus.store.scope import Scope
+from alveus.store.sql.batched_inserts import PendingRows, RunRow
+from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
+from alveus.store.sql.row_values import found_again
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+
+CACHED = 20_000
+"""Runs, lanes and leases that are remembered at most, of each."""
+
+STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
+"""By the number that stands for each in the file."""
+
+CALL_STATUSES: tuple[CallStatus, ...] = ("pending", "returned", "raised")
+
+ORDINALS = (1 << ROW_BITS) - 1
+"""The bits of a step's row that are its ordinal; those above are its run."""
+
+LAST_RUN = """
+    SELECT max(id) FROM
+        (SELECT max(id) AS id FROM run AS every_run
+            UNION ALL SELECT max(pruned) FROM agent AS every_agent UNION ALL SELECT 0)
+        AS used
+"""
+_RUN = """
+    SELECT run.agent, agent.space, scope.key, status, now
+    FROM run JOIN agent ON agent.id = run.agent JOIN lane ON lane.id = run.lane
+    JOIN scope ON scope.id = lane.scope WHERE run.id = ?
+"""
+_LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
+INSERT_AGENT = "INSERT INTO agent (space, name) VALUES (?, ?) RETURNING id"
+
+_AGENT = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
+_COMPLETED = "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0"
+_TAKE_LEASE = """
+    INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?)
+"""
+_INSERT_CALL = """
+    INSERT INTO durable_call (step, position, n, name, digest, status, outcome, attempts)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (step, position) DO UPDATE SET n = excluded.n, name = excluded.name,
+        digest = excluded.digest, status = excluded.status, outcome = excluded.outcome,
+        attempts = excluded.attempts
+"""
+
+
+def task_row(run: int, ordinal: int) -> int:
+    """Return the row of a task."""
+    return run << ROW_BITS | ordinal
+
+
+def task_rows(run: int) -> tuple[int, int]:
+    """Return the first and the last row that a task of a run can have."""
+    return task_row(run, 0), task_row(run, ORDINALS)
+
+
+@dataclass(slots=True)
+class LaneRow:
+    """A lane: the number of its next run, and how many have not ended."""
+
+    scope: Scope
+    id: int
+    next_number: int
+    open_runs: int
+
+
+@dataclass
+class RunCache:
+    """Part of a writer's cache: dropped with all of it."""
+
+    last_run: int | None = None
+    agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    lanes: dict[tuple[int, Scope], LaneRow] = field(
+        default_factory=dict[tuple[int, Scope], LaneRow]
+    )
+    runs: dict[int, RunRow] = field(default_factory=dict[int, RunRow])
+    leases: dict[Scope, tuple[str | None, int]] = field(
+        default_factory=dict[Scope, "tuple[str | None, int]"]
+    )
+
+    def trim(self) -> None:
+        """Clear what has grown too large."""
+        for each in (self.lanes, self.runs, self.leases):
+            if len(each) > CACHED:
+                each.clear()
+
+    def next_run(self, db: Connection) -> int:
+        """Return the id of a new run; none is used twice, pruned or not."""
+        last = first(db, LAST_RUN) if self.last_run is None else self.last_run
+        self.last_run = last + 1
+        return last + 1
+
+    def agent(self, db: Connection, space: str, name: str) -> int:
+        """Return the row of an agent, which is made if there is none."""
+        number = self.agents.get((space, name))
+        if number is None:
+            number = first(db, _AGENT, space, name)
+        if number is None:
+            number = first(db, INSERT_AGENT, space, name)
+        self.agents[space, name] = number
+        return number
+
+
+@dataclass(slots=True, eq=False)
+class RunWriter:
+    """Writes leases and the progress of runs inside a transaction.
+
+    It does not refer to the transaction: a circle would be left to the garbage collector.
+    """
+
+    _db: Connection
+    _cache: RunCache
+    _gathered: PendingRows
+    _owners: OwnerRegistry
+
+    # --- leases
+
+    def holder(self, scope: Scope) -> tuple[str | None, int]:
+        """Return who has the lease of *scope*, or had it last as None, and its epoch."""
+        lease = self._cache.leases.get(scope)
+        if lease is None:
+            lease = self._db.execute(*_holder(scope)).get or (None, 0)
+            self._cache.leases[scope] = lease
+        return lease
+
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """Give *owner* the lease, or None while somebody alive has it."""
+        last, epoch = self.holder(scope)
+        if not epoch and found_again(self._db, scope) is not None:
+            del self._cache.leases[scope]
+            last, epoch = self.holder(scope)
+        if last is not None and last != owner and self._owners.is_alive(last):
+            return None
+        self._owners.enlist(owner)
+        if last != owner:
+            epoch += 1
+            sql = "DELETE FROM lease WHERE space IS ? AND key IS ?"
+            query(self._db, sql, scope.space, scope.key or "")
+            query(self._db, _TAKE_LEASE, scope.space, scope.key or "", owner, epoch)
+            self._cache.leases[scope] = (owner, epoch)
+        return Lease(scope, owner, epoch, taken_over=last not in (None, owner))
+
+    def give_back(self, lease: Lease) -> None:
+        """Make nobody have a lease, unless it is another's by now."""
+        if self.holder(lease.scope) == (lease.owner, lease.epoch):
+            self.release_lease(lease.scope, lease.epoch)
+
+    def release_lease(self, scope: Scope, epoch: int) -> None:
+        """Make nobody have the lease that holds."""
+        sql = "UPDATE lease SET owner = NULL WHERE space IS ? AND key IS ?"
+        query(self._db, sql, scope.space, scope.key or "")
+        self._cache.leases[scope] = (None, epoch)
+
+    # --- the progress of a run
+
+    def lookups(self, batch: Batch) -> list[Query]:
+        """Return queries that are about to be made of a batch, as far as that is known before."""
+        leases = [lease.scope for lease in batch.fences]
+        if batch.state or batch.epoch is not None:
+            leases.append(batch.scope)
+        queries = [_holder(scope) for scope in leases if scope not in self._cache.leases]
+        if batch.run is not None and batch.run.run not in self._cache.runs:
+            number = batch.run.run
+            queries += [(_RUN, (number,)), (_LAST_STEP, task_rows(number))]
+        return queries
+
+    def get(self, number: int) -> RunRow:
+        """Return a run.
+
+        Raises:
+            NotFound: There is none.
+        """
+        run = self._find(number)
+        if run is None:
+            raise NotFound(f"there is no run {number}; it was never accepted, or was pruned")
+        return run
+
+    def _find(self, number: int) -> RunRow | None:
+        run = self._cache.runs.get(number)
+        if run is None:
+            row = first(self._db, _RUN, number)
+            if row is None:
+                return None
+            agent, space, key, status, now = row
+            last = first(self._db, _LAST_STEP, *task_rows(number))
+            after = 0 if last is None else last - task_row(number, 0) + 1
+            name, begun = STATUSES[int(status)], now is not None
+            run = RunRow(
+                agent, Scope(space, key), name, begun, has_sensory=True, next_ordinal=after
+            )
+            if run.status not in ENDED:
+                self._cache.runs[number] = run
+        return run
+
+    def repeated_commit(self, progress: Progress, number: int) -> Commit | None:
+        """Return the commit that kept a step, or completed a call, before; else keep the step."""
+        if isinstance(progress, Step):
+            commit = self._add_step(progress, number)
+        elif isinstance(progress, DurableCall) and not progress.truncate:
+            step = task_row(progress.run, progress.ordinal)
+            commit = first(self._db, _COMPLETED, step, progress.position)
+        else:
+            return None
+        if commit is None:
+            return None
+        self._gathered.flush()
+        time, result = first(self._db, "SELECT time, result FROM journal WHERE n = ?", commit)
+        stored = None if result is None else wire.decode(restored(result))
+        return Commit(commit, time, adopted=True, result=stored)
+
+    def _add_step(self, step: Step, number: int) -> int | None:
+        """Keep a step, or return the number of the commit that kept it."""
+        task_row_id, gathered = task_row(step.run, step.ordinal), self._gathered
+        run = self._find(step.run)
+        if run is None:
+            return None
+        if step.ordinal < run.next_ordinal:
+            gathered.flush()
+            commit = first(self._db, "SELECT n FROM step WHERE id = ?", task_row_id)
+            if commit is not None:
+                return commit
+        run.next_ordinal = max(run.next_ordinal, step.ordinal + 1)
+        sensory = None if step.done else packed(step.sensory)
+        gathered.steps.append(
+            (
+                task_row_id,
+                number,
+                step.action,
+                packed(step.sent),
+                sensory,
+                step.read_set,
+                step.skipped,
+            )
+        )
+        return None
+
+    def check(self, batch: Batch) -> RunRow | None:
+        """Return the run that a batch is about, checked by `check_run`; None: about none."""
+        if batch.run is None:
+            return None
+        run = self.get(batch.run.run)
+        check_run(batch, batch.run, status=run.status, scope=run.scope, has_begun=run.has_begun)
+        return run
+
+    def apply(self, run: RunRow, progress: Progress, *, number: int, time: int) -> None:
+        """Keep what a batch says of a run, which was guarded, and whose step was kept."""
+        gathered = self._gathered
+        if progress.begin is not None and not run.has_begun:
+            begin = progress.begin
+            gathered.run_begins.append((begin.now, _names(tuple(begin.actions)), progress.run))
+            run.has_begun = True
+        if isinstance(progress, Step):
+            run.has_sensory = run.has_sensory or (
+                progress.sensory is not None and not progress.done
+            )
+            if progress.outputs:
+                place, start = task_row(progress.run, progress.ordinal), number << ROW_BITS
+                events = enumerate(map(packed, progress.outputs))
+                gathered.outputs.extend((run.agent, start + i, place, event) for i, event in events)
+            if progress.done:
+                self.change_status(run, progress.run, "done", time=time)
+        elif isinstance(progress, DurableCall):
+            self._insert_call(progress, number)
+        else:
+            self.change_status(run, progress.run, progress.status, error=progress.error, time=time)
+
+    def _insert_call(self, call: DurableCall, number: int) -> None:
+        step = task_row(call.run, call.ordinal)
+        if call.truncate:
+            sql = "DELETE FROM durable_call WHERE step = ? AND position >= ?"
+            query(self._db, sql, step, call.position)
+        status, outcome = CALL_STATUSES.index(call.status), packed(call.outcome)
+        row = (step, call.position, number, call.name, call.digest, status, outcome, call.attempts)
+        self._db.execute(_INSERT_CALL, row)
+
+    def change_status(
+        self, run: RunRow, number: int, status: RunStatus, *, time: int, error: str | None = None
+    ) -> None:
+        """Change the status of a run that has not ended."""
+        run.status = status
+        code, gathered = STATUSES.index(status), self._gathered
+        if status not in ENDED:
+            sql = "UPDATE run SET status = ?, error = coalesce(?, error) WHERE id = ?"
+            query(self._db, sql, code, error, number)
+            return
+        gathered.run_ends.append((code, time, status == "done", error, number))
+        if run.has_sensory:
+            gathered.sensory_ends.append(task_rows(number))
+        lane = self._cache.lanes.get((run.agent, run.scope))
+        if lane is not None:
+            lane.open_runs -= 1
+
+
+def _holder(scope: Scope) -> Query:
+    sql = "SELECT owner, epoch FROM lease WHERE space IS ? AND key IS ?"
+    return sql, (scope.space, scope.key or "")
+
+
+@lru_cache
+def _names(actions: tuple[str, ...]) -> str:
+    """Return names of actions as JSON; the same few come again and again."""
+    return json.dumps(actions, ensure_ascii=False)

@@ -1,0 +1,434 @@
+"""Exact trees as SQL: one row per version of a node, found by its parent's path and its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import TypeAlias
+
+from alveus.errors import NotAnObject, ObjectInTheWay, TooLarge
+from alveus.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from alveus.store.ledger import SMALL_BYTES
+from alveus.store.name_ranges import NameRange, end_of_prefix, escaped
+from alveus.store.packed_values import packed, restored
+from alveus.store.progress import LARGEST
+from alveus.store.sql.batched_inserts import PendingRows
+from alveus.store.sql.connection import Connection, Query, Row, first, query
+from alveus.values import wire
+from alveus.values.storable import Path
+
+MAX_NODES = 1 << 20
+"""Nodes one batch may make: their ids lie between two commit numbers."""
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+_NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
+
+FEW = 4
+"""Nodes of one object fewer than these are looked up one by one."""
+
+MOST_FORESEEN = 100
+"""Nodes that are looked up one by one, and foreseen."""
+
+_LATEST = """
+    SELECT id, place, value IS NULL, begun FROM node
+    WHERE scope = ? AND parent IS ? AND name IS ? AND ended IS NULL
+"""
+
+_LATEST_OF = """
+    SELECT name, id, place, value IS NULL, begun FROM node
+    WHERE scope = ? AND parent IS ? AND ended IS NULL
+        AND name IN (SELECT value FROM carray(?) AS names)
+"""
+
+_BELOW = """
+    WITH RECURSIVE below (id, begun, place, path, value) AS (
+        SELECT id, begun, place,
+            CASE WHEN parent = '' THEN name ELSE parent || '.' || name END, value
+        FROM node WHERE scope = ?1 AND parent IS ?2 AND ended IS NULL
+        UNION ALL
+        SELECT node.id, node.begun, node.place, below.path || '.' || node.name, node.value
+        FROM below CROSS JOIN node
+        ON node.scope = ?1 AND node.parent IS below.path AND node.ended IS NULL
+        WHERE below.value IS NULL
+    )
+    SELECT id, begun, place, path FROM below
+"""
+"""What lies below an object; the order of the join keeps it from looking at the whole tree."""
+
+
+def unescaped(name: str) -> str:
+    """Return the name that `escaped` made *name* from."""
+    return _ESCAPE.sub(r"\1", name) if "\\" in name else name
+
+
+def joined(path: Path) -> str:
+    """Return the text of a path; ``""`` is the root."""
+    return ".".join(map(escaped, path))
+
+
+def split(text: str) -> Path:
+    """Return the path that `joined` made *text* from."""
+    return tuple(map(unescaped, _NAME.findall(text)))
+
+
+_Live: TypeAlias = tuple[int, int, int, int]
+"""A live version of a node: its row, its place, whether it is an object, when it was begun."""
+
+LiveNodes: TypeAlias = "dict[Path, _Live | None]"
+"""Live versions of a tree's nodes by path; None: nothing is there."""
+
+
+def apply_tree(
+    db: Connection,
+    pending_rows: PendingRows,
+    scope: int,
+    deltas: Sequence[TreeDelta],
+    *,
+    number: int,
+    live: LiveNodes,
+) -> list[int]:
+    """Apply deltas in order, but for what is gathered.
+
+    Args:
+        live: What is known of the live nodes, which is kept up to date.
+
+    Returns the ids of the nodes they removed, as they were before.
+
+    Expiry is not looked at: what had expired for whoever made the deltas, they delete; what had
+    not may do so before they are committed.
+
+    Raises:
+        TreeConflict: A parent is no object, or a value would replace an object.
+    """
+    if not deltas:
+        return []
+    if scope in pending_rows.node_scopes:
+        pending_rows.flush_nodes()
+    pending_rows.node_scopes.add(scope)
+    return TreeWriter(db, pending_rows, scope, number, live).run(deltas)
+
+
+def lookups(
+    db: Connection, scope: int, deltas: Sequence[TreeDelta], live: LiveNodes
+) -> list[Query]:
+    """Return queries that `apply_tree` is about to make; it may make others, and not all these."""
+    together = _looked_up_together(deltas, live)
+    paths = {delta.path[:end]: None for delta in deltas for end in range(1, len(delta.path) + 1)}
+    one_by_one = [
+        path for path in paths if path not in live and path[-1] not in together.get(path[:-1], ())
+    ]
+    return [
+        *(_latest_of(db, scope, above, names) for above, names in together.items()),
+        *(_latest(scope, path) for path in one_by_one[:MOST_FORESEEN]),
+    ]
+
+
+def _looked_up_together(
+    deltas: Sequence[TreeDelta], live: LiveNodes
+) -> dict[Path, dict[str, None]]:
+    """Return the names of nodes that are looked up in one query, by their object."""
+    if len(deltas) < FEW:
+        return {}
+    names_by_parent: dict[Path, dict[str, None]] = {}
+    for delta in deltas:
+        if delta.path and delta.path not in live:
+            names_by_parent.setdefault(delta.path[:-1], {})[delta.path[-1]] = None
+    return {
+        above: names
+        for above, names in names_by_parent.items()
+        if len(names) >= FEW and "\0" not in "".join(names)  # where a carray ends its texts
+    }
+
+
+def _latest(scope: int, path: Path) -> Query:
+    return _LATEST, (scope, joined(path[:-1]), escaped(path[-1]))
+
+
+def _latest_of(db: Connection, scope: int, above: Path, names: Iterable[str]) -> Query:
+    return _LATEST_OF, (scope, joined(above), db.texts([*map(escaped, names)]))
+
+
+class TreeWriter:
+    """Rows are looked up, ended and inserted many at a time."""
+
+    def __init__(
+        self,
+        db: Connection,
+        pending_rows: PendingRows,
+        scope: int,
+        number: int,
+        live: LiveNodes,
+    ) -> None:
+        self._db, self._gathered, self._scope, self._number = db, pending_rows, scope, number
+        self._next_row = number << 20
+        self._made = 0
+        self._above: tuple[Path, str] = (), ""
+        self._objects: set[Path] = {()}
+        self._removed_rows: list[int] = []
+        self._replaced_rows: dict[int, int] = {}
+        self._live_nodes = live
+
+    def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
+        """Apply deltas in order; return the rows that they removed."""
+        self._look_up(deltas)
+        for delta in deltas:
+            if isinstance(delta, (Put, Create)):
+                self._put(delta)
+            elif isinstance(delta, Delete):
+                self._delete(delta.path)
+            elif isinstance(delta, Clear):
+                self._clear(delta.path)
+            else:
+                self._refresh(delta)
+        return self._removed_rows
+
+    def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
+        """Look up what the deltas reach, a query for each object that many lie in."""
+        for above, names in _looked_up_together(deltas, self._live_nodes).items():
+            self._live_nodes.update(dict.fromkeys([(*above, name) for name in names]))
+            nodes = self._db.execute(*_latest_of(self._db, self._scope, above, names))
+            for name, row, position, is_object, begin_commit in nodes:
+                self._live_nodes[(*above, unescaped(name))] = (
+                    row,
+                    position,
+                    is_object,
+                    begin_commit,
+                )
+
+    def _latest(self, path: Path) -> _Live | None:
+        if path not in self._live_nodes:
+            self._live_nodes[path] = self._db.execute(*_latest(self._scope, path)).get
+        return self._live_nodes[path]
+
+    def _put(self, delta: Put | Create) -> None:
+        path = delta.path
+        above, name = path[:-1], path[-1]
+        if above not in self._objects:
+            self._check_object(above)
+        node = self._latest(path)
+        value = packed(wire.encode(delta.value)) if isinstance(delta, Put) else None
+        row = position = self._next_row
+        if node is not None:
+            before, position, is_object, begin_commit = node
+            if not is_object:
+                self._replace(before, begin_commit, position)
+            elif value is not None:
+                raise ObjectInTheWay(joined(path), "an object is here; delete it first")
+            else:
+                return
+        self._made += 1
+        if self._made == MAX_NODES:
+            raise TooLarge(f"a batch may change at most {MAX_NODES:,} nodes; commit in parts")
+        self._next_row = row + 1
+        if self._above[0] != above:
+            self._above = above, joined(above)
+        self._gathered.nodes.append(
+            (
+                row,
+                self._scope,
+                self._above[1],
+                escaped(name),
+                position,
+                value,
+                delta.expires,
+                self._number,
+            )
+        )
+        self._live_nodes[path] = (row, position, value is None, self._number)
+        if value is None:
+            self._objects.add(path)
+
+    def _flush(self) -> None:
+        """Write what was gathered, here and by others before."""
+        self._gathered.flush_nodes()
+        self._gathered.node_scopes.add(self._scope)
+
+    def _check_object(self, path: Path) -> None:
+        if path in self._objects:
+            return
+        self._check_object(path[:-1])
+        node = self._latest(path)
+        if node is None or not node[2]:
+            what = "nothing" if node is None else "a value"
+            raise NotAnObject(joined(path), f"an object was needed, but {what} is here")
+        self._objects.add(path)
+
+    def _delete(self, path: Path) -> None:
+        node = self._latest(path)
+        if node is None:
+            return
+        row, position, is_object, begin_commit = node
+        if is_object:
+            self._clear(path)
+            self._objects.discard(path)
+        self._remove(row, begin_commit, position)
+        self._live_nodes[path] = None
+
+    def _clear(self, path: Path) -> None:
+        self._flush()
+        below = query(self._db, _BELOW, self._scope, joined(path))
+        for row, begin_commit, position, text in below:
+            node_path = split(text)
+            self._objects.discard(node_path)
+            self._live_nodes.pop(node_path, None)
+            self._remove(row, begin_commit, position)
+        self._flush()
+
+    def _replace(self, row: int, begin_commit: int, position: int) -> None:
+        """End a version whose place the next one takes."""
+        if begin_commit == self._number:  # made by this very commit: it never existed
+            self._flush()
+            self._db.execute("DELETE FROM node WHERE id = ?", (row,))
+        else:
+            self._gathered.node_ends.append((self._number, row))
+            self._replaced_rows[position] = row
+
+    def _remove(self, row: int, begin_commit: int, position: int) -> None:
+        """End a node; of what this very commit replaced, the version before it is the one."""
+        if begin_commit != self._number:
+            self._gathered.node_ends.append((self._number, row))
+            self._removed_rows.append(row)
+            return
+        self._flush()
+        self._db.execute("DELETE FROM node WHERE id = ?", (row,))
+        if position in self._replaced_rows:
+            self._removed_rows.append(self._replaced_rows.pop(position))
+
+    def _refresh(self, delta: Refresh) -> None:
+        node = self._latest(delta.path)
+        if node is not None:
+            self._flush()
+            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, node[0]))
+
+
+_FEW = """
+    SELECT name, CASE WHEN octet_length(value) <= ?4 THEN value END, value IS NULL, expires
+    FROM node WHERE scope = ?1 AND parent IS ?2
+"""
+
+_FEW_LIVE = f"{_FEW} AND ended IS NULL AND begun <= ?3 LIMIT ?5"
+_FEW_ENDED = f"{_FEW} AND ended > ?3 AND begun <= ?3 LIMIT ?5"
+
+
+def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: int) -> Node | None:
+    """Return the node at *path* after commit *at*.
+
+    Its ancestors are not looked at: they are there as long as it is, and expire no earlier.
+    """
+    parent, name = joined(path[:-1]), escaped(path[-1])
+    row = first(
+        db,
+        "SELECT value, expires, begun FROM node "
+        "WHERE scope = ? AND parent IS ? AND name IS ? AND ended IS NULL",
+        scope,
+        parent,
+        name,
+    )
+    if at is not None and (row is None or row[2] > at):
+        row = first(
+            db,
+            "SELECT value, expires FROM node "
+            "WHERE scope = ? AND parent IS ? AND ended > ? AND begun <= ? AND name IS ?",
+            scope,
+            parent,
+            at,
+            at,
+            name,
+        )
+    if row is None or (row[1] is not None and row[1] <= now):
+        return None
+    return node_of(row[0], row[1])
+
+
+def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
+    """Return the commits that began or ended a version of the node at *path*, rising.
+
+    Of the root: of any node.
+    """
+    columns = "SELECT begun, ended FROM node WHERE scope = ?"
+    place: tuple[int | str, ...] = (scope,)
+    if path:
+        columns += " AND parent IS ? AND name IS ?"
+        place = (scope, joined(path[:-1]), escaped(path[-1]))
+    rows = query(db, f"{columns} AND ended IS NULL", *place)
+    rows += query(db, f"{columns} AND ended > 0", *place)
+    return sorted({number for row in rows for number in row if number is not None})
+
+
+def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
+    """Return place, name, expiry and *value*, a column, of the fields of an object, in order."""
+    columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent IS ?"  # noqa: S608 - ours
+    if at is None:
+        rows = query(db, f"{columns} AND ended IS NULL", scope, parent)
+    else:
+        rows = query(db, f"{columns} AND ended IS NULL AND begun <= ?", scope, parent, at)
+        rows += query(db, f"{columns} AND ended > ? AND begun <= ?", scope, parent, at, at)
+    rows.sort(key=itemgetter(0))
+    return rows
+
+
+def few_fields_of(
+    db: Connection, scope: int, parent: str, *, at: int | None, most: int
+) -> dict[str, Node | None] | None:
+    """Return the fields of an object by name, if they are few; see `Ledger.few_fields`."""
+    bindings = (scope, parent, LARGEST if at is None else at, SMALL_BYTES, most + 1)
+    asked = [_FEW_LIVE] if at is None else [_FEW_LIVE, _FEW_ENDED]
+    rows = [row for found in db.query_all(*[(sql, bindings) for sql in asked]) for row in found]
+    if len(rows) > most:
+        return None
+    return {
+        unescaped(name): None if value is None and not is_object else node_of(value, expires)
+        for name, value, is_object, expires in rows
+    }
+
+
+def names_of(
+    db: Connection, scope: int, parent: str, chosen: NameRange, *, at: int | None, now: int
+) -> list[str]:
+    """Return the names of the fields of an object that are *chosen*; the index is in their order.
+
+    Of a past moment, those that ended since are few; they are read beside the live ones.
+    """
+    where, bindings = key_range(
+        "name",
+        prefix=escaped(chosen.prefix),
+        after=None if chosen.after is None else escaped(chosen.after),
+        newest_first=chosen.newest_first,
+    )
+    where = f"scope = ? AND parent IS ? AND (expires IS NULL OR expires > ?){where}"
+    order = "ORDER BY name DESC" if chosen.newest_first else "ORDER BY name"
+    limit = "" if chosen.limit is None else " LIMIT ?"
+    every = [scope, parent, now, *bindings]
+    last = [] if chosen.limit is None else [min(chosen.limit, LARGEST)]
+    live = f"SELECT name FROM node WHERE {where} AND ended IS NULL"  # noqa: S608 - ours
+    if at is None:
+        rows = query(db, f"{live} {order}{limit}", *every, *last)
+        return [unescaped(name) for (name,) in rows]
+    ended = f"SELECT name FROM node WHERE {where} AND ended > ? AND begun <= ?"  # noqa: S608 - ours
+    rows = query(db, f"{live} AND begun <= ? {order}{limit}", *every, at, *last)
+    rows += query(db, f"{ended} {order}{limit}", *every, at, at, *last)
+    return chosen.choose(unescaped(name) for (name,) in rows)
+
+
+def key_range(
+    column: str, *, prefix: str, after: str | None, newest_first: bool
+) -> tuple[str, list[str]]:
+    """Return the conditions that hold a column in a range of texts, and their bindings."""
+    bounds: list[tuple[str, str]] = []
+    if prefix:
+        bounds.append((">=", prefix))
+        end = end_of_prefix(prefix)
+        bounds += [] if end is None else [("<", end)]
+    if after is not None:
+        bounds.append(("<" if newest_first else ">", after))
+    where = "".join(f" AND {column} {compare} ?" for compare, _ in bounds)
+    return where, [bound for _, bound in bounds]
+
+
+def node_of(value: str | bytes | None, expires: int | None) -> Node:
+    """Return the node that a row holds."""
+    if value is None:
+        return Node(is_object=True, expires=expires)
+    return Node(is_object=False, value=wire.decode(restored(value)), expires=expires)

@@ -1,0 +1,559 @@
+"""Connections to one database file, set up alike, and SQLite's errors in our words."""
+
+from __future__ import annotations
+
+import array
+import errno
+import functools
+import json
+import os
+import resource
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import apsw
+
+from alveus.errors import (
+    AlveusError,
+    InvalidInput,
+    NotAStore,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    TooLarge,
+    Unavailable,
+    Unusable,
+)
+from alveus.errors.short_repr import short_repr
+from alveus.store.damage import POSSIBLE_DAMAGE, damage_of
+from alveus.store.records import has_meaning, terms_of
+from alveus.store.sql.connection import Write
+from alveus.store.sqlite import checksums, log_writes
+from alveus.store.sqlite.statements import Statements, statements_of
+from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.words import is_marked, passages
+
+APPLICATION_ID = 0x616C7665
+"""``alve``: tells an alveus store from other SQLite files."""
+
+SCHEMA = 6
+"""The newest schema this code knows; `migrations/` has a file for each number."""
+
+BUSY_MS = 10_000
+"""How long SQLite itself waits for a lock; ours are waited for outside it."""
+
+CACHE_KIB = 16_384
+"""Page cache of one connection."""
+
+LOG_KEPT_BYTES = 64_000_000
+"""How long the file of the write-ahead log may stay once what was in it has been moved. A reader
+that held the moving up lets it grow without end; where the log begins anew, it is cut to this."""
+
+FILES_NEEDED = 12
+"""Descriptors that an open store takes, and a few."""
+
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_FULL = {
+    errno.ENOSPC: "the disk is full; free some room and try again",
+    errno.EDQUOT: "the quota of this user is used up; free some room and try again",
+    errno.EFBIG: (
+        "a file has reached the size that this process may write; allow it more: ulimit -f, "
+        "LimitFSIZE= of a service"
+    ),
+}
+"""By what hinders that more is written, in SQLite or beside it."""
+
+_NO_WRITES = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_FSYNC,
+    apsw.SQLITE_IOERR_DIR_FSYNC,
+    apsw.SQLITE_IOERR_SHMSIZE,
+    apsw.SQLITE_IOERR_SHMMAP,
+)
+"""What SQLite says where a write failed, but for a full disk that it noticed at once."""
+
+_CUT_MEANWHILE = (
+    apsw.SQLITE_IOERR_SHORT_READ,
+    apsw.SQLITE_IOERR_DELETE_NOENT,
+    apsw.SQLITE_IOERR_RDLOCK,
+)
+"""What SQLite says where another process cut or removed what it was just reading.
+
+Its locks forbid that, but end where other code of this process closes the file; `guards` has some
+that do not end, but only once SQLite has the log open, and none of who reads.
+"""
+
+_OPENINGS = 5
+"""How often an opening is tried at most where that happens."""
+
+_REFUSED = (
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.AuthError,
+    PermissionError,
+)
+
+_FILES = (
+    "", "-wal", "-shm", ".alveus", ".alveus/lock", ".alveus/turn", ".alveus/log", ".alveus/owners",
+    ".alveus/index",
+)  # fmt: skip
+"""How the names of a store's files go on, and of those beside it."""
+
+_CUT_SHORT = (
+    "a restore, repair or upgrade was cut short; open the store once without mode='ro', which "
+    "undoes it"
+)
+
+_COLUMNS = """
+    SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_xinfo(t.name) AS c
+    WHERE t.type = 'table'
+"""
+
+NEAR_LIMIT = 1 << 16
+"""A write is at most so many bytes: a file that failed to grow is within them of the limit, and a
+disk that it failed on has less room."""
+
+
+class CallSubject(NamedTuple):
+    """What a call was about.
+
+    Attributes:
+        read_only: Whether it was opened, or is to be, for reading alone.
+        errno: What the system told SQLite last; 0: not known.
+    """
+
+    location: str
+    read_only: bool = False
+    errno: int = 0
+
+
+def translated(function: Callable[P, R]) -> Callable[P, R]:
+    """Make *function*, which opens a store, raise alveus's errors in place of SQLite's."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except StoreDamaged as error:
+            if error.path is not None:
+                raise
+            raise StoreDamaged(str(args[1]), error.problem) from error
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
+            subject = CallSubject(str(args[1]), kwargs.get("read_only") is True)
+            found = explained(error, subject)
+            if found is None:
+                raise
+            raise found from error
+
+    return call
+
+
+def retried(function: Callable[P, R]) -> Callable[P, R]:
+    """Make *function*, which opens a store, try again where what it read was cut meanwhile."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(_OPENINGS - 1):
+            try:
+                return function(*args, **kwargs)
+            except apsw.IOError as error:
+                if not was_cut(error):
+                    raise
+        return function(*args, **kwargs)
+
+    return call
+
+
+def was_cut(error: Exception) -> bool:
+    """Return whether *error* came as another process cut what was read: to read again helps."""
+    return getattr(error, "extendedresult", 0) in _CUT_MEANWHILE
+
+
+def explained(error: Exception, subject: CallSubject, store: object = None) -> AlveusError | None:
+    """Return the alveus error that says what *error* means; None: it is a fault of ours.
+
+    Args:
+        store: The open store it is about, whose file is looked at where rows are not as written.
+    """
+    if isinstance(error, (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *POSSIBLE_DAMAGE)):
+        if isinstance(error, UnicodeDecodeError):
+            return as_alveus_error(error, subject)
+        before = error.__context__
+        if isinstance(before, apsw.Error):  # SQLite ended the transaction over that
+            return as_alveus_error(before, subject)
+        return damage_of(store)
+    return as_alveus_error(error, subject) if isinstance(error, (apsw.Error, OSError)) else None
+
+
+def as_alveus_error(
+    error: apsw.Error | OSError | UnicodeDecodeError, subject: CallSubject
+) -> AlveusError:
+    """Return the alveus error that says what *error* means for the caller."""
+    location = subject.location
+    if _lacks_files(error):
+        return Unavailable(
+            f"{location}: this process has too many files open ({error}); close some, or allow it "
+            f"more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
+            "LimitNOFILE= of a service"
+        )
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK:
+        return StoreReadOnly(f"{location}: {_CUT_SHORT} ({error})")
+    hindrance = _hindrance(error, subject)
+    if hindrance is not None:
+        return StoreFull(f"{location}: {_FULL[hindrance]} ({error})")
+    if isinstance(error, PermissionError) and _is_of_another(error, location):
+        return StoreReadOnly(
+            f"{error.filename}: {error.strerror}; let this process write there, or choose another "
+            "place"
+        )
+    if isinstance(error, _REFUSED):
+        return StoreReadOnly(f"{location}: {_access(subject)} ({error})")
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return InvalidInput(
+            f"{short_repr(error.filename or location)} is longer than a path may be; "
+            "choose a shorter one"
+        )
+    kinds: list[tuple[type[Exception], type[AlveusError], str]] = [
+        (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
+        (apsw.LockedError, StoreBusy, "the database is locked; try again"),
+        (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
+        (apsw.TooBigError, TooLarge, "a value is over SQLite's limit of 1 GB; store it in parts"),
+    ]
+    for theirs, ours, words in kinds:
+        if isinstance(error, theirs):
+            return ours(f"{location}: {words} ({error})")
+    return _damaged(error, location) or Unavailable(
+        f"{location} could not be used: {_kind(error)}: {error}"
+    )
+
+
+def _kind(error: Exception) -> str:
+    """Return what kind of error it is: SQLite has one text for all errors of the disk."""
+    code: int = getattr(error, "extendedresult", 0)
+    return str(apsw.mapping_extended_result_codes.get(code, type(error).__name__))
+
+
+def _damaged(error: Exception, location: str) -> AlveusError | None:
+    """Return what *error* says of the contents of a file; None: nothing."""
+    if checksums.is_mismatch(error):
+        return StoreDamaged(location, "a page of the file does not match its checksum")
+    if isinstance(error, (apsw.CorruptError, UnicodeDecodeError)):
+        return StoreDamaged(location, str(error))
+    if isinstance(error, apsw.NotADBError):
+        return NotAStore(location, f"is not an alveus store ({error})")
+    return None
+
+
+def _access(subject: CallSubject) -> str:
+    """Return what to do where the files of a store may not be opened as the call needs."""
+    if os.access(subject.location, os.F_OK) and not os.access(subject.location, os.R_OK):
+        rights = "read it" if subject.read_only else "read and write it, and write its folder"
+        return f"its file may not be read; let this process {rights}"
+    if subject.read_only:
+        return (
+            "its files cannot be read without writing beside them; let this process write its "
+            "folder, or read a copy that nobody has open"
+        )
+    names = [f"{subject.location}{suffix}" for suffix in _FILES]
+    closed = [name for name in names if os.access(name, os.F_OK) and not os.access(name, os.W_OK)]
+    place = closed[0] if closed else "its folder"
+    return f"its files cannot be written; let this process write {place}, or open it with mode='ro'"
+
+
+def _is_of_another(error: PermissionError, location: str) -> bool:
+    """Return whether *error* is about a file beside which no store lies, such as a backup."""
+    return not os.path.realpath(os.fsdecode(error.filename or location)).startswith(
+        os.path.realpath(location)
+    )
+
+
+def _hindrance(error: Exception, subject: CallSubject) -> int | None:
+    """Return the number of the system's error that says why there is no room; None: there is."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _NO_ROOM else None
+    if isinstance(error, apsw.FullError):
+        return errno.ENOSPC
+    code = getattr(error, "extendedresult", None)
+    if not isinstance(error, apsw.IOError) or code not in _NO_WRITES:
+        return None
+    if subject.errno in _NO_ROOM:
+        return subject.errno
+    if _at_limit(Path(subject.location)):
+        return errno.EFBIG
+    return errno.ENOSPC if not subject.errno and _is_full(Path(subject.location).parent) else None
+
+
+def _at_limit(path: Path) -> bool:
+    """Return whether a file of a store is as large as this process may write."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if most == resource.RLIM_INFINITY or not path.parent.is_dir():
+        return False
+    files = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
+    return any(each.stat().st_size + NEAR_LIMIT > most for each in files)
+
+
+def _is_full(folder: Path) -> bool:
+    """Return whether a disk has no room for a write: asked where the error is not known."""
+    if not folder.is_dir():
+        return False
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < NEAR_LIMIT
+
+
+def _lacks_files(error: Exception) -> bool:
+    """Return whether *error* came because no more files may be opened.
+
+    SQLite does not say why it could not open one; and some may have been closed again since.
+    """
+    if not isinstance(error, apsw.CantOpenError):
+        return isinstance(error, OSError) and error.errno in _TOO_MANY
+    with ExitStack() as probes:
+        try:
+            for _ in range(FILES_NEEDED):
+                probes.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError as found:
+            return found.errno in _TOO_MANY
+    return False
+
+
+class SqliteConnection(apsw.Connection):
+    """A connection to SQLite, as the shared statements use it.
+
+    Attributes:
+        at_rest: What the file was as it was opened, if it is read as one that nobody writes to.
+    """
+
+    at_rest: object = None
+    _counted_pages: list[int]
+    taken = apsw.ConstraintError
+
+    @lazy_attribute
+    def _statements(self) -> Statements | None:
+        return statements_of(self)
+
+    def numbers(self, values: Sequence[int]) -> object:
+        """See `Connection.numbers`."""
+        return apsw.carray(array.array("q", values or [0]))
+
+    def json_of(self, rows: Sequence[int]) -> str:
+        """See `Connection.json_of`."""
+        return json.dumps(rows)
+
+    def texts(self, values: Sequence[str]) -> object:
+        """See `Connection.texts`."""
+        return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
+
+    def query_all(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+        """See `Connection.query_all`."""
+        return [self.execute(sql, bindings).fetchall() for sql, bindings in queries]
+
+    def write(self, *writes: Write) -> None:
+        """See `Connection.write`."""
+        if self._statements is None or not self._statements.run(writes):
+            for sql, rows in writes:
+                self.executemany(sql, rows)
+
+    def count_pages(self) -> None:
+        """Have `log_pages` tell how long the write-ahead log is."""
+        if self._statements is not None:
+            self._statements.count_pages()
+            return
+        counted = self._counted_pages = list[int]()
+
+        def count(_connection: apsw.Connection, _name: str, pages: int) -> int:
+            counted[:] = [pages]
+            return apsw.SQLITE_OK
+
+        self.set_wal_hook(count)
+
+    def log_pages(self) -> int:
+        """Return how many pages it has after the last commit; 0: none since it was asked."""
+        if self._statements is not None:
+            return self._statements.pages()
+        return self._counted_pages.pop() if self._counted_pages else 0
+
+    def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
+        """Close it, and what it prepared; twice is fine."""
+        prepared: Statements | None = vars(self).get("_statements")
+        if prepared is not None:
+            prepared.close()
+            del self._statements
+        super().close(force)
+
+    def settle(self) -> None:
+        """SQLite has done it."""
+
+    def roll_back(self, statement: str) -> None:
+        """See `Connection.roll_back`."""
+        self.execute(statement)
+
+    def recover(self) -> None:
+        """SQLite undoes a refused statement by itself."""
+
+
+def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> SqliteConnection:
+    """Return a connection that is set up as every one of alveus is."""
+    flags = apsw.SQLITE_OPEN_READWRITE
+    name = str(path)
+    if read_only:
+        flags = apsw.SQLITE_OPEN_READONLY
+    if immutable:
+        flags |= apsw.SQLITE_OPEN_URI
+        name = f"{path.as_uri()}?immutable=1"
+    connection = SqliteConnection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
+    try:
+        if not read_only:
+            log_writes.drop_undone(connection)
+        _configure(connection)
+    except BaseException:  # no traceback may keep the file open until it is collected
+        connection.close()
+        raise
+    return connection
+
+
+def _configure(connection: SqliteConnection) -> None:
+    connection.set_busy_timeout(BUSY_MS)
+    # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
+    # while it holds the write lock; never a forked child, nor the garbage collector.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    # A plan holds for all that is bound; else SQLite makes it anew for each bound LIMIT.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    for pragma in (
+        f"cache_size = -{CACHE_KIB}",
+        "temp_store = MEMORY",
+        "recursive_triggers = OFF",
+        "wal_autocheckpoint = 0",
+        f"journal_size_limit = {LOG_KEPT_BYTES}",
+        "trusted_schema = OFF",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.create_scalar_function("is_meant", cast("Any", has_meaning), 2, deterministic=True)
+
+
+def check(connection: apsw.Connection, path: Path) -> int:
+    """Return the schema number of an open file; 0: empty.
+
+    Raises:
+        NotAStore: It is some other SQLite file.
+        StoreDamaged: Its head is wrong.
+        StoreTooNew: Its schema is newer than `SCHEMA`.
+    """
+    try:
+        found = connection.pragma("user_version")
+        empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except apsw.NotADBError as error:
+        if checksums.is_ours(connection, APPLICATION_ID):
+            raise StoreDamaged(path, f"its head cannot be read ({error})") from error
+        raise
+    if empty and found == 0:
+        return 0
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise NotAStore(path, "is an SQLite file, but not an alveus store; choose another path")
+    if not isinstance(found, int) or found > SCHEMA:
+        raise StoreTooNew(path, found=int(found or 0), known=SCHEMA)
+    checksums.check(connection, path)
+    return found
+
+
+def migrate(connection: apsw.Connection, *, from_version: int) -> None:
+    """Bring an open file from schema *from_version* to `SCHEMA`, in one transaction.
+
+    A new file gets `schema.sql`, which is the whole of it.
+
+    Raises:
+        Unusable: It is of an alveus before the first release, whose schema of that number was
+            another; nothing was changed.
+    """
+    names = (
+        ["schema.sql"]
+        if from_version == 0
+        else [f for n, f in migrations().items() if n > from_version]
+    )
+    add_word_functions(connection)
+    with connection:
+        try:
+            for name in names:
+                connection.execute(sql(name))
+        except apsw.SQLError as error:
+            if not from_version:
+                raise
+            raise _not_released(connection, from_version, str(error)) from error
+        if from_version and names:
+            lacking = _columns_of_schema() - _columns(connection)
+            if lacking:
+                problem = f"no such column: {'.'.join(min(lacking))}"
+                raise _not_released(connection, from_version, problem)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", SCHEMA)
+
+
+def _not_released(connection: apsw.Connection, version: int, problem: str) -> Unusable:
+    return Unusable(
+        f"{connection.filename} was made by an alveus before its first release, whose schema "
+        f"{version} was another ({problem}); export it with that alveus, and import it with this"
+    )
+
+
+def _columns(connection: apsw.Connection) -> set[tuple[str, str]]:
+    """Return the tables of a database, each with each of its columns."""
+    return set(connection.execute(_COLUMNS))
+
+
+def _columns_of_schema() -> set[tuple[str, str]]:
+    empty = apsw.Connection(":memory:")
+    try:
+        empty.execute(sql("schema.sql"))
+        return _columns(empty)
+    finally:
+        empty.close()
+
+
+def add_word_functions(connection: apsw.Connection) -> None:
+    """Give a connection the functions of words that migrations call."""
+    functions = (("is_read_again", _is_read_again, 1), ("terms_of", _terms_of, 4))
+    for name, function, count in (*functions, ("tokens_of", _tokens_of, 4)):
+        connection.create_scalar_function(name, cast("Any", function), count, deterministic=True)
+
+
+def _is_read_again(text: str | None) -> bool:
+    """Return whether words may read more of a text than before schema 6."""
+    if text is None:
+        return False
+    return not text.isascii() or len(passages(text)) > 1 or is_marked(text)
+
+
+def _terms_of(text: str, time: int, speaker: str | None, metadata: str) -> bytes:
+    return terms_of(text, time, speaker, metadata).packed
+
+
+def _tokens_of(text: str, time: int, speaker: str | None, metadata: str) -> int:
+    return terms_of(text, time, speaker, metadata).tokens
+
+
+_FOLDER = Path(__file__).parent
+"""Where the .sql files are; `importlib.resources` takes longer to import than a file to open."""
+
+
+def migrations() -> dict[int, str]:
+    """Return the migration scripts: for each schema number the file that leads to it."""
+    names = sorted(file.name for file in (_FOLDER / "migrations").glob("*.sql"))
+    return {int(name.split("_", 1)[0]): f"migrations/{name}" for name in names}
+
+
+def sql(name: str) -> str:
+    """Return the text of an .sql file of this package."""
+    return (_FOLDER / name).read_text(encoding="utf-8")

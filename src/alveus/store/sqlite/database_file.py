@@ -1,0 +1,796 @@
+"""An open database file: its connections, its locks, and what happens to them at a fork."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal, Self, TypeAlias, cast
+
+import apsw
+
+from alveus.errors import (
+    AlveusError,
+    ForkedStore,
+    NotAStore,
+    NotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+    StoreTooOld,
+    Unusable,
+)
+from alveus.store import MAX_SWEPT_VERSIONS
+from alveus.store.sql import sweeping
+from alveus.store.sql.apply import Transaction
+from alveus.store.sql.connection import Connection
+from alveus.store.sql.database import SqlDatabase, explaining
+from alveus.store.sql.group_commit import (
+    StoreTicket,
+    answers_one_by_one,
+    answers_together,
+    is_alone,
+)
+from alveus.store.sql.scope_rows import WriterCache
+from alveus.store.sqlite import checking, checksums, connection, free_pages, guards, log_owner
+from alveus.store.sqlite.at_rest import contents, contents_at_rest
+from alveus.store.sqlite.borrowing import Borrowed
+from alveus.store.sqlite.connection import (
+    BUSY_MS,
+    SCHEMA,
+    CallSubject,
+    SqliteConnection,
+    check,
+    connect,
+    migrate,
+    retried,
+    translated,
+    was_cut,
+)
+from alveus.store.sqlite.file_calls import identity
+from alveus.store.sqlite.lock_files import (
+    Owners,
+    WriteLock,
+    create_private,
+    drop_locks,
+    private_folder,
+    refuse_unsupported,
+)
+from alveus.store.sqlite.log_mover import LogMover
+from alveus.values.forks import FORKS, call_between, call_within
+
+logger = logging.getLogger(__name__)
+
+Durability: TypeAlias = Literal["full", "normal"]
+
+CHECKPOINT_PAGES = 4_000
+"""Pages in the write-ahead log (16 MB) past which they are moved into the main file."""
+
+MOVED_BESIDE = 4
+"""Times as many are moved beside the writer; a longer log, by the writer itself."""
+
+FEW = 16
+"""The part of that which the writer moves itself, once most is moved: as one in so many."""
+
+VERSION = "PRAGMA data_version"
+"""A number that a connection sees change whenever another one committed."""
+
+SWEEPS = 8
+"""Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
+
+_HINDRANCES = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.BusyError,
+)
+"""What may hinder that: the disk is full, for one."""
+
+_SYNCED = """
+    INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
+"""
+
+_BEGIN, _COMMIT = [(statement, [()]) for statement in ("BEGIN IMMEDIATE", "COMMIT")]
+"""Run as what is written between them: by compiled code, where there is some."""
+
+_LAST_SET = "SELECT seq FROM sqlite_sequence WHERE name = 'memory_set'"
+
+
+State: TypeAlias = Literal["open", "closed", "forked"]
+
+
+class Connections:
+    """The connections of one open file that nobody is using now, and what is known of its log."""
+
+    def __init__(self) -> None:
+        self.state: State = "open"
+        self.log_identity: tuple[int, int] | None = None
+        self.readers: list[SqliteConnection] = []
+        self.writer: SqliteConnection | None = None
+
+    def close(self) -> None:
+        """Close them, without a checkpoint."""
+        with FORKS.inside():
+            try:
+                while self.readers:
+                    self.readers.pop().close()
+            finally:
+                if self.writer is not None:
+                    self.writer.close()
+
+    def leak(self) -> None:
+        """Never close them, not even with the process: in a child that SQLite would hang in."""
+        for one in (*self.readers, self.writer):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+class SqliteFile(SqlDatabase):
+    """One writer at a time, readers beside it; opened by `open`."""
+
+    keeps_commits = True
+
+    def __init__(
+        self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
+    ) -> None:
+        super().__init__(read_only=read_only)
+        self._path, self._immutable = path, immutable
+        self._location, self._log_location = str(path), f"{path}-wal"
+        self._schema = SCHEMA
+        self._connections = Connections()
+        self._readers = self._connections.readers
+        self._durability: Durability = durability
+        self._log_mover: LogMover | None = None
+        self._lock: WriteLock | None = None
+        self._owners: Owners | None = None
+        self._last_transaction: Transaction | None = None
+        # A memory that is collected without close() leaves nothing open.
+        self._collected = weakref.finalize(self, _collect, self._connections)
+        self._collected.atexit = False
+        FORKS.register(self)
+        try:
+            self._guard = guards.join(path, self._connections)
+            if not read_only:
+                folder = private_folder(self.folder, path)
+                self._lock = WriteLock(folder, wait_s=wait_s)
+                self._owners = Owners(folder)
+                self._log_mover = LogMover(path, folder)
+                self._open_writer(durability)
+            self._identity = identity(str(path))
+        except BaseException:  # no traceback may keep files open until it is collected
+            if self._lock is not None:
+                self._lock.close()
+            if self._log_mover is not None:
+                self._log_mover.close()
+            self._collected()
+            raise
+
+    @classmethod
+    @translated
+    @retried
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        read_only: bool = False,
+        durability: Durability = "full",
+        wait_s: float = 10,
+        still: bool = False,
+    ) -> Self:
+        """Open the store at *path*; make it if it is not there and may be written.
+
+        Args:
+            durability: "full": a commit that returned survives loss of power. "normal": it
+                survives the death of any process, but loss of power may take the last ones.
+            wait_s: Longest wait for other writers.
+            still: Nobody writes meanwhile: a store at rest is read without making a file.
+
+        Raises:
+            NotFound: Nothing is there, and it is to be opened read-only.
+            NotAStore: Something else is there.
+            StoreDamaged: The store that is there cannot be read.
+            StoreTooNew: A newer alveus made it.
+            StoreReadOnly: It cannot be written; ``mode="ro"`` may still open it.
+            Unsupported: The platform or file system has no locks to rely on.
+        """
+        path = Path(os.path.realpath(path))
+        FORKS.check_sound(path)
+        refuse_unsupported(path)
+        log_owner.refuse_other(folder_of(path), path)
+        if path.exists() and not path.is_file():
+            raise NotAStore(path, "is not a file; choose another path")
+        immutable = False
+        if read_only:
+            if not path.exists():
+                raise NotFound(f"{path}: there is no store here; open it writable once to make it")
+            # A log that it made beside a file that only others may write would be in their way.
+            may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
+            immutable = contents_at_rest(path) is not None and (still or not may_write)
+        elif not path.parent.is_dir():
+            raise NotFound(f"{path.parent}: there is no such folder; make it first")
+        elif path.exists() and path.stat().st_size:
+            _refuse_other(path)  # before anything is made beside what is no store
+        else:
+            create_private(path)
+            path.chmod(0o600)
+        store = cls(
+            path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
+        )
+        try:
+            with store.reader() as db:
+                store._schema = _not_empty(path, schema=check(db, path))
+                if read_only and not immutable:
+                    store._join_readers(db)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # --- the handle ---------------------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """The path of the file."""
+        return self._location
+
+    def explained(self, error: Exception) -> AlveusError | None:
+        """See `SqlDatabase.explained`."""
+        if isinstance(error, apsw.SQLError) and self._read_only and self._schema < SCHEMA:
+            return StoreTooOld(self._location, found=self._schema, needed=SCHEMA)
+        return connection.explained(
+            error, CallSubject(self._location, self._read_only, self.last_errno), self
+        )
+
+    def is_worth_another_try(self, error: Exception) -> bool:
+        """See `SqlDatabase.is_worth_another_try`: only who reads meets what was cut."""
+        return was_cut(error)
+
+    @property
+    def last_errno(self) -> int:
+        """What the system told SQLite when a write failed last; 0: nothing."""
+        writer = self._writer  # none by now, if another thread closed this handle
+        with suppress(apsw.Error):
+            return 0 if writer is None else writer.system_errno
+        return 0
+
+    @property
+    def folder(self) -> Path:
+        """The folder beside the database: locks, and side files that can be dropped."""
+        return folder_of(self._path)
+
+    @property
+    def _state(self) -> State:
+        return self._connections.state
+
+    @property
+    def _writer(self) -> SqliteConnection | None:
+        return self._connections.writer
+
+    def check_open(self) -> None:
+        """Refuse a handle that was closed, or that a forked child inherited."""
+        FORKS.check_process()
+        if self._connections.state != "open":
+            self._refuse_use()
+
+    def _refuse_use(self) -> None:
+        if self._state == "closed":
+            raise StoreClosed(f"{self._path} was closed; open it again")
+        raise ForkedStore(f"{self._path} was opened before a fork; open it again in the child")
+
+    def _open_writer(self, durability: Durability) -> None:
+        assert self._lock is not None  # noqa: S101 - only called where it was made
+        with self._lock, FORKS.inside():
+            writer = connect(self._path)
+            try:
+                schema = check(writer, self._path)
+                if not schema:
+                    checksums.reserve(writer)  # before all else: it writes the head
+                if not free_pages.is_incremental(writer):
+                    # Of a new file, and of an earlier one once it is rewritten.
+                    writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                writer.execute("PRAGMA journal_mode = WAL")
+                writer.execute(f"PRAGMA synchronous = {durability}")
+                is_old = 0 < schema < checksums.SINCE
+                if not is_old:
+                    self._guard_log(self._connections, writer)  # before anything is written to it
+                if schema != SCHEMA:  # else opening would write
+                    migrate(writer, from_version=schema)
+                if is_old:
+                    self._upgrade(writer)  # takes the log away, which a guard would forbid
+                    self._guard_log(self._connections, writer)
+                writer.execute(
+                    "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
+                    (os.urandom(16).hex(),),
+                )
+                checksums.mark(writer)
+                writer.count_pages()
+            except BaseException:
+                writer.close()
+                raise
+            self._connections.writer = writer
+
+    def _guard_log(self, connections: Connections, writer: SqliteConnection) -> None:
+        """Have nobody take the log away, which the writer opens, or has open."""
+        writer.pragma("user_version")
+        self._guard.lock()
+        connections.log_identity = identity(self._log_location)
+        if connections.log_identity is None:
+            raise StoreBusy(f"{self._path} is being closed by another program; try again")
+        log_owner.note(self.folder, self._path)
+
+    def _join_readers(self, db: SqliteConnection) -> None:
+        """Guard the log of a file that is only read; one without, as a backup is, lies at rest.
+
+        A lock on that would keep whoever opens it to write from making the log.
+        """
+        if db.pragma("journal_mode") != "wal":
+            self._immutable, db.at_rest = True, contents(self._path)
+            return
+        with suppress(StoreBusy):  # it is being restored: that is not in the way
+            self._guard.lock()
+
+    def reader(self) -> Borrowed:
+        """Lend a connection that only reads, for a ``with`` block."""
+        return Borrowed(self)
+
+    def lend(self) -> SqliteConnection:
+        """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
+        if self._connections.state != "open":
+            self.check_open()
+        if self._immutable:
+            return self._lend_at_rest()
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return connect(self._path, read_only=True)
+
+    def _lend_at_rest(self) -> SqliteConnection:
+        """Return a connection to the file as it is now, which others may have written to since."""
+        found = contents_at_rest(self._path)
+        while self._readers:
+            db = self._readers.pop()
+            if db.at_rest == found:
+                return db
+            db.close()
+        self._snapshots.clear()
+        self._known.trees.clear()
+        db = connect(self._path, read_only=True, immutable=found is not None)
+        db.at_rest = found
+        if found is None:
+            with suppress(StoreBusy):
+                self._guard.lock()
+        return db
+
+    def take_back(self, db: SqliteConnection) -> None:
+        """Keep what `lend` lent for the next one, or close it.
+
+        Raises:
+            StoreBusy: It read a file at rest, which somebody wrote to meanwhile.
+        """
+        state = self._connections.state
+        if state == "open" and not db.in_transaction:  # as after an interrupt in a snapshot
+            self._readers.append(db)
+        elif state != "forked":
+            db.close()
+        if db.at_rest is not None and db.at_rest != contents(self._path):
+            raise StoreBusy(f"{self._path} was written to while it was read; try again")
+
+    @property
+    def is_immutable(self) -> bool:
+        """Whether it is read as a file at rest, which nobody may write to meanwhile."""
+        return self._immutable
+
+    def is_in_place(self) -> bool:
+        """Return whether it is open, and its file and log are still what is at the path."""
+        if self._state != "open" or identity(self._location) != self._identity:
+            return False
+        return self._read_only or identity(self._log_location) == self._connections.log_identity
+
+    def _check_files(self) -> None:
+        """Refuse to write where it was closed, or into a file no longer where it was opened."""
+        connections = self._connections  # of a handle, others once it is closed
+        if connections.state != "open":
+            self._refuse_use()
+        if identity(self._location) != self._identity:
+            raise Unusable(
+                f"{self._path} was moved, deleted or replaced while it was open; "
+                "close this memory and open it again"
+            )
+        if identity(self._log_location) != connections.log_identity:
+            raise Unusable(
+                f"{self._log_location}, the write-ahead log, was deleted or replaced while it was "
+                "open, and what it held may be lost; close this memory everywhere and open it again"
+            )
+
+    @property
+    def _mover(self) -> LogMover:
+        assert self._log_mover is not None  # noqa: S101 - a writable store has one
+        return self._log_mover
+
+    def _writable(self) -> tuple[SqliteConnection, WriteLock]:
+        """Return the writer and the lock to hold while it writes."""
+        connections = self._connections
+        self.check_open()
+        writer = connections.writer
+        if writer is None or self._lock is None:
+            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
+        return writer, self._lock
+
+    def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
+        assert self._owners is not None  # noqa: S101 - a writable store has them
+        if cache is not None:
+            return Transaction(db, cache, self._owners).begun()
+        tx = self._last_transaction
+        if tx is None or tx.cache is not self._cache:  # which whatever fails puts another one for
+            tx = self._last_transaction = Transaction(db, self._cache, self._owners)
+        return tx.begun()
+
+    @explaining
+    def _commit_group(self, group: list[StoreTicket]) -> None:
+        try:
+            answers = self._answers(group, answers_together)
+        except _GroupRefused:
+            answers = None  # all was undone
+        if answers is None:  # this finds out who is refused, and tells nobody of others' errors
+            answers = self._answers(group, answers_one_by_one)
+        for ticket, answer in zip(group, answers, strict=True):
+            ticket.settle(answer)
+
+    def _answers(
+        self,
+        group: Sequence[StoreTicket],
+        answers_of: Callable[[Transaction, Sequence[StoreTicket]], Sequence[object]],
+    ) -> Sequence[object]:
+        """Do the work of a group in one transaction.
+
+        Raises:
+            _GroupRefused: One is refused; nothing was done.
+        """
+
+        def answered(db: SqliteConnection) -> tuple[Sequence[object], dict[int, int]]:
+            touched = self._flush_touches(db)
+            tx = self._transaction(db)
+            try:
+                return ([group[0].work(tx)] if is_alone(group) else answers_of(tx, group)), touched
+            except (AlveusError, db.taken) as error:
+                if is_alone(group) or answers_of is not answers_together:
+                    raise
+                raise _GroupRefused from error
+
+        answers, touched = call_between(self._written(), answered)
+        if touched:
+            self._drop_touches(touched)
+        return answers
+
+    @contextmanager
+    def writing(self) -> Generator[SqliteConnection]:
+        """Give the writer inside a transaction, which commits unless the block raises."""
+        yield from self._written()
+
+    def _written(self) -> Generator[SqliteConnection]:  # noqa: PLR0915 - a frame fewer for each commit
+        writer, lock = self._writable()
+        region = FORKS.inside()
+        try:
+            with lock, region:
+                self._check_files()
+                if writer.in_transaction:  # whoever wrote last had no stack left to end it
+                    writer.execute("ROLLBACK")
+                try:
+                    writer.write(_BEGIN)
+                    if writer.data_version() != self._cache.version:
+                        self._cache = WriterCache()
+                    yield writer
+                    if self._connections.state != "open":
+                        self._refuse_use()
+                    writer.write(_COMMIT)
+                except BaseException:
+                    self._cache.version = None
+                    if self._state != "forked" and writer.in_transaction:
+                        writer.execute("ROLLBACK")
+                    raise
+                pages = writer.log_pages()
+                if pages > CHECKPOINT_PAGES and not self._mover.is_at_work:
+                    self._care_unless_hindered(writer, pages)
+                self._cache.version = writer.data_version()
+        except BaseException:  # an interrupt may have come as they were left
+            try:
+                region.__exit__(None, None, None)
+                lock.__exit__(None, None, None)
+            except BaseException:  # and one more
+                region.__exit__(None, None, None)
+                lock.__exit__(None, None, None)
+                raise
+            raise
+
+    @explaining
+    def sync(self) -> None:
+        """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
+        call_within(self._between_commits(), self._sync)
+
+    def _sync(self, writer: SqliteConnection) -> None:
+        writer.execute("PRAGMA synchronous = FULL")
+        try:
+            writer.execute(_SYNCED)
+        finally:
+            writer.execute(f"PRAGMA synchronous = {self._durability}")
+
+    def _locked(
+        self, block: Callable[[SqliteConnection], Generator[SqliteConnection]]
+    ) -> Generator[SqliteConnection]:
+        """Do *block* outside a transaction, while nobody else writes or moves the log."""
+        writer, lock = self._writable()
+        region = FORKS.inside()
+        try:
+            with lock:
+                self._mover.wait()
+                with region:
+                    yield from block(writer)
+        except BaseException:  # see `writing`
+            try:
+                region.__exit__(None, None, None)
+                lock.__exit__(None, None, None)
+            except BaseException:
+                region.__exit__(None, None, None)
+                lock.__exit__(None, None, None)
+                raise
+            raise
+
+    @contextmanager
+    def _between_commits(self) -> Generator[SqliteConnection]:
+        """Give the writer outside a transaction, while nobody else writes; by `call_within`."""
+        yield from self._locked(self._given)
+
+    def _given(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
+        self._check_files()
+        self._cache = WriterCache()
+        try:
+            yield writer
+        finally:
+            self._cache = WriterCache()
+
+    @contextmanager
+    def _alone(self) -> Generator[SqliteConnection]:
+        """Give the writer, outside a transaction, while nobody else has the store open.
+
+        SQLite tells: it gives up the write-ahead log only for its last user. By `call_within`.
+        """
+        self._refuse_handles()
+        yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
+
+    def _refuse_handles(self) -> None:
+        """Refuse to go on if there are other handles of this file."""
+
+    def _given_alone(
+        self, connections: Connections, writer: SqliteConnection
+    ) -> Generator[SqliteConnection]:
+        while self._readers:
+            self._readers.pop().close()
+        self._guard.unlock()
+        writer.set_busy_timeout(0)
+        checksums.head(writer)
+        try:
+            writer.execute("PRAGMA journal_mode = DELETE")
+            yield writer
+        except apsw.BusyError as error:
+            raise StoreBusy(f"{self._path} is open elsewhere; close it there first") from error
+        finally:
+            writer.set_busy_timeout(BUSY_MS)
+            writer.execute("PRAGMA journal_mode = WAL")
+            migrate(writer, from_version=check(writer, self._path))
+            self._guard_log(connections, writer)
+
+    def _upgrade(self, writer: SqliteConnection) -> None:
+        """Give a sound file checksums, unless it is large or in use: a repair still can."""
+        large = self._path.stat().st_size > checksums.IN_PASSING
+        if large or checking.damage(writer) is not None:
+            return
+        writer.set_busy_timeout(0)
+        with suppress(apsw.BusyError):
+            writer.execute("PRAGMA journal_mode = DELETE")
+            self._add_checksums(writer)
+        writer.set_busy_timeout(BUSY_MS)
+        writer.execute("PRAGMA journal_mode = WAL")
+
+    def _add_checksums(self, writer: SqliteConnection) -> bool:
+        """Give a file that nobody else has open checksums; return whether it had none."""
+        writer.execute("PRAGMA journal_mode = WAL")
+        return checksums.add(writer)
+
+    def _care_unless_hindered(self, writer: SqliteConnection, pages: int) -> None:
+        """Do what `_care` does; what hinders it is no error of the commit before, which stands.
+
+        The log stays as long as it is, so the next commit tries again.
+        """
+        try:
+            self._care(writer, pages)
+        except _HINDRANCES as error:
+            self._cache = WriterCache()  # some of it may have been done
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            if checksums.is_mismatch(error):
+                raise
+            logger.warning("the write-ahead log of a store could not be moved: %s", error)
+
+    def _care(self, writer: SqliteConnection, pages: int) -> None:
+        """Sweep, and move a log of *pages* pages into the main file, or have most of it moved."""
+        for _ in range(SWEEPS):
+            with writer:
+                cache = self._cache
+                done = sweeping.sweep_unasked(
+                    writer, last=cache.time, corroborated=cache.corroborated
+                )
+                if done < MAX_SWEPT_VERSIONS:
+                    break
+        with writer:
+            free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
+        self._cache.nodes.clear()
+        writer.log_pages()  # of what that committed itself
+        if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
+            pages, few=CHECKPOINT_PAGES // FEW, is_in_place=self.is_in_place
+        ):
+            return
+        checksums.head(writer)
+        call_within(self._mover.moving(), partial(self._move_log, writer))
+
+    def _move_log(self, writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
+        """Move the log into the main file, as far as readers allow, unless another does so."""
+        if is_alone:
+            with suppress(apsw.BusyError):
+                all_of, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._mover.moved(all_of=all_of, pages=moved)
+
+    def close(self) -> None:
+        """Flush touches, close every connection and drop every lock; twice is fine."""
+        if self._state != "open":
+            return
+        if self._writer is not None and self._touch_times:
+            with suppress(AlveusError, apsw.Error, OSError), self.writing() as db:
+                self._flush_touches(db, all_of=True)
+        self._connections.state = "closed"
+        if self._owners is not None:
+            self._owners.close()
+        try:
+            if self._writer is not None and self._lock is not None:
+                # The last connection checkpoints as it closes, so it queues with the writers.
+                with suppress(AlveusError, OSError), self._lock:
+                    self._mover.wait()
+                    with FORKS.inside():
+                        checksums.head(self._writer)
+                        if self._guard.unlock():
+                            self._leave_log(self._writer)
+                        self._connections.close()
+                        log_owner.forget(self.folder, self._path)
+                self._lock.close()
+                self._mover.close()
+        finally:
+            self._collected()
+
+    def _leave_log(self, writer: SqliteConnection) -> None:
+        """Have SQLite move the log into the file, if no other process has it open.
+
+        Nor does it do so as it closes a file that was moved away: its log would lack there.
+        """
+        if identity(self._location) == self._identity:
+            writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        elif identity(self._log_location) == self._connections.log_identity:
+            call_within(self._mover.moving(), partial(_empty_log, writer))
+
+    def dismiss(self, owners: set[str]) -> None:
+        """Make *owners* count as dead, and take them out of the set: without waiting."""
+        while owners and self._owners is not None:
+            self._owners.dismiss(owners.pop())
+
+    def collect(self) -> None:
+        """Close it when nobody has a handle any more: nothing is written, or waited for."""
+        if self._state != "open":
+            return
+        self._connections.state = "closed"
+        self._collected()
+        if self._lock is not None:
+            self._lock.abandon()
+        if self._log_mover is not None:
+            self._log_mover.collect()
+        if self._owners is not None:
+            self._owners.abandon()
+
+    def forked(self, *, quiet: bool) -> None:
+        """In a forked child: let go of what the parent has, without touching it.
+
+        SQLite would take the locks of an inherited connection for its own: all that this process
+        has are closed by it, before another is opened.
+        """
+        if self._state != "open":
+            return
+        self._connections.state = "forked"
+        self._collected.detach()
+        if quiet:
+            try:
+                self._connections.close()
+            except apsw.Error:
+                FORKS.harm()
+        else:
+            self._connections.leak()
+        drop_locks(self.folder)
+        if self._lock is not None:
+            self._lock.abandon()
+        if self._log_mover is not None:
+            self._log_mover.abandon()
+        if self._owners is not None:
+            self._owners.abandon()
+
+    # --- what a copy of all rows needs --------------------------------------------------------
+
+    own_notes = frozenset({checksums.MARK, "synced"})
+
+    def check_whole(self, db: Connection) -> None:
+        """See `SqlDatabase.check_whole`."""
+        found = db.execute("PRAGMA user_version").get
+        if found != SCHEMA:
+            raise Unusable(
+                f"{self._path} has schema {found}, this alveus needs {SCHEMA}; run: alveus upgrade"
+            )
+
+    def last_set(self, db: Connection) -> int:
+        """See `SqlDatabase.last_set`."""
+        return db.execute(_LAST_SET).get or 0
+
+    def number_after(self, db: Connection, last_set: int) -> None:
+        """See `SqlDatabase.number_after`."""
+        db.execute("DELETE FROM sqlite_sequence WHERE name = 'memory_set'")
+        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('memory_set', ?)", (last_set,))
+
+    def _version(self, db: Connection) -> object:
+        return db.execute(VERSION).get
+
+    def _snapshot_key(self, db: Connection) -> object:
+        return db
+
+    @contextmanager
+    def _snapshot(self, db: Connection) -> Generator[None]:
+        db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if cast("SqliteConnection", db).in_transaction:  # some errors end it
+                db.execute("ROLLBACK")
+
+
+def _empty_log(writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
+    """Move all of the log, and cut it, if that can be done at once."""
+    if is_alone:
+        with suppress(apsw.BusyError):
+            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def folder_of(path: Path) -> Path:
+    """Return the folder beside a database."""
+    return Path(f"{path}.alveus")
+
+
+class _GroupRefused(Exception):
+    """One of several pieces of work that were done together is refused."""
+
+
+def _refuse_other(path: Path) -> None:
+    # A transaction that a restore was killed in is rolled back by who may write, only.
+    at_rest = not Path(f"{path}-journal").exists()
+    with FORKS.inside(), closing(connect(path, read_only=at_rest)) as db:
+        check(db, path)
+
+
+def _not_empty(path: Path, *, schema: int) -> int:
+    if not schema:
+        raise NotAStore(path, "is empty; open it writable once to make it a store")
+    return schema
+
+
+def _collect(connections: Connections) -> None:
+    try:
+        connections.close()
+    finally:
+        guards.leave(connections)

@@ -1,0 +1,305 @@
+"""The files of a store: what lies beside the database, who may write, and who is alive.
+
+Beside ``app.db`` SQLite keeps ``app.db-wal`` and ``app.db-shm``; alveus keeps a folder
+``app.db.alveus`` with ``lock`` and ``turn`` (who writes), ``moving`` (who moves the log),
+``owners/`` (who is alive), ``log`` (see `log_owner`) and what can be dropped at any time
+(``index/``). The database, -wal and -shm are never opened but through SQLite, and by `guards`:
+closing any other descriptor of them would drop SQLite's own locks in this process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import threading
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from alveus.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
+from alveus.store.fsync import give_to_owner
+from alveus.store.sqlite.file_calls import take_at_once
+from alveus.values.forks import is_owned
+
+POLL_S = 0.001
+"""Longest pause between two tries for a lock that another process holds."""
+
+# fmt: off
+_NETWORK = frozenset([
+    "nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ncpfs", "ceph", "glusterfs", "lustre",
+    "beegfs", "9p", "afpfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
+    "fuse.glusterfs", "fuse.davfs", "davfs",
+])
+"""File systems whose locks do not reliably reach other hosts, or that lose them."""
+
+
+_NO_FILES = frozenset([
+    "proc", "sysfs", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl",
+    "mqueue", "pstore", "securityfs", "tracefs",
+])
+"""File systems that show the kernel, and keep nobody's files."""
+# fmt: on
+
+
+def refuse_unsupported(path: Path) -> None:
+    """Raise `Unsupported` on a platform or file system whose locks cannot be relied on."""
+    if sys.platform == "win32":
+        raise Unsupported("alveus needs POSIX file locks, which Windows lacks; use WSL 2")
+    kind = file_system(path)
+    if kind in _NETWORK:
+        raise Unsupported(
+            f"{path} lies on {kind}, a network file system, whose locks cannot be trusted; "
+            "put the store on a local disk"
+        )
+    if kind in _NO_FILES:
+        raise Unsupported(
+            f"{path} lies on {kind}, which shows the kernel and keeps no files; "
+            "put the store on a disk"
+        )
+
+
+def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """Return the type of the file system that *path* lies on; None where it cannot be told."""
+    with suppress(OSError):
+        best, kind = "", None
+        for line in mounts.read_text(errors="replace").splitlines():
+            left, _, right = line.partition(" - ")
+            point = left.split(" ")[4].replace("\\040", " ")
+            inside = str(path) == point or str(path).startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, right.split(" ")[0]
+        return kind
+    return None
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file only its owner can read, unless something is there already."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+class WriteLock:
+    """One writer at a time, among threads and processes; waiting is bounded and takes turns.
+
+    A file lock that is polled would go to whoever polls at the right moment, which is nearly
+    always the process that just released it. So whoever waits first takes a second lock, `turn`,
+    and keeps it while polling: the one that just wrote must queue behind him.
+    """
+
+    def __init__(self, folder: Path, *, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._mutex = threading.RLock()  # no thread takes it twice; it knows who has it
+        self._closed = False
+        self._name = f"{os.getpid():<20}".encode()
+        self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            self._turn = os.open(folder / "turn", os.O_CREAT | os.O_RDWR, 0o600)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        # A memory that is collected without close() leaves no descriptors behind.
+        self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
+        self._close.atexit = False  # what runs as Python ends may still write
+        for name in ("lock", "turn"):
+            give_to_owner(folder / name, folder)
+
+    def __enter__(self) -> Self:
+        """Take the lock for a ``with`` block.
+
+        Raises:
+            StoreBusy: Not obtained within the time given; the message names the holder.
+        """
+        try:
+            self._take_all()
+        except BaseException:
+            # No call of ours: at the end of the stack (RecursionError) it would not be made.
+            if is_owned(self._mutex):
+                try:
+                    if not self._closed:
+                        fcntl.flock(self._lock, fcntl.LOCK_UN)
+                finally:
+                    self._mutex.release()
+            raise
+        return self
+
+    def _take_all(self) -> None:
+        began = time.monotonic()
+        if not self._mutex.acquire(timeout=self._wait_s):
+            raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
+        if self._closed:  # while this thread waited; the numbers may be other files by now
+            raise StoreClosed(_CLOSED)
+        try:
+            if take_at_once(self._turn, self._lock, self._name):
+                return
+            deadline = began + self._wait_s
+            self._take(self._turn, deadline)
+            try:
+                self._take(self._lock, deadline)
+            finally:
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+            os.pwrite(self._lock, self._name, 0)
+        except OSError:
+            if self._closed:  # by the end of the last handle, which waits for nobody
+                raise StoreClosed(_CLOSED) from None
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of it, if this thread has it; twice is fine."""
+        if not is_owned(self._mutex):
+            return
+        try:
+            if not self._closed:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        finally:
+            self._mutex.release()
+
+    def _take(self, descriptor: int, deadline: float) -> None:
+        pause = POLL_S / 20
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreBusy(self._busy()) from None
+                time.sleep(pause)
+                pause = min(pause * 2, POLL_S)
+            else:
+                return
+
+    def _busy(self) -> str:
+        holder = os.pread(self._lock, 20, 0).decode(errors="replace").strip() or "unknown"
+        return (
+            f"process {holder} has been writing for over {self._wait_s:g} s; "
+            "try again, or raise wait_s"
+        )
+
+    def close(self) -> None:
+        """Close the descriptors, which drops the locks, once no thread of this process has them."""
+        with self._mutex:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the descriptors, whoever has the lock: in a forked child, which alone runs on."""
+        self._closed = True
+        self._close()
+
+
+_CLOSED = "the store was closed; open it again"
+
+
+def _close_all(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        with suppress(OSError):
+            os.close(descriptor)
+
+
+class Owners:
+    """Which owners of leases are alive: each holds a lock on a file of its own.
+
+    The kernel drops the lock when the process dies, however it dies: no clock is needed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "owners"
+        self._mine: dict[str, int] = {}
+
+    def enlist(self, owner: str) -> None:
+        """Make *owner* count as alive until it is dismissed or this process ends."""
+        if owner in self._mine:
+            return
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        give_to_owner(self._folder, self._folder.parent)
+        for file in self._folder.iterdir():  # what killed processes left
+            self._is_held(file)
+        descriptor = os.open(self._path(owner), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._mine[owner] = descriptor
+        except BaseException:
+            if owner not in self._mine:
+                os.close(descriptor)  # else an interrupt would leave the name to nobody
+            raise
+        give_to_owner(self._path(owner), self._folder)
+
+    def dismiss(self, owner: str) -> None:
+        """Make *owner* count as dead."""
+        descriptor = self._mine.pop(owner, None)
+        if descriptor is not None:
+            self._path(owner).unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether some process holds the file of *owner*; a dead one's is removed."""
+        return owner in self._mine or self._is_held(self._path(owner))
+
+    def _is_held(self, file: Path) -> bool:
+        try:
+            descriptor = os.open(file, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            file.unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Dismiss everyone enlisted here."""
+        for owner in list(self._mine):
+            self.dismiss(owner)
+
+    def abandon(self) -> None:
+        """Close what a forked child inherited, without dismissing the parent's owners."""
+        for descriptor in self._mine.values():
+            with suppress(OSError):
+                os.close(descriptor)
+        self._mine.clear()
+
+    def _path(self, owner: str) -> Path:
+        return self._folder / owner.encode().hex()
+
+
+def drop_locks(folder: Path) -> None:
+    """In a forked child: give up the parent's locks on files of the folder, whoever has them.
+
+    The numbers stay taken, so that nobody who believes in one reaches another file.
+    """
+    listing = Path("/proc/self/fd")
+    if not listing.exists():
+        return
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for entry in listing.iterdir():
+        with suppress(OSError):
+            if str(entry.readlink()).startswith(f"{folder}/"):
+                os.dup2(nothing, int(entry.name), inheritable=False)
+    os.close(nothing)
+
+
+def private_folder(path: Path, database: Path) -> Path:
+    """Make the folder beside the database, for its owner; return it.
+
+    Raises:
+        StoreReadOnly: It cannot be made here.
+    """
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"{path} cannot be made ({error.strerror}); a store needs a folder it can write to, "
+            "or mode='ro'"
+        ) from error
+    give_to_owner(path, database)
+    return path

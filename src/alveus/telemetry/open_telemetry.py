@@ -1,0 +1,314 @@
+"""Spans and metrics, as the API of OpenTelemetry takes them.
+
+Whatever a provider, a processor or an exporter raises is logged here: it never reaches the work
+that is told of.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar, Token
+from importlib.metadata import version
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+from weakref import WeakSet
+
+from alveus.errors import Unsupported
+from alveus.telemetry.catalogue import (
+    ATTRIBUTES,
+    ERROR,
+    EVENT_ATTRIBUTES,
+    METRICS,
+    SPANS,
+    SYSTEM,
+    Facts,
+    MetricInfo,
+)
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import metrics, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as error:
+    raise Unsupported(
+        f"OpenTelemetry needs the package {error.name}, which is not installed; run: "
+        "pip install 'alveus[otel]'"
+    ) from None
+
+R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
+
+INSTRUMENT = "alveus"
+"""The name of the instrumentation scope, and of the package that it is of."""
+
+_SPANS = {span.name: span for span in SPANS}
+_METRICS = {metric.name: metric for metric in METRICS}
+_CONTENT = frozenset(each.name for each in ATTRIBUTES if each.content)
+_CURRENT: ContextVar[TelemetrySpan | None] = ContextVar("alveus_span", default=None)
+
+
+class Watched(Protocol):
+    """An open memory, of which gauges tell for as long as it is there."""
+
+    @property
+    def system(self) -> str:
+        """What `db.system.name` says."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Of its store, to count it once where several memories have it open."""
+        ...
+
+    def figures(self) -> Mapping[str, float]:
+        """Return the figure of each gauge."""
+        ...
+
+
+def harmless(call: Callable[[], R]) -> R | None:
+    """Return what a call of OpenTelemetry returns; None, and a line in the log, if it raises."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - the edge to exporters: no write fails for one
+        _LOG.warning("telemetry was lost: OpenTelemetry raised %s", type(error).__name__)
+        return None
+
+
+class TelemetrySpan:
+    """A span under way. No method raises.
+
+    As a context manager it is the current span of its block, and ends with it.
+    """
+
+    def __init__(
+        self,
+        telemetry: OpenTelemetry,
+        name: str,
+        facts: Facts,
+        span: trace.Span | None,
+        started: float,
+    ) -> None:
+        self.name, self.span, self.facts = name, span, facts
+        self._telemetry, self._started = telemetry, started
+        self._tokens: tuple[Token[Context] | None, Token[TelemetrySpan | None]] | None = None
+
+    @property
+    def context(self) -> Context | None:
+        """What makes others its children; None: it has none."""
+        span = self.span
+        return None if span is None else harmless(lambda: trace.set_span_in_context(span))
+
+    def describe(self, facts: Facts) -> None:
+        """Add facts; they are exported as it ends."""
+        self.facts |= facts
+
+    def event(self, name: str, facts: Facts) -> None:
+        """Add an event."""
+        span, allowed = self.span, self._telemetry.allowed(facts, EVENT_ATTRIBUTES)
+        if span is not None:
+            harmless(lambda: span.add_event(name, allowed))
+
+    def link(self, other: TelemetrySpan) -> None:
+        """Link it to another span."""
+        span, target = self.span, other.span
+        if span is not None and target is not None:
+            harmless(lambda: span.add_link(target.get_span_context()))
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End it, once; an error is told by the name of its class."""
+        span, info, telemetry = self.span, _SPANS[self.name], self._telemetry
+        if error is not None:
+            self.facts[ERROR] = type(error).__qualname__
+        took = time.perf_counter() - self._started
+        telemetry.record(info.duration, took, self.facts)
+        if span is not None:
+            facts = telemetry.allowed(self.facts, info.attributes)
+            harmless(lambda: _end(span, facts))
+
+    def __enter__(self) -> Self:
+        token = None
+        if (context := self.context) is not None:
+            token = harmless(lambda: contexts.attach(context))
+        self._tokens = token, _CURRENT.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._tokens is not None  # noqa: S101 - it was entered
+        token, own = self._tokens
+        _CURRENT.reset(own)
+        if token is not None:
+            harmless(lambda: contexts.detach(token))
+        self.end(error)
+
+
+def _end(span: trace.Span, facts: Facts) -> None:
+    try:
+        span.set_attributes(facts)
+        if ERROR in facts:
+            span.set_status(trace.StatusCode.ERROR)
+    finally:
+        span.end()
+
+
+class OpenTelemetry:
+    """Emits the spans and metrics of memories: ``Memory.open(…, telemetry=OpenTelemetry())``.
+
+    docs/metrics.md lists them. One object may serve several memories. It holds no exporter: those
+    of the process are used, as set up by OpenTelemetry's own means.
+
+    Args:
+        tracer_provider: Where spans go; None: the process's own.
+        meter_provider: Where metrics go; None: the process's own.
+        content: Let spans carry names of spaces, keys, sets, runners and durable calls, and the
+            questions of searches. Texts of items are never exported, nor are messages of errors.
+
+    Raises:
+        Unsupported: The package opentelemetry-api is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        content: bool = False,
+    ) -> None:
+        self.content = content
+        self._tracer = trace.get_tracer(INSTRUMENT, version(INSTRUMENT), tracer_provider)
+        meter = metrics.get_meter(INSTRUMENT, version(INSTRUMENT), meter_provider)
+        self._recorders = {
+            metric.name: recorder
+            for metric in METRICS
+            if (recorder := harmless(lambda metric=metric: _recorder(meter, metric))) is not None
+        }
+        self.watched: WeakSet[Watched] = WeakSet()
+        for metric in METRICS:
+            if metric.kind == "gauge":
+                harmless(lambda metric=metric: self._add_gauge(meter, metric))
+
+    # --- spans --------------------------------------------------------------------------------
+
+    def start(
+        self,
+        name: str,
+        facts: Facts,
+        *,
+        parent: Context | None = None,
+        links: Iterable[TelemetrySpan | SpanContext] = (),
+        remote: bool = False,
+        served: bool = False,
+    ) -> TelemetrySpan:
+        """Return a span that begins now.
+
+        Args:
+            parent: Whose child it is; by default the current span's, in this thread or task.
+            remote: What it tells of is done by a server.
+            served: What it tells of is done for a client, by this server.
+        """
+        started = time.perf_counter()
+        kind = trace.SpanKind.CLIENT if remote else trace.SpanKind.INTERNAL
+        kind = trace.SpanKind.SERVER if served else kind
+        allowed = self.allowed(facts, _SPANS[name].attributes)
+        span = harmless(
+            lambda: self._tracer.start_span(
+                name, parent, kind, attributes=allowed, links=_links(links)
+            )
+        )
+        return TelemetrySpan(self, name, facts, span, started)
+
+    def allowed(self, facts: Facts, names: Sequence[str]) -> Facts:
+        """Return those facts that may be exported under these names."""
+        return {
+            name: facts[name]
+            for name in names
+            if name in facts and (self.content or name not in _CONTENT)
+        }
+
+    # --- metrics ------------------------------------------------------------------------------
+
+    def record(self, name: str, value: float, facts: Facts) -> None:
+        """Record a value of a histogram, or add it to a counter."""
+        recorder = self._recorders.get(name)
+        if recorder is not None:
+            attributes = {n: facts[n] for n in _METRICS[name].attributes if n in facts}
+            harmless(lambda: recorder(value, attributes))
+
+    def _add_gauge(self, meter: metrics.Meter, metric: MetricInfo) -> None:
+        def observed(_options: metrics.CallbackOptions) -> list[metrics.Observation]:
+            return harmless(lambda: self._observed(metric.name)) or []
+
+        meter.create_observable_gauge(metric.name, [observed], metric.unit, metric.meaning)
+
+    def _observed(self, name: str) -> list[metrics.Observation]:
+        """Return what a gauge says: a number for all stores of a kind, each counted once."""
+        stores = {memory.location: memory for memory in list(self.watched)}
+        totals: dict[str, float] = {}
+        for memory in stores.values():
+            found = harmless(memory.figures)
+            if found is not None:
+                totals[memory.system] = totals.get(memory.system, 0) + found[name]
+        return [metrics.Observation(totals[system], {SYSTEM: system}) for system in totals]
+
+
+def _recorder(meter: metrics.Meter, metric: MetricInfo) -> Callable[[float, Facts], None] | None:
+    match metric.kind:
+        case "histogram":
+            return meter.create_histogram(
+                metric.name,
+                metric.unit,
+                metric.meaning,
+                explicit_bucket_boundaries_advisory=metric.boundaries,
+            ).record
+        case "counter":
+            return meter.create_counter(metric.name, metric.unit, metric.meaning).add
+        case "gauge":
+            return None
+
+
+def _links(links: Iterable[TelemetrySpan | SpanContext]) -> list[trace.Link]:
+    found = [
+        link.span.get_span_context()
+        if isinstance(link, TelemetrySpan) and link.span is not None
+        else link
+        for link in links
+    ]
+    return [trace.Link(link) for link in found if isinstance(link, SpanContext)]
+
+
+def current() -> TelemetrySpan | None:
+    """Return the span of alveus that the caller is in; None: it is in none."""
+    return _CURRENT.get()
+
+
+def caller() -> Context | None:
+    """Return what makes others children of the caller's span; None: it is in none."""
+    valid = harmless(lambda: trace.get_current_span().get_span_context().is_valid)
+    return harmless(contexts.get_current) if valid else None
+
+
+def remote_caller(headers: Mapping[str, str]) -> Context | None:
+    """Return what makes others children of the span that the headers of a request name.
+
+    None: they name none that can be read, and the request begins a trace.
+    """
+    return harmless(lambda: TraceContextTextMapPropagator().extract(headers, Context()))
+
+
+def caller_span() -> SpanContext | None:
+    """Return what others link to as the caller's span; None: it is in none."""
+    found = harmless(lambda: trace.get_current_span().get_span_context())
+    return found if found is not None and found.is_valid else None
+
+
+NO_PARENT = Context()
+"""Makes a span the first one of its trace."""

@@ -1,0 +1,96 @@
+"""The promises of alveus as tests that anyone can run on a store of their own.
+
+Three lines hold a store to all of `alveus.store`::
+
+    class TestMine(StoreContract):
+        def open(self, path):
+            return MyStore(path)
+
+`store_machine` plays random batches on a store and on `RamStore` and compares every answer;
+`play_threads` and `replay` do so with batches that threads committed at the same time.
+`RunnerContract` does for runners what `StoreContract` does for stores.
+`ContextContract` holds a memory of an agent's window to its laws, yours or one of alveus.
+`ChatServer` speaks the protocol of language models, with its faults, on this machine.
+
+`ChatServer`, `ChatReply` and `ReceivedRequest` need nothing but alveus.
+Everything else needs ``pip install pytest hypothesis``.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+_MISSING = [name for name in ("pytest", "hypothesis") if find_spec(name) is None]
+
+if not _MISSING:
+    import pytest
+
+    pytest.register_assert_rewrite(
+        *(f"{__name__}.{module.name}" for module in iter_modules(__path__))
+    )
+
+    from alveus.testing.batches import (
+        ADA,
+        BOB,
+        HANDBOOK,
+        NOTES,
+        NOW,
+        START,
+        Clock,
+        add,
+        batch,
+        record,
+        write,
+    )
+    from alveus.testing.contract import PersistentStoreContract, RunnerContract, StoreContract
+    from alveus.testing.reads import Follower, differences, reads, tree
+    from alveus.testing.store_machine import play_beside, play_threads, replay, store_machine
+    from alveus.testing.window_contract import ContextContract
+
+from alveus.testing.chat_server import (  # noqa: E402 - pytest is told of all modules before
+    ChatReply,
+    ChatServer,
+    ReceivedRequest,
+)
+
+__all__ = [
+    "ADA",
+    "BOB",
+    "HANDBOOK",
+    "NOTES",
+    "NOW",
+    "START",
+    "ChatReply",
+    "ChatServer",
+    "Clock",
+    "ContextContract",
+    "Follower",
+    "PersistentStoreContract",
+    "ReceivedRequest",
+    "RunnerContract",
+    "StoreContract",
+    "add",
+    "batch",
+    "differences",
+    "play_beside",
+    "play_threads",
+    "reads",
+    "record",
+    "replay",
+    "store_machine",
+    "tree",
+    "write",
+]
+
+
+if not TYPE_CHECKING:  # else any name would be one of the package
+
+    def __getattr__(name: str) -> object:
+        """Say which packages a name needs that is not there without them."""
+        if _MISSING and name in __all__:
+            missing = " and ".join(_MISSING)
+            message = f"alveus.testing.{name} needs {missing}: pip install pytest hypothesis"
+            raise ImportError(message, name=_MISSING[0])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,262 @@
+"""Batches for tests: short to write, with everything a test does not care about filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier
+from typing import Literal, TypeAlias, TypedDict, TypeVar, Unpack
+
+import pytest
+
+from alveus.store import (
+    Add,
+    Batch,
+    Commit,
+    Define,
+    ItemChange,
+    ItemRecord,
+    Lease,
+    Limits,
+    Progress,
+    Revive,
+    Scope,
+    SetRef,
+    Store,
+    TreeDelta,
+    Undo,
+)
+from alveus.testing.reads import FAR, differences, reads
+from alveus.values.storable import Value
+
+NOW = 1_800_000_000_000_000
+"""The time of a test: in microseconds since 1970, some day in 2027."""
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+
+ADA = Scope("app", "ada")
+BOB = Scope("app", "bob")
+HANDBOOK = Scope("handbook", None)
+"""A knowledge."""
+
+NOTES = SetRef(ADA, "notes")
+
+T = TypeVar("T")
+Opener: TypeAlias = Callable[[Path], Store]
+E = TypeVar("E", bound=Exception)
+
+AnyChange: TypeAlias = TreeDelta | Define | ItemChange | Progress
+
+
+def record(item_id: str, text: str | None = None) -> ItemRecord:
+    """Return the contents of an item whose value is its text; ``text of <id>`` by default."""
+    return ItemRecord(item_id, value=None, text=f"text of {item_id}" if text is None else text)
+
+
+def add(
+    item_id: str, text: str | None = None, *, to: SetRef = NOTES, time: int | None = None
+) -> Add:
+    """Return a change that adds `record(item_id, text)`."""
+    made = record(item_id, text)
+    return Add(to, ItemRecord(made.id, made.value, made.text, time=time))
+
+
+def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "update") -> Add:
+    """Return a change that adds `record(item_id, text)`, or meets the item that is there."""
+    return Add(NOTES, record(item_id, text), existing=existing)
+
+
+class BatchFields(TypedDict, total=False):
+    """The fields of `Batch` that are not changes, by name."""
+
+    corroborated: int | None
+    base: int | None
+    epoch: int | None
+    op: bytes | None
+    request: bytes | None
+    label: str
+    limits: Limits | None
+    result: Value
+    release: bool
+    fences: Sequence[Lease]
+    expects: Sequence[tuple[str, str]]
+    after: int
+    history_start: tuple[int, int]
+
+
+def batch(
+    *changes: AnyChange,
+    scope: Scope | None = None,
+    time: int = NOW,
+    under: Lease | None = None,
+    **fields: Unpack[BatchFields],
+) -> Batch:
+    """Return a batch of *changes* in any mixture; each kind keeps its order.
+
+    Args:
+        scope: None: that of the lease, or `ADA`.
+        under: The lease whose epoch it is made under.
+    """
+    if under is not None:
+        fields["epoch"] = under.epoch
+    progress = [change for change in changes if isinstance(change, Progress)]
+    return Batch(
+        scope=scope or (under.scope if under else ADA),
+        time=time,
+        state=tuple(change for change in changes if isinstance(change, TreeDelta)),
+        define=tuple(change for change in changes if isinstance(change, Define)),
+        items=tuple(change for change in changes if isinstance(change, ItemChange)),
+        run=progress[0] if progress else None,
+        **fields,
+    )
+
+
+def write(
+    store: Store,
+    *changes: AnyChange,
+    scope: Scope = ADA,
+    time: int = NOW,
+    limits: Limits | None = None,
+) -> Commit:
+    """Commit *changes* on top of whatever is there."""
+    base = store.head(scope)
+    return store.commit(batch(*changes, scope=scope, time=time, base=base, limits=limits))
+
+
+def refused(
+    store: Store,
+    error: type[E],
+    *work: Batch | AnyChange,
+    scope: Scope = ADA,
+    time: int = NOW,
+    limits: Limits | None = None,
+) -> E:
+    """Return the error by which a store refuses a batch, or changes that `write` would commit.
+
+    Every read is the same afterwards.
+    """
+    if isinstance(work[0], Batch):
+        given = work[0]
+    else:
+        changes = [change for change in work if not isinstance(change, Batch)]
+        given = batch(*changes, scope=scope, time=time, base=store.head(scope), limits=limits)
+    before, seq = reads(store, now=NOW), store.seq()
+    with pytest.raises(error) as caught:
+        store.commit(given)
+    assert not differences(before, reads(store, now=NOW))
+    assert store.seq() == seq
+    return caught.value
+
+
+def again(batch: Batch, *, of: Store, on: Store) -> Batch:
+    """Return a batch that was made looking at *of*, to be committed on *on*.
+
+    Compactions are known by their place among those of their set, versions by id and number.
+    """
+    return replace(batch, items=[_change(change, of, on) for change in batch.items])
+
+
+def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
+    if isinstance(change, Undo):
+        theirs = [c.id for c in reversed(of.compactions(change.set, limit=FAR))]
+        ours = [c.id for c in reversed(on.compactions(change.set, limit=FAR))]
+        place = theirs.index(change.compaction) if change.compaction in theirs else len(ours)
+        return replace(change, compaction=ours[place] if place < len(ours) else 0)
+    if isinstance(change, Revive):
+        found = of.items_by_row([change.row])
+        versions = on.versions(change.set, found[0].record.id) if found else []
+        rows = [v.row for v in versions if v.version == found[0].version]
+        return replace(change, row=rows[0] if rows else 0)
+    return change
+
+
+LONG_S = 120.0
+"""How long threads wait for each other at most: a guard against hanging, on any machine."""
+
+
+def at_once(count: int, work: Callable[[int], T]) -> list[T]:
+    """Return what *count* threads answer that all start *work* at the same time."""
+    barrier = Barrier(count)
+
+    def run(i: int) -> T:
+        barrier.wait(LONG_S)
+        return work(i)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def present(value: T | None) -> T:
+    """Return what was found; fail if it is None."""
+    assert value is not None
+    return value
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """Tells the time that it was set to; each look is a millisecond later. A `SteadyClock`.
+
+    Attributes:
+        now: The time it told last.
+    """
+
+    def __init__(self) -> None:
+        self.now = START
+        self._elapsed = timedelta(0)
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        self.elapse(milliseconds=1)
+        return self.now
+
+    def elapsed(self) -> timedelta:
+        """Return how much time has elapsed, however the clock was set."""
+        return self._elapsed
+
+    def elapse(self, **by: float) -> None:
+        """Let time go by: ``clock.elapse(days=91)``."""
+        self.now += timedelta(**by)
+        self._elapsed += timedelta(**by)
+
+    def move(self, **by: float) -> None:
+        """Set the clock forward, or back, while no time goes by: ``clock.move(hours=1)``."""
+        self.now += timedelta(**by)
+
+
+class Laws:
+    """A group of tests; a backend's test class says how its stores are opened."""
+
+    def open(self, path: Path) -> Store:
+        """Open the store at *path*, a file name in an empty folder."""
+        raise NotImplementedError
+
+    def location(self, path: Path) -> str:
+        """Return what a store that was opened at *path* says where it is."""
+        return str(path)
+
+    def kill_owner(self, store: Store, owner: str) -> None:
+        """Make *owner*, who may have leases, count as dead from now on."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        """Where a test's store lies."""
+        return tmp_path / "memory.db"
+
+    @pytest.fixture
+    def opened(self) -> Iterator[Opener]:
+        """Opens stores, and closes them with the test."""
+        with ExitStack() as stack:
+            yield lambda path: stack.enter_context(closing(self.open(path)))
+
+    @pytest.fixture
+    def store(self, opened: Opener, path: Path) -> Store:
+        """A new store."""
+        return opened(path)

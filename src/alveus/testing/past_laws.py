@@ -1,0 +1,595 @@
+"""Laws of the past: commits done again, stores opened again, clocks that are stepped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from alveus.errors import DuplicateItem, InvalidInput, KeyBusy, NotFound, StaleRun
+from alveus.store import (
+    CLOCK_STEP_US,
+    OPS_KEPT,
+    SWEEP_AFTER_US,
+    Add,
+    Commit,
+    Compact,
+    Compaction,
+    Create,
+    Define,
+    Definition,
+    Delete,
+    DurableCall,
+    Link,
+    Past,
+    Put,
+    QueuedInput,
+    Replace,
+    Retain,
+    Retire,
+    StatusChange,
+    Step,
+    Store,
+    StoredItem,
+    Undo,
+)
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
+from alveus.testing.batches import (
+    ADA,
+    DAY,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    SECOND,
+    Laws,
+    Opener,
+    add,
+    batch,
+    present,
+    record,
+    refused,
+    write,
+)
+from alveus.testing.item_laws import BOOK, ids, info, only
+from alveus.testing.lineage_laws import OTHERS, derived, into, last
+from alveus.testing.reads import FAR, Follower, differences, reads, tree
+from alveus.testing.run_laws import BEGIN, accept, end, leased, queued_input
+from alveus.testing.search_laws import waiting
+
+LATE = NOW + 9 * SWEEP_AFTER_US
+
+
+def following(store: Store, position: int = 0) -> int:
+    """Return the row at a place in the commit that comes next."""
+    return ((store.commit_at(FAR) + 1) << ROW_BITS) + position
+
+
+def version(store: Store, item_id: str, *, position: int = 0, number: int = 1) -> StoredItem:
+    """Return a version that the next commit begins, of an item that is older."""
+    row = following(store, position)
+    made, changed = NOW - 2 * SECOND, NOW - SECOND
+    begun = row >> ROW_BITS
+    return StoredItem(row, row, NOTES, begun, None, number, made, changed, None, record(item_id))
+
+
+def done(store: Store, *, retired: Sequence[int], added: Sequence[int]) -> Compaction:
+    """Return a compaction that the next commit did."""
+    row = following(store)
+    return Compaction(row, NOTES, row >> ROW_BITS, NOW, "{}", retired, added, 0, None)
+
+
+class PastLaws(Laws):
+    """What `Past`, `Batch.after` and `Batch.history_start` do, and what `Effects` say for it."""
+
+    # --- versions
+
+    def test_a_past_version_is_what_it_was(self, store: Store) -> None:
+        """Its number, its first row and its times are kept; the commit is the one it came with."""
+        write(store, add("i"))
+        item = version(store, "i", position=5, number=7)
+        item = replace(item, first=3 << ROW_BITS)
+        write(store, Past(NOTES, [item], [only(store, "i").row]))
+        kept = only(store, "i")
+        assert kept == replace(item, record=replace(item.record, time=item.updated))
+        assert [v.version for v in store.versions(NOTES, "i")] == [1, 7]
+        assert info(store).items == 1
+
+    def test_a_past_makes_its_set(self, store: Store) -> None:
+        """As by default, where it was not defined."""
+        write(store, Past(NOTES, [version(store, "i")]))
+        assert (info(store).definition, ids(store.page(NOTES))) == (Definition(), ["i"])
+
+    def test_versions_that_ended_in_their_commit_were_live_at_none(self, store: Store) -> None:
+        """They are versions all the same, and those that follow them are live."""
+        one, two = version(store, "i"), version(store, "i", position=3, number=2)
+        number = write(store, Past(NOTES, [one, two], [one.row])).number
+        assert [v.end_commit for v in store.versions(NOTES, "i")] == [number, None]
+        assert [item.version for item in store.page(NOTES, at=number)] == [2]
+        found = present(store.effects(number))
+        assert [i.row for i in found.begun_items] == [one.row, two.row]
+        assert [i.row for i in found.ended_items] == [one.row]
+
+    def test_a_follower_keeps_up_with_a_past(self, store: Store) -> None:
+        """The change log tells of it, whatever places its versions have."""
+        follower = Follower()
+        write(store, add("i"))
+        follower.catch_up(store)
+        begun = [version(store, "i", position=2, number=2), version(store, "j", position=9)]
+        write(store, Past(NOTES, begun, [only(store, "i").row]))
+        follower.catch_up(store)
+        assert follower.agrees_with(store)
+
+    def test_no_capacity_holds_a_past(self, store: Store) -> None:
+        """It was so."""
+        write(store, Define(NOTES, Definition(capacity=1, compaction="reject")))
+        write(store, Past(NOTES, [version(store, "i"), version(store, "j", position=1)]))
+        assert info(store).items == 2
+
+    def test_a_past_that_cannot_be_is_refused(self, store: Store) -> None:
+        """Rows of other commits or out of order, another set's; what is live, and what is not."""
+        write(store, add("i"), add("gone"))
+        write(store, Retire(NOTES, "gone", 1))
+        ended = store.versions(NOTES, "gone")[0].row
+        new = version(store, "new")
+        early = replace(new, row=new.row - 1)
+        others = replace(new, set=OTHERS)
+        for past in (
+            Past(NOTES, [early]),
+            Past(NOTES, [version(store, "new", position=1), version(store, "k")]),
+            Past(NOTES, [others]),
+            Past(NOTES, compactions=[replace(done(store, retired=[], added=[]), id=early.row)]),
+        ):
+            refused(store, InvalidInput, past)
+        refused(store, InvalidInput, Past(NOTES, [version(store, "gone")]))
+        refused(store, DuplicateItem, Past(NOTES, [new, version(store, "i", position=1)]))
+        for row in (ended, 1 << 50):
+            refused(store, NotFound, Past(NOTES, [new], [row]))
+        refused(store, NotFound, Past(OTHERS, ended_rows=[only(store, "i").row]))
+        refused(store, NotFound, Past(NOTES, [new], undone_compactions=[1 << 50]))
+
+    # --- lineage
+
+    def test_a_past_links_what_it_is_told(self, store: Store) -> None:
+        """Earlier versions too, once; a sweep may have taken one of the two, and none is made."""
+        write(store, add("i"), add("j"))
+        i, j = only(store, "i").row, only(store, "j").row
+        new = version(store, "new")
+        links = [(new.row, i), (new.row, 77), (77, i), (j, i)]
+        write(store, Past(NOTES, [new], links=links))
+        write(store, Past(NOTES, links=[(j, i)]))
+        assert store.source_links([77, j, new.row]) == [(j, i), (new.row, i)]
+        assert store.derived_links([i]) == [(j, i), (new.row, i)]
+
+    def test_a_past_compaction_is_one(self, store: Store) -> None:
+        """It is listed with what is kept of it, and can be undone; one that was undone cannot."""
+        write(store, add("i"))
+        i, made = only(store, "i").row, version(store, "sum")
+        told = replace(done(store, retired=[i], added=[made.row]), erased=2)
+        write(store, Past(NOTES, [made], [i], [(made.row, i)], [told]))
+        assert store.compactions(NOTES) == [told]
+        number = write(store, Past(NOTES, undone_compactions=[told.id])).number
+        assert store.compaction(told.id) == replace(told, undo_commit=number)
+        again = replace(done(store, retired=[i], added=[made.row]), purged=True)
+        write(store, Past(NOTES, compactions=[again]))
+        assert store.compaction(again.id) == again
+
+    def test_a_past_compaction_can_be_undone(self, store: Store) -> None:
+        """What it retired comes back."""
+        write(store, add("i"))
+        i, made = only(store, "i").row, version(store, "sum")
+        told = done(store, retired=[i], added=[made.row])
+        write(store, Past(NOTES, [made], [i], compactions=[told]))
+        write(store, Undo(NOTES, told.id))
+        assert ids(store.page(NOTES)) == ["i"]
+
+    # --- from when on it is whole
+
+    @pytest.mark.parametrize("start", [NOW, -NOW])
+    def test_a_past_says_from_when_on_it_is_whole(self, store: Store, start: int) -> None:
+        """A set by its commit, a tree by commit and time, before 1970 too; neither goes back."""
+        for floor in (7, 5):
+            write(store, Past(NOTES, history_start=floor))
+            store.commit(batch(history_start=(floor, start + floor)))
+        store.commit(batch(history_start=(5, 0)))
+        assert (info(store).history_start, store.history_start(ADA)) == (7, (7, start + 7))
+
+    def test_a_batch_that_is_refused_moves_no_floor(self, store: Store) -> None:
+        """Neither of a set nor of a tree."""
+        write(store, add("i"), Put(("a",), 1))
+        past = Past(NOTES, history_start=5, undone_compactions=[99])
+        refused(store, NotFound, batch(past, history_start=(5, NOW)))
+        assert (info(store).history_start, store.history_start(ADA)) == (0, (0, 0))
+
+    # --- directly after
+
+    def test_a_batch_may_have_to_come_directly_after_another(self, store: Store) -> None:
+        """0: it must be the first."""
+        after: list[Commit] = [store.commit(batch(add("i"), after=0))]
+        after.append(store.commit(batch(add("j"), after=after[0].number)))
+        for number in (0, after[0].number, after[1].number + 1):
+            error = refused(store, StaleRun, batch(add("k"), after=number))
+            assert (error.expected, error.found) == (number, after[1].number)
+
+    # --- what effects say
+
+    def test_effects_say_how_nodes_got_their_places(self, store: Store) -> None:
+        """A value that replaces another has its place, and what a commit made was made by it."""
+        one = write(store, Put(("a",), 1), Put(("b",), 1)).number
+        two = write(store, Put(("c",), 1), Put(("a",), 2)).number
+        found, earlier = present(store.effects(two)), present(store.effects(one))
+        assert [path for path, _ in found.put_nodes] == [("a",), ("c",)]
+        assert [place >> ROW_BITS for place in found.positions] == [one, two]
+        assert found.positions[0] == earlier.positions[0]
+        assert list(found.positions) == sorted(found.positions)
+
+    def test_effects_say_when_nodes_ended(self, store: Store) -> None:
+        """By which commit they were replaced or removed, with an object or by themselves."""
+        one = write(
+            store, Create(("o",)), Put(("o", "x"), 1), Put(("a",), 1), Put(("b",), 1)
+        ).number
+        two = write(store, Put(("a",), 2)).number
+        three = write(store, Delete(("o",))).number
+        found = present(store.effects(one))
+        ends = dict(zip((path for path, _ in found.put_nodes), found.end_commits, strict=True))
+        assert ends == {("o",): three, ("o", "x"): three, ("a",): two, ("b",): None}
+
+    def test_effects_name_compactions(self, store: Store) -> None:
+        """Those that a commit did, and those that it undid."""
+        write(store, add("i"), add("j"))
+        both = write(store, into("sum", "i"), Compact(NOTES, [("j", 1)], [derived("s")], "{}"))
+        kept = store.compactions(NOTES)
+        undo = write(store, Undo(NOTES, kept[0].id)).number
+        found, other = present(store.effects(both.number)), present(store.effects(undo))
+        assert [c.id for c in found.compactions] == sorted(c.id for c in kept)
+        assert (list(found.undone_compactions), list(other.compactions)) == ([], [])
+        assert list(other.undone_compactions) == [last(store).id]
+
+    # --- what stands for nodes that are gone
+
+    def test_what_stands_for_another_is_in_no_read(self, store: Store) -> None:
+        """Of no time; a value that replaces it has its place."""
+        one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1)).number
+        for at in (None, one):
+            assert [path for path, _ in tree(store, ADA, now=NOW, at=at)] == [("b",)]
+            assert store.node(ADA, ("a",), at=at, now=NOW) is None
+        write(store, Put(("a",), 1))
+        assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["a", "b"]
+
+    def test_no_sweep_takes_what_stands_for_another(self, store: Store) -> None:
+        """What has its place may come late; and no moment of the past is lost by it."""
+        write(
+            store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1), Put(("c",), 1, NOW + SECOND)
+        )
+        assert store.sweep(now=LATE) == 1
+        assert store.history_start(ADA) == (0, NOW + SECOND)
+        write(store, Put(("a",), 1))
+        assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["a", "b"]
+
+    def test_pruning_what_stood_for_another_loses_nothing(self, store: Store) -> None:
+        """It goes once it was replaced, and no moment of the past is lost by it."""
+        one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY)).number
+        two = write(store, Put(("a",), 1)).number
+        store.commit(batch(add("i"), time=LATE))
+        assert store.prune_history(before=LATE) == (1, None)
+        assert store.history_start(ADA) == (0, 0)
+        assert tree(store, ADA, now=NOW, at=one) == []
+        assert [path for path, _ in tree(store, ADA, now=NOW, at=two)] == [("a",)]
+
+    def test_what_stood_for_another_is_not_among_the_removed(self, store: Store) -> None:
+        """It was not there."""
+        one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY)).number
+        two = write(store, Delete(("a",))).number
+        found, other = present(store.effects(one)), present(store.effects(two))
+        assert [(path, node.expires) for path, node in found.put_nodes] == [
+            (("a",), PLACEHOLDER_EXPIRY)
+        ]
+        assert list(other.removed_paths) == []
+
+
+def furnish(store: Store) -> None:
+    """Fill a store with something of everything."""
+    write(store, Put(("a",), float("nan")), Create(("o",)), Put(("o", "x"), 1, NOW + SECOND))
+    write(store, Define(NOTES, Definition(capacity=9)), add("i"), Add(NOTES, waiting("w")))
+    write(store, Delete(("a",)), Replace(NOTES, 1, record("i", "new")), add("page", to=BOOK))
+    store.commit(batch(Retire(BOOK, "page", 1), scope=HANDBOOK, op=b"op", result=[1]))
+    summary = Add(NOTES, record("sum"), links=[Link(NOTES, "c"), Link(NOTES, "i")], accessed=NOW)
+    write(store, add("c"), Compact(NOTES, [("c", 1)], [summary], '{"by": "hand"}'))
+    store.put_note("n", "noted", expected=None)
+
+
+class PersistenceLaws(Laws):
+    """What is the same after a close."""
+
+    def test_all_is_there_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
+        """Every read, of the past too."""
+        furnish(store)
+        before, salt, seq = reads(store, now=NOW), store.salt(), store.seq()
+        store.close()
+        again = opened(path)
+        assert not differences(before, reads(again, now=NOW))
+        assert (again.salt(), again.seq(), again.note("n")) == (salt, seq, "noted")
+
+    def test_numbers_go_on(self, store: Store, path: Path, opened: Opener) -> None:
+        """Of commits, rows and lines: none is used twice; time does not go back."""
+        furnish(store)
+        number, seq, row = store.commit_at(FAR), store.seq(), only(store, "i").row
+        write(store, Retire(NOTES, "i", 2), time=NOW + SECOND)
+        store.close()
+        again = opened(path)
+        commit = write(again, add("new"))
+        assert commit.number > number
+        assert commit.time == NOW + SECOND
+        assert only(again, "new").row > row
+        assert again.seq() > seq
+
+    def test_a_compaction_is_undone_after_a_close(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
+        """What it retired and what was derived is there, and comes back as it was."""
+        furnish(store)
+        was, done = store.versions(NOTES, "c")[0], store.compactions(NOTES)[0]
+        store.close()
+        again = opened(path)
+        assert again.compactions(NOTES) == [done]
+        assert [row for row, _ in again.derived_links([was.row])] == list(done.added)
+        write(again, Undo(NOTES, done.id))
+        found = only(again, "c")
+        assert replace(was, row=0, version=2, begin_commit=0, end_commit=None) == replace(
+            found, row=0, begin_commit=0
+        )
+        assert again.get(NOTES, ["sum"]) == [None]
+
+    def test_an_op_is_known_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
+        """That is what it is for."""
+        furnish(store)
+        store.close()
+        again = opened(path)
+        answer = again.commit(batch(add("x"), op=b"op"))
+        assert (answer.adopted, answer.result) == (True, [1])
+
+    def test_touches_are_flushed_by_a_close(self, store: Store, path: Path, opened: Opener) -> None:
+        """A kill may lose them, a close does not."""
+        furnish(store)
+        store.touch([only(store).first], time=NOW + SECOND)
+        store.close()
+        again = opened(path)
+        assert only(again).accessed == NOW + SECOND
+
+    def test_a_follower_goes_on_after_a_close(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
+        """The change log is the same one."""
+        furnish(store)
+        follower = Follower()
+        follower.catch_up(store)
+        store.close()
+        again = opened(path)
+        write(again, Retire(NOTES, "w", 1), add("j"))
+        follower.catch_up(again)
+        assert follower.agrees_with(again)
+
+    def test_the_owners_of_a_closed_handle_are_dead(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
+        """Their leases are taken over at once."""
+        before = present(store.acquire_lease(ADA, "one"))
+        store.close()
+        again = opened(path)
+        assert present(again.acquire_lease(ADA, "two")).epoch > before.epoch
+
+    def test_runs_go_on_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
+        """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
+        first, second = (
+            a.run or 0 for a in store.accept("helper", [queued_input("e"), queued_input("f")])
+        )
+        lease = leased(store)
+        call = DurableCall(first, 0, 0, "fetch", "digest", "pending", begin=BEGIN)
+        store.commit(batch(call, under=lease))
+        step = Step(first, 0, "greet", sensory="1", outputs=["1"])
+        work = batch(step, under=lease)
+        commit = store.commit(work)
+        store.consumer_position("helper", "app", "mail")
+        store.advance_consumer("helper", "app", "mail", 3)
+        before = [store.runs("app"), store.steps(first), store.outputs("helper", "app")]
+        store.close()
+        again = opened(path)
+        after = [again.runs("app"), again.steps(first), again.outputs("helper", "app")]
+        assert after == before
+        assert again.durable_calls(first, 0) == [replace(call, begin=None)]
+        assert again.consumer_position("helper", "app", "mail") == 3
+        assert again.commit(work) == replace(commit, adopted=True)
+        assert again.accept("helper", [queued_input("e")])[0].run == first
+        third = again.accept("helper", [QueuedInput(ADA, "3", NOW)])[0]
+        assert (third.number, third.first) == (2, False)
+        assert (third.run or 0) > second
+        heir = leased(again, owner="two")
+        refused(again, StaleRun, batch(Step(first, 1, "note"), under=lease))
+        again.commit(batch(Step(first, 1, "note", done=True), under=heir))
+        assert [found.sensory for found in again.steps(first)] == [None, None]
+        assert [run.id for run in again.queued_runs("helper", ADA)] == [second, third.run]
+
+    def test_no_id_of_a_run_is_used_twice(self, store: Store, path: Path, opened: Opener) -> None:
+        """Not even that of the last one, when it was pruned."""
+        run = accept(store)
+        end(store, run)
+        store.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
+        store.close()
+        again = opened(path)
+        assert accept(again) > run
+        assert [found.number for found in again.runs("app")] == [1]
+
+    def test_two_handles_serve_one_lane(self, store: Store, path: Path, opened: Opener) -> None:
+        """Each sees what the other accepted, did, parked and pruned; caches or not."""
+        other = opened(path)
+        ids = [accept(each) for each in (store, other, store)]
+        lease = leased(store)
+        step = Step(ids[0], 0, "greet", begin=BEGIN, outputs=["1"])
+        work = batch(step, Put(("a",), 1), under=lease, base=0)
+        store.commit(work)
+        assert other.commit(work).adopted
+        refused(other, KeyBusy, Put(("a",), 2))
+        other.commit(batch(StatusChange(ids[0], "waiting", "parked", '"why"')))
+        refused(store, StaleRun, batch(Step(ids[0], 1, "note"), under=lease))
+        assert other.retry_run(ids[0], last=True, time=NOW) > ids[2]
+        assert store.accept("helper", [QueuedInput(ADA, "5", NOW)])[0].number == 4
+        store.release_lease(lease)
+        present(other.accept("helper", [QueuedInput(ADA, "6", NOW)], owner="two")[0].lease)
+        assert store.acquire_lease(ADA, "one") is None
+        other.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
+        refused(store, NotFound, batch(StatusChange(ids[0], "waiting", "parked")))
+        for each in (store, other):
+            assert [run.number for run in each.queued_runs("helper", ADA)] == [1, 2, 3, 4, 5]
+
+    def test_another_handle_sees_every_commit(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
+        """And the other way round, caches or not."""
+        other = opened(path)
+        furnish(store)
+        assert not differences(reads(store, now=NOW), reads(other, now=NOW))
+        write(other, Put(("b",), 1), add("j"), Define(BOOK, Definition(capacity=1), replace=True))
+        write(store, Put(("c",), 1), add("k", to=BOOK), add("l", to=BOOK))
+        assert not differences(reads(store, now=NOW), reads(other, now=NOW))
+        assert other.acquire_lease(ADA, "one") is not None
+        assert store.acquire_lease(ADA, "two") is None
+
+
+YEAR = 365 * DAY
+SHORT = Retain(age=timedelta(0), dedupe_for=timedelta(0), dedupe_count=3)
+
+
+def event(number: int, time: int = NOW) -> QueuedInput:
+    """Return an input that has an id."""
+    return QueuedInput(ADA, "1", time, b"event %d" % number, b"asked", f"event {number}")
+
+
+def discard_all(store: Store) -> None:
+    """End every run that waits."""
+    for run in store.runs("app"):
+        store.commit(batch(StatusChange(run.id, "waiting", "discarded"), scope=run.scope))
+
+
+class ClockStepLaws(Laws):
+    """What becomes of times where the caller's clock is wrong for a while."""
+
+    def test_times_wait_for_a_clock_that_went_back_a_little(self, store: Store) -> None:
+        """They rise with the numbers, as two processes' clocks never agree to the microsecond."""
+        write(store, add("i"))
+        commit = write(store, add("j"), time=NOW - CLOCK_STEP_US)
+        assert commit.time == NOW
+        assert write(store, add("k"), time=NOW + 1).time == NOW + 1
+
+    def test_times_return_with_a_clock_that_had_been_ahead(self, store: Store) -> None:
+        """At once: nothing lies in the future for a year; numbers keep the order."""
+        one = write(store, add("i"))
+        ahead = write(store, add("j"), time=NOW + YEAR)
+        back = write(store, add("k"), time=NOW + SECOND)
+        assert [c.time for c in (one, ahead, back)] == [NOW, NOW + YEAR, NOW + SECOND]
+        assert one.number < ahead.number < back.number
+        found = present(store.get(NOTES, ["k"])[0])
+        assert (found.created, found.record.time) == (NOW + SECOND, NOW + SECOND)
+        assert ids(store.page(NOTES)) == ["i", "k", "j"]
+
+    def test_a_time_of_the_past_means_one_moment(self, store: Store) -> None:
+        """What is later by number is later: a jump belongs to the moment at which it ended."""
+        numbers = [
+            write(store, add(f"{time}"), time=NOW + time).number
+            for time in (0, 10 * SECOND, YEAR, YEAR + 1, 20 * SECOND, 5 * DAY, 2 * YEAR, 6 * DAY)
+        ]
+        moments = {
+            NOW - 1: 0,
+            NOW: 1,
+            NOW + 10 * SECOND: 2,
+            NOW + 20 * SECOND - 1: 2,
+            NOW + 20 * SECOND: 5,
+            NOW + 5 * DAY: 6,
+            NOW + 6 * DAY - 1: 6,
+            NOW + 6 * DAY: 8,
+            NOW + YEAR: 8,
+            NOW + 3 * YEAR: 8,
+        }
+        found = {time: store.commit_at(time) for time in moments}
+        assert found == {time: ([0, *numbers])[place] for time, place in moments.items()}
+        assert store.time_of_commit(numbers[3]) == NOW + YEAR + 1
+
+    def test_any_times_are_found_again(self, store: Store) -> None:
+        """Of clocks that are stepped at random: the last commit that is not later than asked."""
+        rng, clock = Random(5), NOW
+        for n in range(60):
+            clock += rng.choice((0, 1, SECOND, 90 * SECOND, DAY, YEAR, -SECOND, -DAY, -YEAR))
+            write(store, add(f"{n}"), time=clock)
+        times = [store.time_of_commit(n + 1) for n in range(60)]
+        for moment in sorted({t + by for t in times for by in (-1, 0, 1)}):
+            last = max((n + 1 for n, time in enumerate(times) if time <= moment), default=0)
+            assert store.commit_at(moment) == last
+
+    def test_live_items_are_told_by_the_commits_that_added_them(self, store: Store) -> None:
+        """An update moves no item; what ended is not told, and commits without items are not."""
+        write(store, add("a"), add("b"), time=NOW)
+        write(store, add("c"), time=NOW + 1)
+        write(store, Put(("a",), 1), time=NOW + 1)
+        write(store, Replace(NOTES, 1, record("a", "A")), time=NOW + 2)
+        assert store.live_items_by_commit() == [(1, 2), (2, 1)]
+        write(store, Retire(NOTES, "c", 1), time=NOW + 3)
+        assert store.live_items_by_commit() == [(1, 2)]
+
+    # --- floors
+
+    def test_the_last_ops_are_never_forgotten(self, store: Store) -> None:
+        """However old a sweep takes them for; those of earlier commits go."""
+        store.commit_many([batch(op=b"op %d" % n) for n in range(6)])
+        assert store.sweep(now=NOW + YEAR) == 0
+        assert store.sweep(now=NOW + YEAR, ops_kept=4) > 0
+        again = [store.commit(batch(op=b"op %d" % n)).adopted for n in (5, 4, 3, 2, 1, 0)]
+        assert again == [True, True, True, True, False, False]
+
+    def test_ten_thousand_ops_are_enough(self, store: Store) -> None:
+        """Past those, age alone decides."""
+        many = [batch(op=b"op %d" % n) for n in range(OPS_KEPT + 2)]
+        store.commit_many(many)
+        store.sweep(now=NOW + YEAR)
+        assert not store.commit(many[1]).adopted
+        assert store.commit(many[2]).adopted
+
+    def test_the_last_event_ids_are_never_forgotten(self, store: Store) -> None:
+        """However old pruning takes them for."""
+        store.accept("helper", [event(n) for n in range(5)])
+        discard_all(store)
+        store.prune_runs("helper", "app", SHORT, now=NOW + YEAR)
+        again = store.accept("helper", [event(n) for n in (4, 3, 2, 1, 0)])
+        assert [answer.repeated for answer in again] == [True, True, True, False, False]
+
+    def test_repetitions_do_not_push_event_ids_out(self, store: Store) -> None:
+        """Only what was accepted counts."""
+        store.accept("helper", [event(n) for n in range(3)])
+        discard_all(store)
+        for _ in range(4):
+            store.accept("helper", [event(n) for n in range(3)])
+        store.accept("helper", [QueuedInput(ADA, "1", NOW)])
+        store.prune_runs("helper", "app", SHORT, now=NOW + YEAR)
+        again = store.accept("helper", [event(n) for n in (2, 1, 0)])
+        assert [answer.repeated for answer in again] == [True, True, False]
+
+    # --- capacity
+
+    @pytest.mark.parametrize("compaction", ["reject", "trim"])
+    def test_what_only_the_clock_hides_is_not_ended_for_room(
+        self, store: Store, compaction: str
+    ) -> None:
+        """It takes none, and is there again when the clock is."""
+        full = Definition(capacity=2, compaction=compaction)
+        mortal = Add(NOTES, replace(record("mortal"), expires=NOW + DAY))
+        write(store, Define(NOTES, full), mortal, add("i"))
+        ahead = batch(add("j"), time=NOW + YEAR, corroborated=NOW + SECOND)
+        store.commit(ahead)
+        assert sorted(ids(store.page(NOTES))) == ["i", "j", "mortal"]
+        assert info(store).items == 3
+        store.commit(batch(Put(("a",), 1), base=0, time=NOW + SECOND))
+        store.commit(batch(Define(NOTES, Definition(), replace=True), time=NOW + 2 * DAY))
+        store.commit(batch(Define(NOTES, replace(full, capacity=3), replace=True)))
+        store.commit(batch(add("k"), time=NOW + 2 * DAY, corroborated=NOW + 2 * DAY))
+        assert sorted(ids(store.page(NOTES))) == ["i", "j", "k"]

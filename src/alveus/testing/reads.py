@@ -1,0 +1,397 @@
+"""What a store answers, in words that do not depend on its numbers, so that stores compare."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+
+from alveus.errors import OutputsPruned
+from alveus.store import (
+    Compaction,
+    Effects,
+    Feature,
+    Node,
+    Run,
+    Scope,
+    SetRef,
+    Store,
+    StoredItem,
+    StoredOutput,
+)
+from alveus.store.erasures import NO_SPACE
+from alveus.store.name_ranges import NameRange
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Path
+
+FAR = 1 << 60
+"""More than there are runs and outputs."""
+
+TASKS = 6
+"""Tasks of a run whose durable calls are read."""
+
+
+NAME_RANGES = (NameRange(), NameRange(limit=2, newest_first=True), NameRange(prefix="a", limit=3))
+"""Which names of each object `tree` also asks for."""
+
+
+def lane_reads(
+    store: Store, spaces: Sequence[str], commits: Mapping[int, int]
+) -> dict[str, object]:
+    """Return all that *store* answers about runs of *spaces*; *commits* names commits."""
+    found = sorted(
+        (run for space in spaces for run in store.runs(space, limit=FAR)), key=lambda run: run.id
+    )
+    places = {run.id: place for place, run in enumerate(found)}
+    told: dict[str, object] = {}
+    for run in found:
+        told[f"run {places[run.id]}"] = _run(store, run, places, commits)
+    for agent, space in sorted({(run.agent, run.scope.space) for run in found}):
+        told[f"agent {agent} of {space}"] = _agent(store, agent, space, places)
+    stats = store.stats()
+    told["runs"] = (stats.runs_waiting, stats.runs_parked, stats.runs_ended)
+    return told
+
+
+def _run(
+    store: Store, run: Run, places: Mapping[int, int], commits: Mapping[int, int]
+) -> tuple[object, ...]:
+    steps = [
+        (s.ordinal, s.action, commits[s.commit], s.sent, s.sensory, s.read_set, s.skipped)
+        for s in store.steps(run.id)
+    ]
+    calls = [
+        (c.ordinal, c.position, c.name, c.digest, c.status, c.outcome, c.attempts)
+        for ordinal in range(TASKS)
+        for c in store.durable_calls(run.id, ordinal)
+    ]
+    # fmt: off
+    return (
+        run.agent, run.scope, run.number, run.status, run.event, run.accepted, run.now,
+        run.actions, run.ended, run.error, None if run.origin is None else places.get(run.origin),
+        store.run(run.id) == run, steps, calls, _outputs(store.run_outputs(run.id)),
+    )
+    # fmt: on
+
+
+def _agent(store: Store, agent: str, space: str, places: Mapping[int, int]) -> tuple[object, ...]:
+    runs = store.runs(space, agent=agent, limit=FAR)
+    scopes = sorted({run.scope for run in runs}, key=repr)
+    queues = [
+        (scope, [places[run.id] for run in store.queued_runs(agent, scope, limit=FAR)])
+        for scope in scopes
+    ]
+    listed = [
+        [places[run.id] for run in store.runs(space, agent=agent, key=scope.key, status="parked")]
+        for scope in scopes
+    ]
+    return (
+        [places[run.id] for run in runs],
+        queues,
+        listed,
+        store.waiting_lanes(agent, space, past_parked=False),
+        store.waiting_lanes(agent, space, past_parked=True),
+        _all_outputs(store, agent, space),
+    )
+
+
+def _all_outputs(store: Store, agent: str, space: str) -> tuple[bool, list[tuple[object, ...]]]:
+    """Return whether some were pruned, and the outputs past those."""
+    try:
+        return False, _outputs(store.outputs(agent, space, limit=FAR))
+    except OutputsPruned as error:
+        return True, _outputs(store.outputs(agent, space, after=error.floor, limit=FAR))
+
+
+def _outputs(found: Sequence[StoredOutput]) -> list[tuple[object, ...]]:
+    positions = [output.position for output in found]
+    assert positions == sorted(set(positions)), "positions rise"
+    return [(o.number, o.ordinal, o.key, o.event, o.time) for o in found]
+
+
+"""Later than every commit."""
+
+FEW = 3
+"""So many fields are few in small tests."""
+
+PAGE = 3
+"""Small, so that small tests turn pages too."""
+
+
+def comparable_node(node: Node) -> tuple[str, int | None]:
+    """Return a node so that equal ones compare equal, NaN too, and 1, 1.0 and True do not."""
+    return ("object" if node.is_object else wire.encode(node.value), node.expires)
+
+
+def tree(
+    store: Store, scope: Scope, *, now: int, at: int | None = None
+) -> list[tuple[Path, tuple[str, int | None]]]:
+    """Return every node of an exact tree, as `shown`, in the order of a walk."""
+    found: list[tuple[Path, tuple[str, int | None]]] = []
+    stack: list[tuple[Path, Node]] = [((), Node(is_object=True))]
+    while stack:
+        path, node = stack.pop()
+        if path:
+            found.append((path, comparable_node(node)))
+        fields = store.children(scope, path, at=at, now=now)
+        names = store.field_names(scope, path, at=at, now=now)
+        _check_few_fields(store, scope, path, at)
+        assert names == [(name, child.expires) for name, child in fields]
+        for chosen in NAME_RANGES:
+            found_names = store.names_in_range(scope, path, chosen, at=at, now=now)
+            assert found_names == chosen.choose(name for name, _ in names)
+        stack.extend(((*path, name), child) for name, child in reversed(fields))
+    return found
+
+
+def _check_few_fields(store: Store, scope: Scope, path: Path, at: int | None) -> None:
+    """See that fields that are read together are those that are read in order."""
+    every = store.children(scope, path, at=at, now=0)
+    found = store.few_fields(scope, path, at=at, most=FEW)
+    assert (found is None) == (len(every) > FEW)
+    for name, node in every if found is not None else ():
+        few = (found or {})[name]
+        assert few is None or comparable_node(few) == comparable_node(node)
+    assert found is None or len(found) == len(every)
+
+
+def commits(store: Store) -> list[int]:
+    """Return the numbers of all commits."""
+    last = store.commit_at(FAR)
+    return [n for n in range(1, last + 1) if store.effects(n) is not None]
+
+
+def pages(
+    store: Store, ref: SetRef, *, newest_first: bool = False, at: int | None = None
+) -> list[StoredItem]:
+    """Return all items of a set, read page by page."""
+    found: list[StoredItem] = []
+    after = None
+    while page := store.page(ref, after=after, limit=PAGE, newest_first=newest_first, at=at):
+        places = [(item.record.time or 0, item.first) for item in page]
+        stuck = after is not None and (places[0] >= after if newest_first else places[0] <= after)
+        if stuck:
+            raise AssertionError(f"a page past {after} of {ref} begins with {places[0]}")
+        found.extend(page)
+        after = places[-1]
+    return found
+
+
+class _CanonicalNames:
+    """Names for the commits and rows of one store that are the same in every store."""
+
+    def __init__(self, store: Store) -> None:
+        self.numbers = commits(store)
+        self.effects = [e for n in self.numbers if (e := store.effects(n)) is not None]
+        self.commits = {n: i for i, n in enumerate([0, *self.numbers])}
+        ids = {(item.set, item.record.id) for e in self.effects for item in e.begun_items}
+        self.versions = {key: store.versions(*key) for key in sorted(ids, key=repr)}
+        self.rows = {v.row: v for versions in self.versions.values() for v in versions}
+        self.firsts: dict[int, int] = {}
+        for version in self.rows.values():
+            earlier = self.firsts.get(version.first, version.version)
+            self.firsts[version.first] = min(earlier, version.version)
+
+    def item(self, item: StoredItem) -> tuple[object, ...]:
+        return (
+            item.set,
+            item.version,
+            self.firsts[item.first],
+            self.commits[item.begin_commit],
+            None if item.end_commit is None else self.commits[item.end_commit],
+            item.created,
+            item.updated,
+            item.accessed if item.end_commit is None else None,
+            item.record,
+        )
+
+    def row(self, row: int) -> tuple[object, ...]:
+        version = self.rows[row]
+        return (version.set, version.record.id, version.version, self.commits[version.begin_commit])
+
+    def feature(self, feature: Feature) -> tuple[object, ...]:
+        ended = None if feature.end_commit is None else self.commits[feature.end_commit]
+        begun = self.commits[feature.begin_commit]
+        first = self.firsts[feature.first]
+        told = feature._replace(row=0, first=first, begin_commit=begun, end_commit=ended)
+        return (self.row(feature.row), told)
+
+    def compaction(self, done: Compaction) -> tuple[object, ...]:
+        return (
+            done.set,
+            self.commits[done.commit],
+            done.time,
+            done.how,
+            [self.row(row) for row in done.retired if row in self.rows],
+            [self.row(row) for row in done.added if row in self.rows],
+            done.erased,
+            None if done.undo_commit is None else self.commits[done.undo_commit],
+            done.purged,
+        )
+
+    def pairs(self, pairs: Sequence[tuple[int, int]]) -> list[object]:
+        return [(self.row(row), self.row(source)) for row, source in pairs]
+
+    def commit(self, effects: Effects) -> tuple[object, ...]:
+        return (
+            effects.scope,
+            effects.commit.time,
+            wire.encode(effects.commit.result),
+            sorted((path, comparable_node(node)) for path, node in effects.put_nodes),
+            sorted(effects.removed_paths),
+            [self.item(replace(item, accessed=None)) for item in effects.begun_items],
+            sorted(
+                (self.item(replace(item, accessed=None)) for item in effects.ended_items), key=repr
+            ),
+        )
+
+
+def reads(
+    store: Store, *, now: int, at: Collection[int] | None = None, scopes: Iterable[Scope] = ()
+) -> dict[str, object]:
+    """Return all that *store* answers, under a name for each question.
+
+    Two stores to which the same batches were committed in one order give equal answers, whatever
+    numbers they chose for commits, rows and sets.
+
+    Args:
+        now: The time of the reading.
+        at: Which commits to read the past at, as positions in commit order from 1; None: all.
+        scopes: Scopes to read although no item or tree was written there.
+    """
+    names = _CanonicalNames(store)
+    wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
+    told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
+    told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
+    told["clock"] = [store.time_of_commit(n) for n in names.numbers] + [store.time_of_commit(0)]
+    told["expired"] = sorted((names.item(i) for i in store.expired_items(now=now)), key=repr)
+    told["spaces"] = store.spaces()
+    for space in told["spaces"]:
+        told[f"keys of {space}"] = store.keys(space)
+    there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
+    for scope in sorted({s for s in there if s.space != NO_SPACE} | set(scopes), key=repr):
+        commit, time = store.history_start(scope)
+        told[f"floor of {scope}"] = names.commits.get(commit), time
+        told[f"head of {scope}"] = names.commits[store.head(scope)]
+        told[f"tree of {scope}"] = tree(store, scope, now=now)
+        for i in wanted:
+            told[f"tree of {scope} at {i}"] = tree(store, scope, now=now, at=names.numbers[i - 1])
+        for info in store.set_infos(scope):
+            told[f"{info.ref}"] = (
+                info.definition,
+                info.items,
+                info.bytes,
+                info.tokens,
+                info.next_expiry,
+                info.has_validity,
+                names.commits.get(info.history_start),
+                store.set_info(info.ref) == info,
+                store.seq_and_sets([info.ref]) == (store.seq(), [info]),
+                info in store.seq_and_sets(scope)[1],
+            )
+            for i in [None, *wanted]:
+                told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
+                told[f"out of time of {info.ref} at {i}"] = _out_of_time(
+                    store, names, info.number, now, i
+                )
+            told[f"compactions of {info.ref}"] = _compactions(store, names, info.ref)
+    for key, versions in names.versions.items():
+        told[f"versions of {key}"] = [names.item(version) for version in versions]
+        told[f"get {key}"] = [item and names.item(item) for item in store.get(key[0], [key[1]])]
+    told["links"] = names.pairs(store.source_links(sorted(names.rows)))
+    told["derived"] = sorted(names.pairs(store.derived_links(sorted(names.rows))), key=repr)
+    told["stored"] = [names.item(i) for i in store.items_by_row(sorted(names.rows))]
+    told["pending"] = [
+        (names.row(p.row), p.text, p.metadata) for p in store.pending_vectors(limit=FAR)
+    ]
+    numbers = [info.number for scope in there for info in store.set_infos(scope)]
+    told["unstaged"] = [names.row(p.row) for p in store.versions_to_stage(numbers, limit=FAR)]
+    stats = store.stats()
+    told["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
+    told["oldest pending"] = (store.count_pending(), stats.oldest_pending)
+    return told | lane_reads(store, store.spaces(), names.commits)
+
+
+def _set_reads(
+    store: Store, names: _CanonicalNames, ref: SetRef, number: int, i: int | None
+) -> object:
+    at = None if i is None else names.numbers[i - 1]
+    found = pages(store, ref, at=at)
+    backwards = pages(store, ref, at=at, newest_first=True)
+    again = store.get(ref, [item.record.id for item in found], at=at)
+    return (
+        [names.item(item) for item in found],
+        [names.item(item) for item in backwards],
+        [item and names.item(item) for item in again],
+        [names.feature(feature) for feature in store.features(number, at=at)],
+    )
+
+
+def _out_of_time(
+    store: Store, names: _CanonicalNames, number: int, now: int, i: int | None
+) -> list[object]:
+    """Return what is out of time, at moments near which it often changes."""
+    at = None if i is None else names.numbers[i - 1]
+    moments = (None, now, now - 1_000_000)
+    return [
+        [
+            names.row(row)
+            for row in store.expired_or_invalid_rows(number, now=now, valid_at=valid_at, at=at)
+        ]
+        for valid_at in moments
+    ]
+
+
+def _compactions(store: Store, names: _CanonicalNames, ref: SetRef) -> list[object]:
+    """Return the compactions of a set, read page by page, and each by itself."""
+    found: list[Compaction] = []
+    before = None
+    while page := store.compactions(ref, before=before, limit=PAGE):
+        found += page
+        before = page[-1].id
+    if [store.compaction(done.id) for done in found] != found:
+        raise AssertionError(f"compactions of {ref} are not what they are one by one")
+    return [names.compaction(done) for done in found]
+
+
+def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:
+    """Return a line for every question to which two stores gave different answers."""
+    missing = object()
+    return [
+        f"{name}:\n   {ours.get(name)!r}\n   {theirs.get(name)!r}"
+        for name in [*ours, *(n for n in theirs if n not in ours)]
+        if ours.get(name, missing) != theirs.get(name, missing)
+    ]
+
+
+@dataclass
+class Follower:
+    """A copy of the live features of a store that keeps up by its change log alone.
+
+    This is what search does: `catch_up`, and compare with what the store says.
+    """
+
+    seq: int = 0
+    live: dict[int, dict[int, Feature]] = field(default_factory=dict[int, dict[int, Feature]])
+
+    def catch_up(self, store: Store, *, limit: int = 10_000) -> None:
+        """Take over what changed since last time; start anew where the log does not reach back."""
+        while True:
+            lines = store.changes(self.seq, limit=limit)
+            if lines is None:
+                raise LookupError("the change log no longer goes back to where this follower is")
+            for line in lines:
+                home = self.live.setdefault(line.set_number, {})
+                home.pop(line.row, None)
+                for feature in store.features_of(line.set_number, [line.row]):
+                    if feature.end_commit is None:
+                        home[line.row] = feature
+                self.seq = line.seq
+            if not lines:
+                return
+
+    def agrees_with(self, store: Store) -> bool:
+        """Whether every set this has heard of has just the features that it knows."""
+        return all(
+            {f.row: f for f in store.features(number)} == home for number, home in self.live.items()
+        )

@@ -1,0 +1,271 @@
+"""What every memory of an agent's window promises, as a class to inherit from."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from random import Random
+from typing import cast
+
+import pytest
+
+from alveus.agents.windows import ContextMemory, Observation
+from alveus.errors import BudgetTooSmall
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
+
+PROMPT = Message("what now?")
+
+THREADS = 8
+
+OFTEN_S = 1e-5  # of the interpreter: nothing is waited for
+"""How soon Python goes from one thread to another, while threads are in each other's way."""
+
+
+def numbered(number: int, *, long: int = 1) -> Observation:
+    """Return an observation that is told by its number."""
+    said = " ".join([f"answer {number}", *["and so on"] * (long - 1)])
+    return Observation(f"question {number}", said)
+
+
+class ContextContract:
+    """What every memory promises that an agent's window is made of.
+
+    A test class inherits from it and says how to make a memory, and how many observations that
+    one shows at most::
+
+        class TestLongest(ContextContract):
+            shows = 20
+
+            def make(self):
+                return Longest(20)
+
+    A law that a memory breaks on purpose is left out by its name, with the reason::
+
+            test_a_commit_keeps_a_copy = None  # its owner scores observations later
+
+    Attributes:
+        shows: How many observations a context has at most; more have to be committed to it than
+            that before it leaves one out.
+        budget: By which contexts of the memory are measured, if it has one; large enough for
+            *shows* of those that `numbered` makes.
+        seconds: How long threads are in each other's way.
+    """
+
+    shows: int = 20
+    budget: Budget | None = None
+    seconds: float = 1.0
+
+    def make(self) -> ContextMemory:
+        """Return a memory that holds nothing."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def memory(self) -> ContextMemory:
+        """Return a memory that holds nothing."""
+        return self.make()
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def test_a_memory_begins_with_nothing(self, memory: ContextMemory) -> None:
+        """What it shows before the first commit is what it always begins with, and the prompt."""
+        begins = memory.context(None)
+        assert memory.context(PROMPT) == [*begins, PROMPT]
+
+    def test_a_commit_is_seen_by_the_next_context(self, memory: ContextMemory) -> None:
+        """Whole: what was asked, and then what was answered."""
+        begins, first = memory.context(None), numbered(1)
+        memory.commit(first)
+        pair = [*first.messages] if self.shows else []
+        assert memory.context(PROMPT) == [*begins, *pair, PROMPT]
+
+    def test_the_prompt_comes_last(self, memory: ContextMemory) -> None:
+        """Once; where there is none, what is remembered comes last."""
+        filled(memory, 3)
+        told = memory.context(PROMPT)
+        assert told[-1] == PROMPT
+        assert told[:-1] == memory.context(None)
+
+    def test_the_newest_is_shown_however_many_came(self, memory: ContextMemory) -> None:
+        """Whatever else was let go for it."""
+        begins = memory.context(None)
+        newest = filled(memory, 3 * self.shows + 1)[-1]
+        pair = [*newest.messages] if self.shows else []
+        assert memory.context(None)[-2:] == (pair or begins)
+
+    def test_so_many_are_shown_as_is_said(self, memory: ContextMemory) -> None:
+        """All, until so many were committed; no more after that."""
+        begins = memory.context(None)
+        for n in range(1, 3 * self.shows + 2):
+            memory.commit(numbered(n))
+            assert len(pairs(memory.context(None), begins)) == min(n, self.shows)
+
+    def test_observations_stand_in_the_order_in_which_they_were_made(
+        self, memory: ContextMemory
+    ) -> None:
+        """Whatever the order in which they were committed."""
+        begins, made = memory.context(None), [numbered(n) for n in range(min(self.shows, 6))]
+        for observation in (*made[1::2], *made[::2]):
+            memory.commit(observation)
+        assert pairs(memory.context(None), begins) == [one.messages for one in made]
+
+    def test_looking_changes_nothing(self, memory: ContextMemory) -> None:
+        """Two contexts are alike, and what is done to one is not done to the other."""
+        filled(memory, self.shows)
+        first = memory.context(PROMPT)
+        expected = list(first)
+        first.clear()
+        assert memory.context(PROMPT) == expected
+
+    def test_calls_and_answers_stay_together(self, memory: ContextMemory) -> None:
+        """What answers a tool call is not shown without it, nor the call without its answer."""
+        begins = memory.context(None)
+        said = {message for one in filled(memory, 2) for message in one.messages}
+        calls = Message("look it up", "assistant", calls=("call",))
+        memory.commit(Observation("who?", calls))
+        memory.commit(Observation(Message("Ann", "tool", answers=("call",)), "it is Ann"))
+        for n in range(2 * self.shows):
+            memory.commit(numbered(n + 2))
+            told = memory.context(PROMPT)[len(begins) : -1]
+            shown = [(m.calls, m.answers) for m in told if m not in said and (m.calls or m.answers)]
+            assert shown in ([], [(("call",), ()), ((), ("call",))])
+
+    # --- what is committed --------------------------------------------------------------------
+
+    def test_an_observation_that_is_committed_again_is_there_once(
+        self, memory: ContextMemory
+    ) -> None:
+        """As it is when nobody knows whether the first time was done."""
+        begins, first = memory.context(None), numbered(1)
+        for observation in (first, numbered(2), first):
+            memory.commit(observation)
+        shown = pairs(memory.context(None), begins)
+        assert shown.count(first.messages) == min(1, self.shows)
+
+    def test_a_commit_keeps_a_copy(self, memory: ContextMemory) -> None:
+        """What is done to an observation later does not change what the memory holds."""
+        first = numbered(1)
+        memory.commit(first)
+        told = memory.context(PROMPT)
+        first.query.content, first.reply.content = PROMPT, PROMPT
+        assert memory.context(PROMPT) == told
+
+    def test_purge_empties(self, memory: ContextMemory) -> None:
+        """What it always begins with stays, and it takes in what comes; `reset` is the same."""
+        begins = memory.context(None)
+        for forget in (memory.purge, memory.reset):
+            filled(memory, 3)
+            forget()
+            assert memory.context(None) == begins
+        self.test_a_commit_is_seen_by_the_next_context(memory)
+
+    # --- budgets ------------------------------------------------------------------------------
+
+    def test_a_context_is_never_over_its_budget(self, memory: ContextMemory) -> None:
+        """Whatever the sizes; the newest is shown wherever it fits beside what is always there."""
+        budget, random = self.budget or Budget(), Random(1)
+        most = math.inf if budget.tokens is None else budget.tokens
+        begins = memory.context(None)
+        fixed = budget.size([*begins, PROMPT])
+        for n in range(60):
+            newest = numbered(n, long=random.choice([1, 1, 5, 40, 400]))
+            memory.commit(newest)
+            *told, prompt = memory.context(PROMPT)
+            assert budget.size([*told, prompt]) <= most
+            assert prompt == PROMPT
+            fits = fixed + budget.size(newest.messages) <= most
+            assert (newest.messages in pairs(told, begins)) == (fits and self.shows > 0)
+
+    def test_a_prompt_is_never_cut(self, memory: ContextMemory) -> None:
+        """One that is over the budget is refused; where there is none, it is there as it is."""
+        most = None if self.budget is None else self.budget.tokens
+        prompt = Message("and so on " * (1000 if most is None else most))
+        if most is None:
+            assert memory.context(prompt)[-1] == prompt
+            return
+        with pytest.raises(BudgetTooSmall):
+            memory.context(prompt)
+
+    # --- threads ------------------------------------------------------------------------------
+
+    def test_threads_may_share_it(self, memory: ContextMemory) -> None:
+        """Each context is of one moment: so many as were committed, whole, in order, and once.
+
+        Eight threads commit and look. A context has no fewer than were acknowledged before it was
+        asked for, and no more than were begun by its end. Where commits return what they let go,
+        each observation was let go or is there, and once.
+        """
+        begins, gone = memory.context(None), list[object]()
+        begun, done, made = CallCounter(), CallCounter(), dict[Message, str]()
+        end = time.monotonic() + self.seconds
+
+        def work(_thread: int) -> None:
+            while True:
+                observation = numbered(begun.next())
+                made[observation.query.content] = observation.created
+                gone.append(memory.commit(observation))
+                least = done.next()
+                *told, prompt = memory.context(PROMPT)
+                shown = [
+                    (made[query], str(query), str(reply)) for query, reply in pairs(told, begins)
+                ]
+                assert prompt == PROMPT
+                assert shown == sorted(set(shown)), "not in order, or twice"
+                assert all(q.split()[1] == r.split()[1] for _, q, r in shown), "torn"
+                assert min(least, self.shows) <= len(shown) <= min(begun.total, self.shows)
+                if time.monotonic() > end:
+                    return
+
+        with _switching_often(), ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(work, range(THREADS)))
+        assert done.total >= THREADS
+        left = pairs(memory.context(None), begins)
+        assert len(left) == min(self.shows, done.total)
+        if all(isinstance(some, (tuple, list)) for some in gone):
+            let_go = [one.created for some in cast("list[list[Observation]]", gone) for one in some]
+            assert sorted([*let_go, *(made[query] for query, _ in left)]) == sorted(made.values())
+
+
+@contextmanager
+def _switching_often() -> Generator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(OFTEN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def filled(memory: ContextMemory, most: int) -> list[Observation]:
+    """Commit observations, numbered from 1; return them."""
+    made = [numbered(n) for n in range(1, most + 1)]
+    for observation in made:
+        memory.commit(observation)
+    return made
+
+
+def pairs(messages: Sequence[Message], begins: Sequence[Message]) -> list[tuple[Message, Message]]:
+    """Return what is remembered in a context without a prompt, query by reply."""
+    assert list(messages[: len(begins)]) == list(begins)
+    left = messages[len(begins) :]
+    assert len(left) % 2 == 0, "half of an observation"
+    return list(zip(left[::2], left[1::2], strict=True))
+
+
+class CallCounter:
+    """Counts, whoever asks."""
+
+    def __init__(self) -> None:
+        self._mutex, self._numbers, self.total = threading.Lock(), count(1), 0
+
+    def next(self) -> int:
+        """Return the next number."""
+        with self._mutex:
+            self.total = next(self._numbers)
+            return self.total

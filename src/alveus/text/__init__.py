@@ -1,0 +1,31 @@
+"""Few words of many: by choosing sentences, without a model, or by asking one."""
+
+from typing import TYPE_CHECKING
+
+from alveus.text.summary import Summariser, Summary, Topic
+from alveus.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from alveus.text.extractive_summariser import ExtractiveSummariser
+    from alveus.text.model_summariser import ModelSummariser
+    from alveus.text.sentence_ends import sentences, tokens
+
+__all__ = [
+    "ExtractiveSummariser",
+    "ModelSummariser",
+    "Summariser",
+    "Summary",
+    "Topic",
+    "sentences",
+    "tokens",
+]
+
+if not TYPE_CHECKING:  # else any name would be one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "alveus.text.extractive_summariser": ("ExtractiveSummariser",),
+            "alveus.text.model_summariser": ("ModelSummariser",),
+            "alveus.text.sentence_ends": ("sentences", "tokens"),
+        },
+    )

@@ -1,0 +1,142 @@
+"""Budgets of tokens: what goes into a prompt that may have so many tokens, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Self, TypeAlias
+
+from alveus.errors import BudgetTooSmall, InvalidInput
+from alveus.text import tokens as word_pieces
+from alveus.text.messages import Message
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+TokenCounter: TypeAlias = Callable[[str], int]
+"""Returns how many tokens a text has. Pass the one of your model where its limit is sharp."""
+
+MESSAGE_TOKENS = 4
+"""Tokens that a message has besides its text: its role and its bounds.
+
+Source: OpenAI's cookbook counts 3, and 1 for a name.
+"""
+
+MOST_TOKENS = 1 << 53
+"""Of more, shares cannot be reckoned: a float does not tell them apart."""
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tokens a prompt may have, and who counts them.
+
+    Attributes:
+        tokens: The most; None: any number.
+        counter: What counts; the bundled tokenizer, unless another is given.
+        message_tokens: What a message has besides its text.
+    """
+
+    tokens: int | None = None
+    counter: TokenCounter = word_pieces
+    message_tokens: int = MESSAGE_TOKENS
+
+    def __post_init__(self) -> None:
+        if self.tokens is not None:
+            counted(self.tokens, "budget_tokens", most=MOST_TOKENS)
+        counted(self.message_tokens, "message_tokens", least=0)
+        if not callable(self.counter):  # pyright: ignore[reportUnnecessaryComparison] - user input
+            raise InvalidInput(f"a token counter is a function of a text, not {self.counter!r}")
+
+    def size(self, messages: Sequence[Message]) -> int:
+        """Return how many tokens messages have.
+
+        Raises:
+            InvalidInput: The counter did not return a number of tokens.
+        """
+        return sum(self.count(message.content) + self.message_tokens for message in messages)
+
+    def count(self, text: str) -> int:
+        """Return how many tokens a text has, without what a message adds.
+
+        Raises:
+            InvalidInput: The counter did not return a number of tokens.
+        """
+        found = self.counter(text)
+        if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - the user's own
+            raise InvalidInput(f"a token counter returned {found!r}, which is no count of tokens")
+        return found
+
+    def counts_as(self, other: Budget) -> bool:
+        """Return whether another one counts the same, whatever its number of tokens."""
+        return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
+
+    def remaining(self, fixed: Sequence[Message]) -> int | None:
+        """Return what is left beside messages that are always there; None: any number.
+
+        Raises:
+            BudgetTooSmall: They alone are more.
+        """
+        if self.tokens is None:
+            return None
+        size = self.size(fixed)
+        if size > self.tokens:
+            raise BudgetTooSmall(self.tokens, size)
+        return self.tokens - size
+
+    def remembering(self) -> Self:
+        """Return one that counts each text once, for work on a single prompt."""
+        return replace(self, counter=cache(self.counter))
+
+    @classmethod
+    def of(cls, given: int | Budget | None) -> Budget:
+        """Return a budget as it is, and a number of tokens as a budget of the bundled counter."""
+        return given if isinstance(given, Budget) else cls(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Parts of a conversation that belong together: shown, counted and let go as one.
+
+    Attributes:
+        places: Where the parts are in the list that they are of, in order.
+        lacks: Ids of tool calls that it answers and nothing before it in that list asked for; what
+            has no call is not shown.
+    """
+
+    places: tuple[int, ...]
+    lacks: tuple[str, ...] = ()
+
+
+def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
+    """Return which parts belong together: a tool call, and all that answers it.
+
+    A part is what is never split anyway: a query with its reply, an exchange. An id that is used
+    again is answered where it was asked for last. The units are in the order of their first parts.
+    """
+    leads = list(range(len(parts)))
+    lacks: dict[int, list[str]] = {}
+    asked: dict[str, int] = {}
+    for place, part in enumerate(parts):
+        for message in part:
+            for call in message.answers:
+                if call not in asked:
+                    lacks.setdefault(place, []).append(call)
+                    continue
+                one, other = _lead(leads, asked[call]), _lead(leads, place)
+                leads[max(one, other)] = min(one, other)
+            asked.update(dict.fromkeys(message.calls, place))
+    found: dict[int, list[int]] = {}
+    for place in range(len(parts)):
+        found.setdefault(_lead(leads, place), []).append(place)
+    return [
+        Unit(tuple(places), tuple(call for place in places for call in lacks.get(place, ())))
+        for places in found.values()
+    ]
+
+
+def _lead(leads: list[int], place: int) -> int:
+    while leads[place] != place:
+        leads[place] = place = leads[leads[place]]
+    return place

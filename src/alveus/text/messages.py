@@ -1,0 +1,102 @@
+"""Messages: what is said to a model and by it, in windows, prompts and conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self, TypeAlias, cast
+
+from alveus.errors import InvalidInput
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+"""Who says a message: "system" instructs, "tool" answers a call."""
+
+ROLES = ("system", "user", "assistant", "tool")
+
+OBSERVATIONS = "observation"
+"""The `item_type` of a set whose items are observations: a query and its reply."""
+
+MESSAGES = "message"
+"""The `item_type` of a set whose items are messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; a value: what it says is never changed.
+
+    Attributes:
+        content: What it says.
+        role: Who says it.
+        name: Whose name it goes by, for models that are told names.
+        calls: Ids of the tool calls that it asks for; a message that answers one of them belongs
+            to it, and neither is shown without the other.
+        answers: Ids of the tool calls that it answers.
+    """
+
+    content: str
+    role: Role = "user"
+    name: str | None = None
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.content, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            kind = type(self.content).__name__
+            raise InvalidInput(f"the content of a message must be a str, not {kind}; pass str(…)")
+        if self.role not in ROLES:
+            raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {self.role!r}")
+        for name in ("calls", "answers"):
+            object.__setattr__(self, name, _ids(getattr(self, name), name))
+
+    def __str__(self) -> str:
+        return self.content
+
+    @classmethod
+    def stratum(cls, text: str) -> Self:
+        """Return what a window begins with: fixed instructions, which are never forgotten."""
+        return cls(text, "system")
+
+    @classmethod
+    def of(cls, message: Message | str, role: Role) -> Message:
+        """Return a message as it is, and a text as a message of *role*."""
+        return message if isinstance(message, Message) else cls(message, role)
+
+    def to_dict(self) -> dict[str, Value]:
+        """Return it as a storable value, without what is not set."""
+        made: dict[str, Value] = {"role": self.role, "content": self.content}
+        if self.name is not None:
+            made["name"] = self.name
+        if self.calls:
+            made["calls"] = list(self.calls)
+        if self.answers:
+            made["answers"] = list(self.answers)
+        return made
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, object]) -> Self:
+        """Return the message that `to_dict` made a value of.
+
+        Raises:
+            InvalidInput: It is none.
+        """
+        given = dict(value)
+        unknown = [name for name in given if name not in cls.__dataclass_fields__]
+        if unknown or "content" not in given:
+            problem = f"has {unknown[0]!r}" if unknown else "has no content"
+            raise InvalidInput(f"a message {problem}; it has {', '.join(cls.__dataclass_fields__)}")
+        return cls(**given)  # pyright: ignore[reportArgumentType] - each is checked on the way in
+
+    def to_chat(self) -> dict[str, str]:
+        """Return it as `ChatModel.complete` takes it: what a tool answers is said by the user."""
+        made = {"role": "user" if self.role == "tool" else self.role, "content": self.content}
+        return made if self.name is None else made | {"name": self.name}
+
+
+def _ids(given: object, what: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidInput(f"the {what} of a message must be a list of ids, not {given!r}")
+    listed = cast("Sequence[object]", given)
+    if wrong := [one for one in listed if not isinstance(one, str) or not one]:
+        raise InvalidInput(f"the {what} of a message must be ids, not {wrong[0]!r}")
+    return tuple(cast("Sequence[str]", listed))

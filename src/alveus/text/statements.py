@@ -1,0 +1,392 @@
+"""Whether two texts say the same: what the write barrier merges, and what a prompt shows once.
+
+A text is read as a row of words without what never changes what it says: case, spacing,
+punctuation, articles, "please" and its like. Contractions, numbers and dates have one spelling. Two
+texts say the same if their rows are equal, or if they are but for a phrase such as "on Monday" that
+stands first in one and last in the other. So whatever differs in a word, its form, its place, a
+number or a question mark is something else: a duplicate that is kept costs a line, a statement that
+is dropped costs an answer.
+
+The spellings are those of English. A text in another language says the same as another one if the
+two are equal but for case, spacing and punctuation.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from alveus.values import words
+from alveus.values.lazy_dataclass import dataclass
+
+_NEGATIONS = frozenset("no not never none nobody nothing neither nor without hardly only".split())  # noqa: SIM905 - a list of words reads best as text
+_PRONOUNS = frozenset("i you he she it we they".split())  # noqa: SIM905 - as above
+_SUBJECTS = _PRONOUNS | frozenset(
+    "the a an this these those my your his her its our their there".split()  # noqa: SIM905 - as above
+)
+_ASKING = frozenset("what when where who whom whose why how which".split())  # noqa: SIM905 - as above
+_AUXILIARIES = frozenset(
+    """
+    am is are was were be been being do does did have has had can could may might must shall should
+    will would
+    """.split()  # noqa: SIM905 - as above
+)
+_FUNCTION_WORDS = words.STOP_WORDS.union(
+    _NEGATIONS, _SUBJECTS, _ASKING, _AUXILIARIES, ["us", "mine"]
+)
+_ENGLISH = _FUNCTION_WORDS - frozenset(
+    # Words of other languages too: without any of the others, "a" and "an" may be no articles.
+    """
+    a am an as at be by can do down for had has he her him his i in is it its just me more most no
+    no not now of off on or out over own per s same she so some t than their them to too under up
+    was we who will d m re ll ve don
+    """.split()  # noqa: SIM905 - as above
+) | frozenset(("i", "is", "she", "has", "for", "to"))
+
+_CODES = _FUNCTION_WORDS - {"i", "am", "not"}
+"""Function words that are names in capitals: US, IT, WHO."""
+
+_INTERJECTIONS = frozenset("oh ah hey hi hello um uh hmm".split())  # noqa: SIM905 - as above
+_OPENINGS = (
+    ("by", "the", "way"), ("you", "know"), ("well",), ("so",), ("ok",), ("okay",), ("actually",),
+)  # fmt: skip
+"""What opens a sentence before a comma and says nothing."""
+_INTENSIFIERS = frozenset(("very", "really", "also"))
+
+_MOVABLE = frozenset(
+    """
+    on in at after before during since until for by every each yesterday today tomorrow tonight last
+    next this when if while because once although
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words that begin a phrase which says when, where or why, and may stand first or last."""
+
+_TODAY = frozenset(("today", "tonight", "yesterday", "tomorrow", "ago"))
+_SPANS = frozenset(
+    """
+    night morning afternoon evening day week weekend month year spring summer autumn fall winter
+    monday tuesday wednesday thursday friday saturday sunday
+    """.split()  # noqa: SIM905 - as above
+) | frozenset(month.lower() for month in words.MONTHS)
+
+_CARDINALS = dict(
+    zip(
+        "zero one two three four five six seven eight nine ten eleven twelve".split(),  # noqa: SIM905 - as above
+        map(str, range(13)),
+        strict=True,
+    )
+)
+_ORDINALS = dict(
+    zip(
+        """
+        first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth
+        """.split(),  # noqa: SIM905 - as above
+        "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th 11th 12th".split(),  # noqa: SIM905 - as above
+        strict=True,
+    )
+)
+_TENS = dict(
+    zip(
+        "twenty thirty forty fifty sixty seventy eighty ninety".split(),  # noqa: SIM905 - as above
+        map(str, range(20, 100, 10)),
+        strict=True,
+    )
+)
+_NUMBERS = _CARDINALS | _ORDINALS | _TENS
+_SPELLINGS = _NUMBERS | {"%": "percent", "&": "and", "a.m": "am", "p.m": "pm"}
+
+_NEGATED = {f"{word}n": word for word in _AUXILIARIES} | {
+    "can": "can",
+    "won": "will",
+    "shan": "shall",
+}
+_UNSTABLE = (
+    _FUNCTION_WORDS
+    | _INTERJECTIONS
+    | _INTENSIFIERS
+    | {word for opening in _OPENINGS for word in opening}
+    | frozenset(("please", "percent", "sept"))
+    | _NEGATED.keys()
+    | {"cannot"}
+    | _NUMBERS.keys()
+    | {month.lower() for month in words.MONTHS}
+)
+_ANCHOR_WORD = re.compile(r"(?<![^\W_])[^\W\d_]{4,}(?![^\W_])")
+_ANCHOR_NUMBER = re.compile(
+    r"(?<![a-z\d])(?:[a-z]+\d[a-z\d]*|\d*(?:3[2-9]|[4-9][1-9]|[1-9]\d\d|\d{4}))(?![a-z\d])"
+    r"(?!\s(?:am|pm|[kmc]?m|[km]?g|m?l|h|min|s|[kmgt]b|k?wh?|v|k)\b)"  # 45 kg may be 45kg
+)
+
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
+        "\uff1f": "?", "\u061f": "?", "\u037e": "?", "\u2026": "...",
+    }
+)  # fmt: skip
+_BULLET = re.compile(r"^\s*[*+\u2022-]\s+", re.MULTILINE)
+_MONTH_NUMBERS = {month.lower()[:3]: at for at, month in enumerate(words.MONTHS, start=1)}
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?:,?\s+(?P<year>\d{4})(?!\w))?"
+_DATES = tuple(
+    re.compile(rf"(?<![\w.-]){date}(?![\w-])", re.IGNORECASE | re.ASCII)
+    for date in (
+        r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)",
+        r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})",
+        rf"{_DAY}(?:\s+of)?\s+{_MONTH}{_YEAR}",
+        rf"{_MONTH}\s+{_DAY}{_YEAR}",
+    )
+)
+_TOKEN = re.compile(
+    r"\[\d{0,4}-\d\d-\d\d\]"  # a date, as `_date` writes it
+    r"|[^\W_]+(?:(?:['/_@\\]|\.(?=[a-z\d])|(?<=\d)[,:](?=\d))[^\W_]+)*"  # a word
+    r"|[^\w\s]|_"
+)
+_NAME = re.compile(r"(?<=[\w,;)] )(?!I\b)[^\W\d_a-z][\w]*")
+_SPLIT_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)")
+_SIGN = re.compile(r"-(?=\d)|!(?==)|(?<![^\s(\[])[-.:!](?=\w)")
+"""Punctuation that says something: -5, 10-12, !=, -r, .env."""
+_QUOTATION = re.compile(r'"(\S+(?:\s+\S+){3,})"')
+"""What somebody said; fewer words in quotation marks are a title, or emphasis."""
+_SILENT = frozenset("!.,;:()[]{}\"'`-_\u00bf\u00a1\u3002\uff0c\uff01\u3001")
+_STOPS = frozenset("!.,;:")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A text, as others are compared with it.
+
+    Attributes:
+        words: What it says, in order.
+        names: Of these, those that begin with a capital where no sentence begins.
+        is_relative: It says "today", "last week" or the like: on another day it says otherwise.
+        is_one_sentence: Whether it is: only then may a phrase stand elsewhere.
+    """
+
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+    is_relative: bool
+    is_one_sentence: bool
+
+    def says_the_same(self, other: Statement) -> bool:
+        """Return whether another text says the same, the day of each left aside."""
+        if self.words == other.words:
+            return True
+        if len(self.words) != len(other.words) or not (
+            self.is_one_sentence and other.is_one_sentence
+        ):
+            return False
+        return _is_moved(self.words, other.words) or _is_moved(other.words, self.words)
+
+    def differs_in_content(self, other: Statement) -> bool:
+        """Return whether two texts differ in some nouns, verbs and the like, and in nothing else.
+
+        Their function words, numbers, signs and names are equal, no word has another form, and
+        the words of both have one order.
+        """
+        mine, theirs = set(self.words), set(other.words)
+        forms = set(words.terms(" ".join(mine - theirs))) & set(
+            words.terms(" ".join(theirs - mine))
+        )
+        return (
+            not forms
+            and self.names == other.names
+            and all(word.isalpha() and word not in _FUNCTION_WORDS for word in mine ^ theirs)
+            and [w for w in self.words if w in theirs] == [w for w in other.words if w in mine]
+        )
+
+
+def anchor_words(text: str) -> list[str]:
+    """Return the longer words of a text that every text which says the same has too.
+
+    A fifth of the time of `statement`: what differs in these need not be read.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).translate(_CHARACTERS)
+    return [word for word in _ANCHOR_WORD.findall(text.lower()) if word not in _UNSTABLE]
+
+
+def anchors(text: str) -> list[int]:
+    """Return terms of a text that those of every text which says the same are among.
+
+    Those of `anchor_words`, and numbers that are not spelled in several ways.
+    """
+    if not text.isascii() and not (text := text.translate(_CHARACTERS)).isascii():
+        return words.terms(text)
+    return words.terms(" ".join([*anchor_words(text), *_ANCHOR_NUMBER.findall(text.lower())]))
+
+
+def statement(text: str) -> Statement:
+    """Return what a text says; takes about 2 µs a word."""
+    whole = text.strip()
+    text = _folded(whole)
+    spoken = _spoken(list(_tokens(text)))
+    said = tuple(_weighty(spoken)) or tuple(word for word in spoken if word not in _SILENT)
+    if not said:
+        said = tuple(whole.casefold().split())
+    elif "?" not in said and _asks(said):
+        said = (*said, "?")
+    relative = any(
+        word in _TODAY or (word in ("last", "next", "this") and after in _SPANS)
+        for word, after in pairwise((*said, ""))
+    )
+    inner = text.strip().rstrip("!.?\"' ")
+    return Statement(said, _names(text), relative, not re.search(r"[.!?]\s|\n", inner))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(found.lower() for found in _NAME.findall(text))
+
+
+def _folded(text: str) -> str:
+    """Return a text with one form of each character and each date; capitals alone say nothing."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).translate(_CHARACTERS)
+    text = _BULLET.sub("", text)
+    if '"' in text:
+        text = _QUOTATION.sub("\u201c\\1\u201d", text)
+    if text.isupper() and " " in text.strip():
+        text = text.lower()
+    if any(character.isdigit() for character in text):
+        for date in _DATES:
+            text = date.sub(_date, text)
+    return text
+
+
+def _date(found: re.Match[str]) -> str:
+    year, month = found["year"] or "", found["month"].lower()
+    number = int(month) if month.isdigit() else _MONTH_NUMBERS[month[:3]]
+    return f"[{year}-{number:02}-{int(found['day']):02}]"
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield words and signs; words in lower case, but for capitals that make them names."""
+    begins = True
+    for match in _TOKEN.finditer(text):
+        said = match[0]
+        word = said.lower()
+        if said in "-.:!" and _SIGN.match(text, match.start()):
+            yield f"\\{said}"
+        elif said.isupper() and (len(said) > 1 or not begins) and word in _CODES:
+            yield said
+        else:
+            yield word
+        begins = said in ".!?:" or (begins and said in _SILENT)
+
+
+def _spoken(tokens: Sequence[str]) -> list[str]:
+    """Return tokens with one spelling of contractions, numbers and signs."""
+    spoken: list[str] = []
+    for word, after in pairwise((*tokens, "")):
+        if word in _SPELLINGS:
+            spoken.append(_SPELLINGS[word])
+        elif "'" in word:
+            spoken += _expanded(word, after)
+        elif word == "cannot":
+            spoken += ["can", "not"]
+        elif word[0].isdigit():
+            spoken += _number(word, after)
+        else:
+            spoken.append(word)
+    return spoken
+
+
+def _number(number: str, after: str) -> list[str]:
+    if number.endswith(":00") and after in ("am", "pm", "a.m", "p.m"):
+        return [number.removesuffix(":00")]
+    split = _SPLIT_NUMBER.fullmatch(number)
+    if split is None or split[2] in ("st", "nd", "rd", "th"):
+        return [number]
+    return [split[1], split[2]]
+
+
+_IS_AFTER = _PRONOUNS | _ASKING | {"that", "there", "here"}
+_ENDINGS = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will"}
+
+
+def _expanded(contraction: str, after: str) -> list[str]:
+    """Return the words of a contraction; what could be two is left as it is."""
+    word, at, end = contraction.rpartition("'")
+    if end == "t" and word in _NEGATED:
+        return [_NEGATED[word], "not"]
+    if at + end in _ENDINGS and word in _PRONOUNS:
+        return [word, _ENDINGS[at + end]]
+    if contraction == "let's":
+        return ["let", "us"]
+    if end == "s" and word in _IS_AFTER:
+        return [word, "has" if after in ("been", "had", "got") else "is"]
+    if end == "d" and word in _PRONOUNS and after in ("like", "love", "rather", "prefer", "be"):
+        return [word, "would"]
+    return [word, at + end]
+
+
+def _weighty(spoken: Sequence[str]) -> Iterator[str]:
+    """Yield the words that say something, and signs that do."""
+    is_english = not _ENGLISH.isdisjoint(spoken)
+    is_negated = not _NEGATIONS.isdisjoint(spoken)
+    unread, begins = 0, True
+    for at, word in enumerate(spoken):
+        before, after = spoken[at - 1] if at else "", spoken[at + 1] if at + 1 < len(spoken) else ""
+        if unread:
+            unread -= 1
+            continue
+        if word in _SILENT:
+            if word in _STOPS and before in _NEGATIONS and after:
+                yield ","
+            begins = begins or word in _STOPS - {","}
+            continue
+        if begins and (unread := _opening(spoken, at)):
+            continue
+        begins = word == "?"
+        if word == "?" and before == "?":
+            continue
+        if not _is_weightless(word, before, after, english=is_english, negated=is_negated):
+            yield word
+
+
+def _opening(spoken: Sequence[str], at: int) -> int:
+    """Return how many words from here on only open a sentence, the comma among them."""
+    if spoken[at] in _INTERJECTIONS and len(spoken) > at + 1:
+        return 1
+    for opening in _OPENINGS:
+        end = at + len(opening)
+        if tuple(spoken[at:end]) == opening and spoken[end : end + 1] == [","]:
+            return len(opening)
+    return 0
+
+
+def _is_weightless(word: str, before: str, after: str, *, english: bool, negated: bool) -> bool:
+    if word in ("a", "an", "the"):
+        is_quantity = after in ("few", "little", "lot", "bit")
+        return (english or word == "the") and bool(after) and not is_quantity
+    if word in _INTENSIFIERS or (word == "too" and after in ("", ".", "!")):
+        return english and not negated and before != "me"
+    if word == "that":
+        return after in _SUBJECTS and before.isalpha() and before not in _FUNCTION_WORDS
+    return word == "please"
+
+
+def _asks(said: Sequence[str]) -> bool:
+    if len(said) == 1:
+        return False
+    first, second = said[:2]
+    return (first in _ASKING and second in _AUXILIARIES) or (
+        first in _AUXILIARIES - {"be"} and second in _PRONOUNS
+    )
+
+
+def _is_moved(first: tuple[str, ...], last: tuple[str, ...]) -> bool:
+    """Return whether a phrase that begins *first* ends *last*, and all else is equal."""
+    if first[0] not in _MOVABLE or not _NEGATIONS.isdisjoint(first):
+        return False
+    if first[-1] == last[-1] == "?":
+        first, last = first[:-1], last[:-1]
+    starts = [at for at, word in enumerate(last) if word == first[0] and at]
+    return any(last[at:] + last[:at] == first for at in starts)

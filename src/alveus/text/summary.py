@@ -1,0 +1,149 @@
+"""What a summariser gives, and what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from alveus.embed import Vectors
+from alveus.errors import InvalidInput
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import counted
+
+MOST_TOPICS = 1_000
+"""How many topics may be asked for."""
+
+LEAST_TOKENS = 8
+"""The least that a summary may be asked to have: a character of any script fits in."""
+
+SUMMARY_TOKENS = 256
+"""How long a summary may be if nothing is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A summary, and who made it.
+
+    Attributes:
+        text: Empty only if there was nothing to sum up.
+        by: ``extractive``, or ``model:`` and the model's name.
+        tokens: Of the text, about; never more than were asked for.
+        left_out: Sentences that were not looked at because there were too many.
+        because: Why it was not made by the model that was asked; else empty.
+    """
+
+    text: str
+    by: str
+    tokens: int
+    left_out: int = 0
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """Texts that belong together.
+
+    Attributes:
+        title: One short line.
+        summary: What the texts say.
+        indices: Which texts, ascending; no text is in two topics, and some may be in none.
+        by, because: As of a `Summary`.
+    """
+
+    title: str
+    summary: str
+    indices: tuple[int, ...]
+    by: str
+    because: str = ""
+
+
+@runtime_checkable
+class Summariser(Protocol):
+    """Makes few words of many. One instance serves many threads at once."""
+
+    def summarise(
+        self,
+        texts: Sequence[str],
+        *,
+        max_tokens: int = SUMMARY_TOKENS,
+        vectors: Vectors | None = None,
+    ) -> Summary:
+        """Return what *texts* say, in at most *max_tokens*.
+
+        Args:
+            vectors: A unit row per text, if they are at hand; they spare embedding.
+
+        Raises:
+            InvalidInput: An argument cannot be used.
+        """
+        ...
+
+    def topics(
+        self,
+        texts: Sequence[str],
+        limit: int,
+        *,
+        max_tokens: int = SUMMARY_TOKENS,
+        vectors: Vectors | None = None,
+    ) -> tuple[Topic, ...]:
+        """Return *texts* as at most *limit* topics, with at most *max_tokens* each, by first text.
+
+        Every index is in range and in one topic at most. Texts without words are in none.
+
+        Raises:
+            InvalidInput: An argument cannot be used.
+        """
+        ...
+
+
+def checked_texts(texts: object) -> tuple[str, ...]:
+    """Return *texts*, if they are some.
+
+    Raises:
+        InvalidInput: It is not a sequence of texts that can be encoded.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise InvalidInput(f"texts must be a list of texts, not {type(texts).__name__}")
+    return tuple(_text(text, at) for at, text in enumerate(texts))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  callers without types
+
+
+def _text(text: object, at: int) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(f"texts[{at}] must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"texts[{at}] has a lone surrogate; use valid Unicode") from None
+    return text
+
+
+def checked_vectors(
+    vectors: Vectors | None, texts: Sequence[str], dimensions: int | None
+) -> Vectors | None:
+    """Return vectors, if they may be those of *texts*; *dimensions* None: of any size.
+
+    Raises:
+        InvalidInput: They are no numbers, or have another shape than (texts, dimensions).
+    """
+    if vectors is None:
+        return None
+    rows = np.asarray(vectors, dtype=np.float32)
+    size = rows.shape[-1] if dimensions is None and rows.ndim else dimensions
+    if rows.shape != (len(texts), size) or not np.isfinite(rows).all():
+        raise InvalidInput(
+            f"vectors must be numbers of the shape {(len(texts), size)}, a row per text of the "
+            f"summariser's embedder, not of {rows.shape}"
+        )
+    return rows
+
+
+def checked_limits(max_tokens: int, limit: int = 1) -> None:
+    """Refuse limits that cannot be kept.
+
+    Raises:
+        InvalidInput: One is not a whole number, or out of range.
+    """
+    counted(max_tokens, "max_tokens", least=LEAST_TOKENS)
+    counted(limit, "limit", most=MOST_TOPICS)

@@ -1,0 +1,66 @@
+"""Import and export: a memory as JSON lines and back, and the memories of others as items.
+
+docs/import-export.md describes the formats. An import first reads its whole file and writes only
+if every record can be used; it adds nothing twice, however often it is repeated.
+"""
+
+from alveus.transfer.alveus_format import ItemLine, SetLine
+from alveus.transfer.export import (
+    LAST,
+    Selection,
+    export_lines,
+    exported_items,
+    walk_tree,
+)
+from alveus.transfer.foreign_formats import Target
+from alveus.transfer.history_export import history_lines
+from alveus.transfer.import_formats import (
+    KEY_OF_RECORD,
+    LAYOUTS,
+    PLAIN,
+    Layout,
+    entries,
+    layout_of,
+)
+from alveus.transfer.import_source import Source
+from alveus.transfer.importing import (
+    CHUNK,
+    Imported,
+    Load,
+    Loaded,
+    Survey,
+    import_file,
+    opened,
+    survey,
+    survey_file,
+)
+from alveus.transfer.migration import migrate
+
+__all__ = [
+    "CHUNK",
+    "KEY_OF_RECORD",
+    "LAST",
+    "LAYOUTS",
+    "PLAIN",
+    "Imported",
+    "ItemLine",
+    "Layout",
+    "Load",
+    "Loaded",
+    "Selection",
+    "SetLine",
+    "Source",
+    "Survey",
+    "Target",
+    "entries",
+    "export_lines",
+    "exported_items",
+    "history_lines",
+    "import_file",
+    "layout_of",
+    "migrate",
+    "opened",
+    "survey",
+    "survey_file",
+    "walk_tree",
+]

@@ -1,0 +1,271 @@
+"""Messages as models exchange them, conversations of messages, and the data export of ChatGPT.
+
+ChatGPT's ``conversations.json`` has no published schema. Alveus reads what public tools for such
+files agree on: ``mapping`` has the messages by id, each with its ``parent``; ``current_node`` is
+the last message of the branch that the chat shows. Other kinds of messages are left out and
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import cast
+
+from alveus.errors import InvalidInput
+from alveus.store.items import Item
+from alveus.transfer.alveus_format import ItemLine
+from alveus.transfer.foreign_formats import TIMES, Reader, Skipped
+from alveus.transfer.import_source import JsonRecord
+from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of, objects_of
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value
+
+FIELDS = {"id", "role", "content", "speaker", "session", "metadata", "importance"}
+"""Fields of a message that become fields of an item; the others become metadata."""
+
+OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+"""What a message may have instead of a text."""
+
+SHOWN = ("text", "multimodal_text", "code", "execution_output")
+"""ChatGPT's kinds of content that the chat shows as messages."""
+
+INLINE_IMAGE = "is a picture inside a message: its data is left out"
+BRANCH = "is on a branch that the chat left"
+HIDDEN = "is hidden in the chat"
+
+
+@dataclass(slots=True)
+class Content:
+    """What a message contains.
+
+    Attributes:
+        inline_images: How many images were in the message itself; their data is left out.
+    """
+
+    texts: list[str] = field(default_factory=list[str])
+    images: list[Value] = field(default_factory=list[Value])
+    captions: list[Value] = field(default_factory=list[Value])
+    parts: list[Value] = field(default_factory=list[Value])
+    inline_images: int = 0
+
+    def read(self, content: Value) -> None:
+        """Add a text, or a list of parts."""
+        for part in [content] if isinstance(content, str) else cast("list[Value]", content):
+            if isinstance(part, str):
+                self.texts.append(part)
+            elif isinstance(part, dict):
+                self._read_part(part)
+            else:
+                raise InvalidInput(f"a part of the content is {part!r:.40}, not an object or text")
+
+    def _read_part(self, part: dict[str, Value]) -> None:
+        text, url, refusal = part.get("text"), part.get("image_url"), part.get("refusal")
+        if isinstance(text, dict):
+            text = text.get("value")
+        if isinstance(url, dict):
+            url = url.get("url")
+        if isinstance(text, str):
+            self.texts.append(text)
+        elif isinstance(refusal, str):
+            self.texts.append(refusal)
+        elif isinstance(url, str):
+            self._read_image(url, part.get("caption"))
+        else:
+            self.parts.append(part)
+
+    def _read_image(self, url: str, caption: Value) -> None:
+        if url.startswith("data:"):
+            url = url.partition(",")[0]
+            self.inline_images += 1
+        self.images.append(url)
+        if isinstance(caption, str) and caption:
+            self.captions.append(caption)
+
+    def metadata(self) -> dict[str, Value]:
+        """Return what becomes metadata."""
+        lists: dict[str, Value] = {
+            "images": self.images,
+            "parts": self.parts,
+            "caption": self.captions,
+        }
+        return {name: value for name, value in lists.items() if value}
+
+
+class ChatReader(Reader):
+    """Reads messages, conversations with messages, and the conversations that ChatGPT exports."""
+
+    @classmethod
+    def recognises(cls, record: JsonRecord) -> bool:
+        """Return whether it is a message, or contains messages."""
+        fields = record.fields
+        return (
+            ("role" in fields and ("content" in fields or "tool_calls" in fields))
+            or isinstance(fields.get("messages"), list)
+            or isinstance(fields.get("mapping"), dict)
+        )
+
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+        """Yield the messages of a record."""
+        fields = record.fields
+        if isinstance(fields.get("mapping"), dict):
+            yield from self._chatgpt_conversation(fields)
+        elif "messages" in fields:
+            yield from self._conversation(fields)
+        else:
+            yield from self._message(fields, {}, None, None)
+
+    def _conversation(self, chat: dict[str, Value]) -> Iterator[ItemLine | Skipped]:
+        messages = objects_of(chat, "messages")
+        session = name_of(chat, "id", "conversation_id", "thread_id")
+        if session is None:
+            session = self.ids.make(cast("Value", messages))
+        for number, message in enumerate(messages, start=1):
+            with inside(f"message {number}"):
+                item_id = f"{session}/{name_of(message, 'id') or number}"
+                yield from self._message(message, chat, item_id, session)
+
+    def _message(
+        self,
+        fields: dict[str, Value],
+        chat: dict[str, Value],
+        item_id: str | None,
+        session: str | None,
+    ) -> Iterator[ItemLine | Skipped]:
+        """Yield a message of a conversation; alone, it names its id and session itself."""
+        role, text_or_parts = fields.get("role"), fields.get("content")
+        has_more = any(fields.get(name) for name in OTHER_CONTENT)
+        readable = isinstance(text_or_parts, (str, list)) or (text_or_parts is None and has_more)
+        if not isinstance(role, str) or not readable:
+            raise InvalidInput(
+                'a message has a "role", which is a text, and a "content": a text, or a list of '
+                "parts"
+            )
+        content = Content()
+        content.read(text_or_parts or "")
+        speaker = label_of(fields, "speaker")
+        times = [name for name in TIMES if fields.get(name) is not None]
+        used = FIELDS | {self.target.time_from or (times[0] if times else "")}
+        if speaker is None and role not in ("tool", "function"):
+            speaker, used = label_of(fields, "name"), used | {"name"}
+        others = {
+            name: value
+            for name, value in fields.items()
+            if name not in used and not (name in TIMES and value is None)
+        }
+        title: dict[str, Value] = {"title": chat["title"]} if chat.get("title") else {}
+        inner = content.metadata()
+        item = Item(
+            value="\n".join(content.texts),
+            id=item_id or self.ids.of_record(fields),
+            metadata=title | metadata_of(chat) | others | inner | metadata_of(fields),
+            importance=cast("float", fields.get("importance", 0.0)),
+            speaker=speaker,
+            role=role,
+            session=label_of(fields, "session") or session,
+            time=self.when(fields, chat),
+        )
+        yield self.item_line(item, fields, chat, keep=has_more or bool(inner))
+        for _ in range(content.inline_images):
+            yield Skipped(INLINE_IMAGE)
+
+    # --- the data export of ChatGPT -----------------------------------------------------------
+
+    def _chatgpt_conversation(self, chat: dict[str, Value]) -> Iterator[ItemLine | Skipped]:
+        """Yield the messages of the branch that a conversation shows, oldest first.
+
+        Raises:
+            InvalidInput: The conversation has no id, or its messages are not a tree.
+        """
+        session = name_of(chat, "conversation_id", "id")
+        if session is None:
+            raise InvalidInput('a conversation has an "id" or a "conversation_id"')
+        nodes = {i: node for i, node in _object(chat, "mapping").items() if isinstance(node, dict)}
+        branch = _branch(nodes, _last_node(chat, nodes))
+        timed: dict[str, Value] = {}  # the last message that has a time
+        for node_id in branch:
+            message = nodes[node_id].get("message")
+            if isinstance(message, dict):
+                item_id = f"{session}/{name_of(message, 'id') or node_id}"
+                with inside(f"message {item_id!r}"):
+                    yield self._chatgpt_message(message, chat, timed, item_id, session)
+                timed = message if message.get("create_time") is not None else timed
+        for node_id in nodes.keys() - set(branch):
+            message = nodes[node_id].get("message")
+            if isinstance(message, dict) and _chatgpt_text(_object(message, "content")):
+                yield Skipped(BRANCH)
+
+    def _chatgpt_message(
+        self,
+        message: dict[str, Value],
+        chat: dict[str, Value],
+        timed: dict[str, Value],
+        item_id: str,
+        session: str,
+    ) -> ItemLine | Skipped:
+        content, author = _object(message, "content"), _object(message, "author")
+        facts, kind = _object(message, "metadata"), content.get("content_type", "text")
+        if facts.get("is_visually_hidden_from_conversation"):
+            return Skipped(HIDDEN)
+        if kind not in SHOWN:
+            return Skipped(f"is of ChatGPT's kind {kind!r:.40}")
+        recipient = message.get("recipient")
+        images = [part.get("asset_pointer") for part in _parts(content) if isinstance(part, dict)]
+        metadata: dict[str, Value] = {
+            "title": chat.get("title"),
+            "model": facts.get("model_slug"),
+            "images": [pointer for pointer in images if isinstance(pointer, str)],
+            "content_type": None if kind in ("text", "multimodal_text") else kind,
+            "recipient": None if recipient == "all" else recipient,
+            "author": author.get("name"),
+        }
+        item = Item(
+            value=_chatgpt_text(content),
+            id=item_id,
+            metadata={name: value for name, value in metadata.items() if value},
+            role=label_of(author, "role"),
+            session=session,
+            time=self.when(message, timed, chat, names=("create_time",)),
+        )
+        return self.item_line(item, message, chat, keep="images" in item.metadata)
+
+
+def _object(fields: dict[str, Value], name: str) -> dict[str, Value]:
+    value = fields.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _last_node(chat: dict[str, Value], nodes: dict[str, dict[str, Value]]) -> Value:
+    """Return the id of the last message shown; None if there is no message."""
+    if chat.get("current_node") is not None:
+        return chat["current_node"]
+    parents = [node.get("parent") for node in nodes.values()]
+    leaves = [node_id for node_id in nodes if node_id not in parents]
+    if len(leaves) > 1:
+        raise InvalidInput(
+            f'there is no "current_node" that says which of its {len(leaves)} branches is shown'
+        )
+    return leaves[0] if leaves else None
+
+
+def _branch(nodes: dict[str, dict[str, Value]], last: Value) -> list[str]:
+    branch: dict[str, None] = {}
+    while last is not None:
+        if not isinstance(last, str) or last not in nodes:
+            raise InvalidInput(f'"mapping" has no message {last!r:.60}, which another one names')
+        if last in branch:
+            raise InvalidInput(f"the parents of message {last!r:.60} go round in a circle")
+        branch[last] = None
+        last = nodes[last].get("parent")
+    return list(branch)[::-1]
+
+
+def _parts(content: dict[str, Value]) -> list[Value]:
+    parts = content.get("parts")
+    return parts if isinstance(parts, list) else []
+
+
+def _chatgpt_text(content: dict[str, Value]) -> str:
+    texts = [part.get("text") if isinstance(part, dict) else part for part in _parts(content)]
+    texts.append(content.get("text"))
+    return "\n".join(text for text in texts if isinstance(text, str) and text)

@@ -1,0 +1,166 @@
+"""What the readers of other formats share: the target of an import, and lookups in records."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, tzinfo
+from typing import ClassVar
+
+from alveus.errors import InvalidInput
+from alveus.store.items import Item, text_of
+from alveus.transfer.alveus_format import ItemLine, checked_item
+from alveus.transfer.import_source import JsonRecord
+from alveus.transfer.record_fields import Ids, time_of, value_at
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked_name
+
+NO_TEXT = "has no text"
+"""Why an item is left out: search could not find it."""
+
+TIMES = ("time", "timestamp", "created_at")
+"""The fields in which a message says when it was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that is left out on purpose, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The key and set of imported items, for a file that names no key of alveus.
+
+    Fields are dotted paths into a record: ``user_id``, ``metadata.customer``, ``namespace.1``.
+
+    Attributes:
+        key: The key; None for knowledge, or if `key_from` names it.
+        key_from: The field that names the key; `key` is for records without it.
+        set_from: The field that names the set; `set` is for records without it.
+        time_from: The field that holds the time, if it is not the format's own.
+        text_from: The field that search reads, if it is not the format's own.
+        zone: The zone of times without one.
+    """
+
+    key: str | None = None
+    set: str = "default"
+    key_from: str | None = None
+    set_from: str | None = None
+    time_from: str | None = None
+    text_from: str | None = None
+    zone: tzinfo | None = None
+
+
+class Reader(ABC):
+    """Turns the records of one format into items.
+
+    Attributes:
+        LISTS: Fields of a document whose lists contain records.
+        PREPARES: Whether `prepare` has to read all records before the first call of `read`.
+    """
+
+    LISTS: ClassVar[frozenset[str]] = frozenset()
+    PREPARES: ClassVar[bool] = False
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.ids = Ids()
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, record: JsonRecord) -> bool:
+        """Return whether a record looks like one of this format."""
+
+    def prepare(self, records: Iterable[JsonRecord]) -> None:  # noqa: B027 - most formats need not
+        """Read all records before the first call of `read`, where `PREPARES` is true."""
+
+    @abstractmethod
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+        """Yield the items of a record.
+
+        Raises:
+            InvalidInput: The record cannot be imported.
+        """
+
+    def item_line(
+        self, item: Item, *records: dict[str, Value], keep: bool = False
+    ) -> ItemLine | Skipped:
+        """Return an item with its key and set.
+
+        Args:
+            records: Where the fields that the target names are looked up, the first one first.
+            keep: Whether to import it even without a text, for its other contents.
+
+        Raises:
+            InvalidInput: The item cannot be stored, or a field of the target has no such value.
+        """
+        target = self.target
+        if target.text_from is not None:
+            text = value_at(target.text_from, records) or ""
+            if not isinstance(text, str):
+                raise InvalidInput(
+                    f"{target.text_from!r} is {text!r:.40}, not a text; name another field"
+                )
+            item = replace(item, text=text)
+        text = text_of(item.value) if item.text is None else item.text
+        if not keep and text is not None and not text.strip() and not item.metadata.get("caption"):
+            return Skipped(NO_TEXT)
+        key = _name_at(target.key_from, records) or target.key
+        if key is None and target.key_from is not None:
+            raise InvalidInput(
+                f"there is no {target.key_from!r} that could name its key; "
+                "name a key for such records too (--key)"
+            )
+        name = _name_at(target.set_from, records) or target.set
+        return ItemLine(
+            key if key is None else checked_name(key, "a key"),
+            checked_name(name, "a set"),
+            checked_item(item),
+        )
+
+    def when(
+        self,
+        *records: dict[str, Value],
+        names: Iterable[str] = TIMES,
+        zone: tzinfo | None = None,
+    ) -> datetime | None:
+        """Return the time in the target's field, or else the time of the first record that has one.
+
+        Args:
+            records: The message first, then what it is part of.
+            names: The fields that may hold a time, the preferred one first.
+            zone: The zone of a time without one, if the target names none.
+
+        Raises:
+            InvalidInput: The field holds no time, or one without a zone.
+        """
+        zone = self.target.zone or zone
+        if self.target.time_from is not None:
+            return self.read_time(value_at(self.target.time_from, records), zone)
+        found = ((name, record[name]) for record in records for name in names if name in record)
+        for name, value in found:
+            try:
+                time = self.read_time(value, zone)
+            except InvalidInput as error:
+                options = "--zone sets a zone, --time-from names another field"
+                raise InvalidInput(f"field {name!r}: {error} ({options})") from error
+            if time is not None:
+                return time
+        return None
+
+    def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
+        """Return the time that a field holds; None for null."""
+        return time_of(value, zone)
+
+
+def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
+    """Return the name of a key or set at a dotted path; None without a path or a value."""
+    value = None if path is None else value_at(path, records)
+    if value is None:
+        return None
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        raise InvalidInput(f"{path!r} is {value!r:.40}, which names no key or set; name a text")
+    return str(value)

@@ -1,0 +1,529 @@
+"""Import: a file is checked whole, then committed in chunks, each of them once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Literal
+
+from alveus.errors import AlveusError, Conflict, DuplicateItem, InvalidInput, StaleRun
+from alveus.facts.learning_records import LearningRecords
+from alveus.memory.keys import KeyBatch
+from alveus.memory.memory import Memory
+from alveus.sets import OnExisting
+from alveus.sets.commits import CommitWriter
+from alveus.store import Batch, Define, ItemChange, Past, Scope, SetRef
+from alveus.store.items import Item
+from alveus.store.records import item_of
+from alveus.transfer.alveus_format import (
+    ItemLine,
+    ItemLocation,
+    LearntLine,
+    NodeLine,
+    SetLine,
+    differs,
+)
+from alveus.transfer.export import scope_of
+from alveus.transfer.foreign_formats import Skipped, Target
+from alveus.transfer.history_format import AccessedLine, CommitLine, ItemBegun
+from alveus.transfer.history_import import Replay
+from alveus.transfer.import_formats import Entry, Layout, entries, has_history, layout_of
+from alveus.transfer.import_source import Source
+from alveus.transfer.langgraph import is_sqlite, langgraph_file
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.retries import TRIES, call_with_retries
+from alveus.values.storable import microseconds, moment
+
+CHUNK = 500
+"""Lines that one commit holds, and entries after which progress is reported."""
+
+WINDOW = 8 * CHUNK
+"""Items of several keys that are sorted by key before they are written."""
+
+SAMPLE = 3
+"""Items that a survey shows."""
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Generator[Source]:
+    """Open a file to import: JSON, or the SQLite file of a LangGraph store.
+
+    This process must not have that SQLite file open itself: closing a file drops the locks that
+    the process has on it.
+
+    Raises:
+        InvalidInput: It is a folder or a pipe, or an SQLite file of something else.
+        OSError: It cannot be opened.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is no file that can be read twice; pipe it in (import -)")
+    if is_sqlite(path):
+        with langgraph_file(path) as file:
+            yield file
+        return
+    with path.open("rb") as handle:
+        yield Source(str(path), handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The contents of a file.
+
+    Attributes:
+        layout: Its format.
+        entries: What would be written: items, sets, nodes of exact memory.
+        items: How many items, by key and set; the key None is knowledge. In a history, versions.
+        skipped: How much is left out, by the reason.
+        sample: The first items, each with its key and set.
+    """
+
+    layout: Layout
+    entries: int
+    items: Mapping[tuple[str | None, str], int]
+    skipped: Mapping[str, int]
+    sample: tuple[ItemLine, ...]
+
+    @property
+    def keys(self) -> int:
+        """How many keys have items."""
+        return len({key for key, _ in self.items if key is not None})
+
+
+def survey(
+    source: Source,
+    layout: Layout,
+    target: Target | None,
+    *,
+    progress: Callable[[int], None] = lambda _count: None,
+) -> Survey:
+    """Return the contents of a file, after reading all of it; nothing is written.
+
+    Args:
+        progress: Called with the number of entries read since the last call.
+
+    Raises:
+        InvalidInput: A record cannot be used, or names an item or a field a second time.
+    """
+    count = 0
+    numbers: dict[int, int] = {}
+    items: Counter[tuple[str | None, str]] = Counter()
+    skipped: Counter[str] = Counter()
+    sample: list[ItemLine] = []
+    for number, entry in entries(source, layout, target):
+        if isinstance(entry, Skipped):
+            skipped[entry.reason] += 1
+            continue
+        count += 1
+        if not count % CHUNK:
+            progress(CHUNK)
+        identity = _identity(entry)
+        first = numbers.setdefault(hash(identity), number)
+        if len(numbers) < count:
+            problem = f"{identity[-1]!r} was there before, on {source.at(first)}"
+            raise source.wrong(number, problem, "remove one, or give it another id")
+        for line in _items(entry):
+            items[line.key, line.set] += 1
+            if len(sample) < SAMPLE:
+                sample.append(line)
+    return Survey(layout, count, dict(items), dict(skipped), tuple(sample))
+
+
+def _identity(entry: Entry) -> tuple[object, ...]:
+    """Return what no two entries of a file may be equal in, last the name that errors show."""
+    match entry:
+        case ItemLine():
+            return ("item", entry.key, entry.set, entry.item.id)
+        case SetLine():
+            return ("set", entry.key, entry.set)
+        case LearntLine():
+            return ("learnt", entry.key, entry.set, next(iter([*entry.ids, *entry.set_aside]), ""))
+        case NodeLine():
+            return ("node", entry.key, entry.path)
+        case CommitLine():
+            return ("commit", entry.number)
+        case AccessedLine():
+            return ("accessed", entry.key, entry.set, entry.row)
+
+
+def _items(entry: Entry) -> list[ItemLine]:
+    if isinstance(entry, CommitLine):
+        return [part.line for part in entry.parts if isinstance(part, ItemBegun)]
+    return [entry] if isinstance(entry, ItemLine) else []
+
+
+def survey_file(
+    path: str | os.PathLike[str],
+    *,
+    layout: Layout | Literal["auto"] = "auto",
+    target: Target | None = None,
+) -> Survey:
+    """Return what `import_file` would import; nothing is written.
+
+    Raises:
+        InvalidInput: A record cannot be used, or the format is not recognised.
+    """
+    with opened(path) as source:
+        return survey(source, layout_of(source) if layout == "auto" else layout, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an import did.
+
+    Attributes:
+        added: Items that are new.
+        kept: Items that were there already, and stay as they are.
+        updated: Items that were there already, and were replaced.
+        sets: Sets that were made, or got another definition.
+        values: Values and objects of exact memory that were written.
+        values_kept: Values and objects that were there already, and stay.
+        expired: Items, values and objects that expired before they could be written.
+        commits: Commits of a history that were repeated; `added` are their versions of items.
+        commits_kept: Commits of a history that had been repeated before.
+        linked: Items that were linked to their sources.
+        unlinked: Items with a source that is not there. Their lineage ends there, and forgetting
+            the source does not reach them. They keep its id in `sources`.
+    """
+
+    added: int = 0
+    kept: int = 0
+    updated: int = 0
+    sets: int = 0
+    values: int = 0
+    values_kept: int = 0
+    expired: int = 0
+    commits: int = 0
+    commits_kept: int = 0
+    linked: int = 0
+    unlinked: int = 0
+
+    def plus(self, other: Loaded) -> Loaded:
+        """Return the sums."""
+        names = [field.name for field in fields(Loaded)]
+        return Loaded(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The contents of a file, and what an import of it did."""
+
+    survey: Survey
+    done: Loaded
+
+
+def import_file(
+    memory: Memory,
+    path: str | os.PathLike[str],
+    *,
+    layout: Layout | Literal["auto"] = "auto",
+    target: Target | None = None,
+    on_existing: OnExisting = "keep",
+) -> Imported:
+    """Import a file; see docs/import-export.md.
+
+    The whole file is read and checked before anything is written. It is written in chunks, each of
+    them one commit; the same call again adds nothing twice.
+
+    Args:
+        target: The key and set of the items; needed for every format but "alveus".
+
+    Raises:
+        InvalidInput: A record cannot be used, or the format is not recognised.
+    """
+    with opened(path) as source:
+        if layout == "auto":
+            layout = layout_of(source)
+        contents = survey(source, layout, target)
+        done = Load(memory, on_existing=on_existing).run(source, layout, target)
+        return Imported(contents, done)
+
+
+class Load:
+    """An import into one memory; `run` may be repeated, and adds nothing twice."""
+
+    def __init__(self, memory: Memory, *, on_existing: OnExisting = "keep") -> None:
+        if on_existing not in ("error", "keep", "update"):
+            raise InvalidInput(
+                f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
+            )
+        self._memory = memory
+        self._on_existing: OnExisting = on_existing
+        self.done = Loaded()
+        self._exported = False
+
+    def run(
+        self,
+        source: Source,
+        layout: Layout,
+        target: Target | None = None,
+        *,
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> Loaded:
+        """Import a file that was checked; what is counted was written here, and is durable.
+
+        If it fails on the way, the error has a note of how far it came.
+
+        Args:
+            progress: Called with the number of entries done since the last call.
+        """
+        if layout == "alveus" and has_history(source):
+            done = Replay(self._memory, source, progress).run()
+            self.done = Loaded(
+                added=done.versions, commits=done.commits, commits_kept=done.commits_kept
+            )
+            return self.done
+        last, begun, has_derived = 0, False, False
+        self._exported = layout == "alveus"
+        try:
+            for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "alveus"):
+                self.done = self.done.plus(self._commit(chunk))
+                last, begun = number or last, True
+                has_derived |= any(isinstance(e, ItemLine) and _has_sources(e) for e in chunk)
+                progress(len(chunk))
+            if has_derived and self._exported:
+                links = _Linking(self._memory).run(source)
+                self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
+        except BaseException as error:
+            if begun or not isinstance(error, AlveusError):  # what is cut off may be committed
+                extent = f"up to {source.at(last)} at least" if last else "in part"
+                error.add_note(
+                    f"{source.name} was imported {extent}; "
+                    "the same command again goes on from there and adds nothing twice"
+                )
+            raise
+        return self.done
+
+    def _commit(self, chunk: Sequence[Entry]) -> Loaded:
+        match chunk[0]:
+            case SetLine() as line:
+                return self.define(line)
+            case ItemLine() as line:
+                return self._add(line, [e.item for e in chunk if isinstance(e, ItemLine)])
+            case LearntLine() as line:
+                return self._mark(line, [e for e in chunk if isinstance(e, LearntLine)])
+            case NodeLine(key=key):
+                nodes = [e for e in chunk if isinstance(e, NodeLine)]
+                return call_with_retries(lambda: self._write(key, nodes), on=StaleRun)
+            case _:
+                raise InvalidInput("a history is imported whole")
+
+    def _ref(self, line: SetLine | ItemLine | LearntLine) -> SetRef:
+        return SetRef(scope_of(self._memory, line.key), line.set)
+
+    def define(self, line: SetLine) -> Loaded:
+        """Make a set, or look whether one that is there has this definition."""
+        ref, store = self._ref(line), self._memory.store
+        info = store.set_info(ref)
+        if info is not None and info.definition == line.definition:
+            return Loaded()
+        change = Define(ref, line.definition, replace=self._on_existing == "update")
+        batch = Batch(scope=ref.scope, time=self._memory.engine.clock(), define=[change])
+        if info is not None:
+            store.commit(batch)
+            return Loaded(sets=1)
+        # A set is made once, so the op is named after it: of two imports, one makes the set.
+        op = wire.digest(["import", ref.scope.space, ref.scope.key, ref.name], salt=store.salt())
+        if store.commit(replace(batch, op=op)).adopted:
+            store.commit(batch)  # refused if the other import made another definition
+            return Loaded()
+        return Loaded(sets=1)
+
+    # --- items --------------------------------------------------------------------------------
+
+    def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
+        """Write new items, then those to replace; count what was written here."""
+        now, total = self._memory.engine.clock(), len(items)
+        items = [i for i in items if i.expire_at is None or microseconds(i.expire_at) > now]
+        expired = total - len(items)
+        owner = self._memory.knowledge if line.key is None else self._memory.key(line.key)
+        target_set, ref = owner.set(line.set), self._ref(line)
+        add = target_set.add_back if self._exported else target_set.add_many
+        if self._on_existing == "error":
+            return Loaded(added=len(add(items)), expired=expired)
+        # Another process may import the same file: one of the two finds that an id is in use.
+        existing = call_with_retries(lambda: self._add_new(add, ref, items), on=DuplicateItem)
+        changed: list[Item] = []
+        if self._on_existing == "update":
+            changed = [i for i in items if i.id in existing and differs(i, existing[i.id])]
+        if changed:
+            add(changed, on_existing="update")
+        return Loaded(
+            added=len(items) - len(existing),
+            updated=len(changed),
+            kept=len(existing) - len(changed),
+            expired=expired,
+        )
+
+    def _add_new(
+        self, add: Callable[[Sequence[Item]], object], ref: SetRef, items: Sequence[Item]
+    ) -> dict[str, Item]:
+        """Add the items that are not there, in one commit; return those that were there."""
+        stored = self._memory.store.get(ref, [item.id or "" for item in items])
+        existing = {s.record.id: item_of(s) for s in stored if s is not None}
+        add([item for item in items if item.id not in existing])
+        return existing
+
+    def _mark(self, line: LearntLine, lines: Sequence[LearntLine]) -> Loaded:
+        """Note which messages were learnt from, so that nobody learns from them again."""
+        ref = self._ref(line)
+        writer = CommitWriter(self._memory.engine, ref.scope)
+        learnt = {item_id for one in lines for item_id in one.ids}
+        failed = {item_id: count for one in lines for item_id, count in one.set_aside.items()}
+        LearningRecords(writer, ref.scope).mark(ref, learnt, failed)
+        return Loaded()
+
+    # --- exact memory -------------------------------------------------------------------------
+
+    def _write(self, key: str, nodes: Sequence[NodeLine]) -> Loaded:
+        written = expired = 0
+        now = self._memory.engine.clock()
+        with self._memory.key(key).batch() as batch:
+            for line in nodes:
+                if line.node.expires is not None and line.node.expires <= now:
+                    expired += 1
+                else:
+                    written += self._put(batch, line)
+        kept = len(nodes) - written - expired
+        return Loaded(values=written, values_kept=kept, expired=expired)
+
+    def _put(self, batch: KeyBatch, line: NodeLine) -> bool:
+        """Write a node, unless an existing one has to stay; return whether it was written."""
+        tree, node = batch.short_term, line.node
+        if line.path in tree and (node.is_object or self._on_existing != "update"):
+            if self._on_existing == "error":
+                raise InvalidInput(f"key {line.key!r} has something at {line.path!r} already")
+            return False
+        expires = None if node.expires is None else moment(node.expires)
+        if node.is_object:
+            tree.new_object(line.path, expires_at=expires)
+        else:
+            tree.set(line.path, node.value, expires_at=expires)
+        return True
+
+
+def _group(entry: Entry) -> tuple[object, ...]:
+    """Return what the entries of one commit are equal in."""
+    return _identity(entry) if isinstance(entry, SetLine) else _identity(entry)[:-1]
+
+
+def _chunks(
+    numbered: Iterable[tuple[int, Entry | Skipped]], *, mixed: bool
+) -> Iterator[tuple[int, list[Entry]]]:
+    """Yield the entries of one commit each, and the record up to which all is done then.
+
+    The number of that record is 0 where it is not known.
+
+    Args:
+        mixed: Whether keys may alternate, and their order among each other means nothing.
+    """
+    lines = ((number, entry) for number, entry in numbered if not isinstance(entry, Skipped))
+    if not mixed:
+        for _, alike in groupby(lines, key=lambda line: _group(line[1])):
+            while chunk := list(islice(alike, CHUNK)):
+                yield chunk[-1][0], [entry for _, entry in chunk]
+        return
+    while window := list(islice(lines, WINDOW)):
+        groups: dict[tuple[object, ...], list[tuple[int, Entry]]] = {}
+        for line in window:
+            groups.setdefault(_group(line[1]), []).append(line)
+        chunks = [
+            group[start : start + CHUNK]
+            for group in groups.values()
+            for start in range(0, len(group), CHUNK)
+        ]
+        for chunk in chunks:
+            last = chunk[-1][0] if len(groups) == 1 else 0
+            if chunk is chunks[-1]:
+                last = window[-1][0]
+            yield last, [entry for _, entry in chunk]
+
+
+# --- links to sources -------------------------------------------------------------------------
+
+
+def _has_sources(line: ItemLine) -> bool:
+    """Return whether an item names its sources."""
+    return bool(line.linked or line.item.sources)
+
+
+class _Linking:
+    """Links the items of an import to their sources; `run` again links nothing twice.
+
+    An item is linked if the store has it as the file has it.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory, self._store = memory, memory.store
+        self._linked = self._unlinked = 0
+
+    def run(self, source: Source) -> Loaded:
+        """Link the items of a file, all of which was imported.
+
+        Raises:
+            Conflict: Other writers changed the same items again and again.
+        """
+        lines = (entry for _, entry in entries(source, "alveus", None))
+        derived = (line for line in lines if isinstance(line, ItemLine) and _has_sources(line))
+        for key, alike in groupby(derived, key=lambda line: line.key):
+            while chunk := list(islice(alike, CHUNK)):
+                self._link(scope_of(self._memory, key), chunk)
+        return Loaded(linked=self._linked, unlinked=self._unlinked)
+
+    def _ref(self, item: ItemLine | ItemLocation) -> SetRef:
+        return SetRef(scope_of(self._memory, item.key), item.set)
+
+    def _link(self, scope: Scope, lines: Sequence[ItemLine]) -> None:
+        linked: set[int] = set()
+        for _ in range(TRIES):
+            missing, unlinked = self._missing(lines)
+            if not missing:
+                self._linked += len(linked)
+                self._unlinked += unlinked
+                return
+            linked.update(row for links in missing.values() for row, _ in links)
+            changes: list[ItemChange] = [Past(ref, links=links) for ref, links in missing.items()]
+            self._store.commit(Batch(scope=scope, time=self._memory.engine.clock(), items=changes))
+        raise Conflict(
+            f"other writers changed items of {scope.key or scope.space!r} again and again "
+            "while they were linked to their sources; import again"
+        )
+
+    def _missing(
+        self, lines: Sequence[ItemLine]
+    ) -> tuple[dict[SetRef, list[tuple[int, int]]], int]:
+        """Return the missing links by set, and how many items have a source that is not there."""
+        missing: dict[SetRef, list[tuple[int, int]]] = {}
+        unlinked = 0
+        for line in lines:
+            ref = self._ref(line)
+            (item,) = self._store.get(ref, [line.item.id or ""])
+            if item is None or differs(line.item, item_of(item)):
+                continue
+            locations = _source_locations(line)
+            sources = [self._store.get(self._ref(one), [one.id])[0] for one in locations]
+            linked_rows = [row for _, row in self._store.source_links([item.row])]
+            linked = {version.first for version in self._store.items_by_row(linked_rows)}
+            links = [(item.row, s.row) for s in sources if s is not None and s.first not in linked]
+            if links:
+                missing.setdefault(ref, []).extend(links)
+            unlinked += None in sources or len(locations) < len(set(line.item.sources))
+        return missing, unlinked
+
+
+def _source_locations(line: ItemLine) -> list[ItemLocation]:
+    """Return the sources of an item but itself: as the file says, else items of its own set."""
+    ids = dict.fromkeys(line.item.sources)
+    locations = line.linked
+    if locations is None:
+        locations = [ItemLocation(line.key, line.set, source) for source in ids]
+    itself = ItemLocation(line.key, line.set, line.item.id or "")
+    return [location for location in locations if location != itself]

@@ -1,0 +1,63 @@
+"""Moving everything that a store holds into another one, with its history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from alveus.errors import InvalidInput
+from alveus.memory.opening import open_store
+from alveus.store import Store
+from alveus.store.sql.copying import CopyResult, check_source, copy_store
+from alveus.store.sql.database import SqlDatabase
+
+
+def migrate(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    progress: Callable[[int], None] = lambda _count: None,
+    wait_s: float = 10,
+) -> CopyResult:
+    """Copy a store, with all its spaces and all its history, into an empty one; compare them.
+
+    Both are files or URLs of a server, as `Memory.open` takes them. Numbers of commits, versions,
+    times, lineage, ops, runs, outputs and receipts stay what they are. The source is read as it
+    is when the call begins, and not changed; what others write to it later is not copied. If the
+    call is interrupted, the same call goes on, and nothing is there twice; until it has returned,
+    the target cannot be opened as a memory. A call for what was migrated compares both again.
+
+    Args:
+        progress: Called with how many rows were copied or compared since the last call.
+        wait_s: Longest wait for other writers of the target.
+
+    Raises:
+        AccessDenied: The user of a server does not own the tables.
+        InvalidInput: The target holds something else, or both are the same, or one is in RAM.
+        Unusable: What was copied is not the same as the source, and the message says in what; or
+            a schema is not the one that this alveus needs.
+        NotAStore, NotFound, StoreBusy, StoreTooNew, Unavailable: One of them cannot be opened.
+    """
+    old = open_store(source, mode="ro", durability="full", wait_s=wait_s)
+    try:
+        check_source(_check_kind(old))
+        new = open_store(target, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            return copy_store(*_two(old, new), progress=progress)
+        finally:
+            new.close()
+    finally:
+        old.close()
+
+
+def _check_kind(store: Store) -> SqlDatabase:
+    if not isinstance(store, SqlDatabase):
+        raise InvalidInput("a memory in RAM cannot be migrated; use export and import")
+    return store
+
+
+def _two(old: Store, new: Store) -> tuple[SqlDatabase, SqlDatabase]:
+    source, target = _check_kind(old), _check_kind(new)
+    if source.location == target.location:
+        raise InvalidInput(f"{source.location} is the source and the target; name two memories")
+    return source, target

@@ -1,0 +1,156 @@
+"""Fields of records: read, checked and looked up; and ids made from the contents of a record."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from hashlib import blake2b
+from typing import cast
+
+from alveus.errors import AlveusError, InvalidInput
+from alveus.values import wire
+from alveus.values.storable import Value, checked, checked_name
+from alveus.values.times import parse_time
+
+MILLISECONDS = 100_000_000_000
+"""Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""
+
+_INDEX = re.compile(r"-?[0-9]{1,6}")
+
+
+def check_field_names(fields: dict[str, Value], allowed: str) -> None:
+    """Refuse fields that a line of this type does not have."""
+    unknown = fields.keys() - _names(allowed)
+    if unknown:
+        raise InvalidInput(
+            f"unknown fields {sorted(unknown)}: a {fields['type']!r} line has {allowed}"
+        )
+
+
+@lru_cache(maxsize=32)
+def _names(allowed: str) -> frozenset[str]:
+    return frozenset(allowed.split())
+
+
+def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:
+    """Return the key (None: knowledge) and the set that a line names."""
+    if "key" not in fields:
+        raise InvalidInput('"key" is missing; it is null for knowledge')
+    key = fields["key"]
+    name = checked_name(fields.get("set"), '"set"')
+    return (None if key is None else checked_name(key, '"key"')), name
+
+
+def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
+    """Return a time: ISO 8601, or Unix time in seconds or milliseconds; None for None.
+
+    Args:
+        zone: The zone of a time without one; without it, such a time is refused.
+    """
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return datetime.fromtimestamp(value / 1000 if value >= MILLISECONDS else value, UTC)
+        except (OverflowError, OSError, ValueError):
+            raise InvalidInput(f"the time {value!r:.40} is out of range") from None
+    return parse_time(value, zone)
+
+
+def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:
+    """Return the texts that a field lists; none if it is missing."""
+    value = fields.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise InvalidInput(f'"{name}" must be a list of texts, not {value!r}')
+    return tuple(cast("list[str]", value))
+
+
+def object_of(fields: dict[str, Value], name: str) -> dict[str, Value]:
+    """Return the object in a field; an empty one if it is missing."""
+    value = fields.get(name, {})
+    if not isinstance(value, dict):
+        raise InvalidInput(f'"{name}" must be an object, not {value!r}')
+    return value
+
+
+def objects_of(fields: dict[str, Value], name: str) -> list[dict[str, Value]]:
+    """Return the objects that a field lists."""
+    value = fields.get(name)
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise InvalidInput(f'"{name}" must be a list of objects')
+    return cast("list[dict[str, Value]]", value)
+
+
+def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
+    """Return the metadata of a record; none if it is missing or null."""
+    return {} if fields.get("metadata") is None else object_of(fields, "metadata")
+
+
+def name_of(fields: dict[str, Value], *names: str) -> str | None:
+    """Return the first of these fields that is a text or a whole number, as a text."""
+    values = (fields.get(name) for name in names)
+    readable = (value for value in values if isinstance(value, (str, int)) and value != "")
+    return next((str(value) for value in readable if not isinstance(value, bool)), None)
+
+
+def label_of(fields: dict[str, Value], name: str) -> str | None:
+    """Return a speaker, role or session; None if it is missing or empty."""
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f'"{name}" must be a text, not {value!r:.40}')
+    return value or None
+
+
+def value_at(path: str, records: Iterable[Value]) -> Value:
+    """Return the value at a dotted path in the first of *records* that has one; else None."""
+    for record in records:
+        value = record
+        for name in path.split("."):
+            value = _child(value, name)
+        if value is not None:
+            return value
+    return None
+
+
+def _child(value: Value, name: str) -> Value:
+    if isinstance(value, dict):
+        return value.get(name)
+    if isinstance(value, list) and _INDEX.fullmatch(name):
+        index = int(name)
+        return value[index] if -len(value) <= index < len(value) else None
+    return None
+
+
+@contextmanager
+def inside(what: str) -> Generator[None]:
+    """Name the part of a record in errors about it."""
+    try:
+        yield
+    except AlveusError as error:
+        raise InvalidInput(f"{what}: {error}") from error
+
+
+class Ids:
+    """Makes ids from contents: the same file gives the same ones, an appended line a new one."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[bytes] = Counter()
+
+    def of_record(self, fields: dict[str, Value]) -> str:
+        """Return the id that a record has, or one of its contents; whoever stores it checks it."""
+        given = fields.get("id")
+        if given is None:
+            return self.make(fields)
+        return str(given) if type(given) is int else cast("str", given)
+
+    def make(self, contents: Value) -> str:
+        """Return an id of *contents*, and of how often the same occurred before."""
+        line = checked(contents, where="the line", nan=True)
+        digest = wire.digest(line, salt=b"alveus import")
+        self._counts[digest] += 1
+        numbered = digest + self._counts[digest].to_bytes(8)
+        return f"import-{blake2b(numbered, digest_size=12).hexdigest()}"

@@ -1,0 +1,179 @@
+"""Dates that a question names, and how close a time is to one.
+
+Understood are months in English, German, French and Spanish with or without a day and a year
+("8 May 2023", "March 3rd", "im Dezember"), ``2023-12-29``, ``29.12.2023``, ``12/29/2023`` where
+it can be read in one way only, ``2023年12月29日``, and a bare year of this century. What is not
+understood names no date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import microseconds, moment
+from alveus.values.words import MONTHS
+
+DAY = 1.0
+"""Closeness of a time on the day that was named, or on the day after it: people tell it later."""
+
+WEEK = 0.7
+"""From the day before to seven days after the day that was named."""
+
+REST_OF_MONTH = 0.3
+MONTH = 0.5
+YEAR = 0.25
+"""Of a time in the month, or the year, that was named without more. Source: retrieval notes, 9."""
+
+_DAY_US = 86_400_000_000
+_MOST_YEARS = 200
+"""A date without a year is looked for in this many years, up to the latest time."""
+
+_LANGUAGES = (
+    " ".join(MONTHS).lower(),
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+)
+_NAMES = {name: number for names in _LANGUAGES for number, name in enumerate(names.split(), 1)} | {
+    "sept": 9
+}
+
+_AMBIGUOUS_MONTHS = frozenset({"may", "march", "mar", "mars"})
+"""Months only with a day, with a year, or after one of `_BEFORE`."""
+
+_BEFORE = "in|during|since|until|till|before|after|last|next|of|early|late|mid|im|seit|en|de"
+_ORDINAL = "(?:st|nd|rd|th)"
+_YEAR = r"(?:19|20)\d\d"
+_SPELLED = (
+    rf"(?:\b(?P<before>{_BEFORE})[ -]+)?"
+    rf"(?:\b(?P<day>[0-3]?\d)(?:{_ORDINAL}|\.)?\s+(?:of\s+|de\s+)?)?"
+    rf"\b(?P<month>{'|'.join(sorted(_NAMES, key=len, reverse=True))})\b\.?"
+    rf"(?:\s+(?:the\s+)?(?P<day_after>[0-3]?\d){_ORDINAL}?(?![\w:]))?"
+    rf"(?:,?\s+(?:of\s+|de\s+)?(?P<year>{_YEAR})\b)?"
+)
+_IN_NUMBERS = (
+    rf"(?<![\d./-])(?:(?P<y1>{_YEAR})-(?P<m1>\d\d)(?:-(?P<d1>\d\d))?"
+    rf"|(?P<d2>\d\d?)\.(?P<m2>\d\d?)\.(?P<y2>{_YEAR})"
+    rf"|(?P<a3>\d\d?)/(?P<b3>\d\d?)/(?P<y3>{_YEAR}))(?![\d/-])"
+    rf"|(?:(?P<y4>{_YEAR})年)?(?P<m4>\d\d?)月(?:(?P<d4>\d\d?)[日号])?"
+)
+_BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
+_ANY_DIGIT = re.compile(r"\d", re.ASCII)
+_FEBRUARY = 2
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return what a long pattern compiles to, which takes longer than importing all of this."""
+    return re.compile(pattern, re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDate:
+    """What a question says of a date; None: it does not say. A day has a month."""
+
+    year: int | None
+    month: int | None
+    day: int | None
+
+
+def named_date(text: str, words: Iterable[str]) -> NamedDate | None:
+    """Return the first date that *text* names, or None.
+
+    Args:
+        words: The words of *text*, in lower case.
+    """
+    numbers = _ANY_DIGIT.search(text)
+    if not _NAMES.keys().isdisjoint(words):
+        for match in _compiled(_SPELLED).finditer(text):
+            name, year = match["month"].lower(), match["year"]
+            day = match["day"] or match["day_after"]
+            if name not in _AMBIGUOUS_MONTHS or day or year or match["before"]:
+                return _date(year, _NAMES[name], day)
+    if numbers and (match := _compiled(_IN_NUMBERS).search(text)):
+        return _from_numbers(match)
+    if numbers and (match := _BARE_YEAR.search(text)):
+        return NamedDate(int(match[0]), None, None)
+    return None
+
+
+def _from_numbers(match: re.Match[str]) -> NamedDate | None:
+    groups = match.groupdict()
+    if groups["a3"]:
+        first, second = int(groups["a3"]), int(groups["b3"])
+        if first != second and max(first, second) <= len(MONTHS):
+            return NamedDate(int(groups["y3"]), None, None)
+        return _date(groups["y3"], min(first, second), str(max(first, second)))
+    year = groups["y1"] or groups["y2"] or groups["y4"]
+    month = groups["m1"] or groups["m2"] or groups["m4"]
+    return _date(year, int(month), groups["d1"] or groups["d2"] or groups["d4"])
+
+
+def _date(year: str | None, month: int, day: str | None) -> NamedDate | None:
+    if not 1 <= month <= len(MONTHS):
+        return NamedDate(int(year), None, None) if year else None
+    exists = day is not None and 1 <= int(day) <= _days(int(year or 2000), month)
+    return NamedDate(int(year) if year else None, month, int(day) if day and exists else None)
+
+
+def _days(year: int, month: int) -> int:
+    """Return how many days a month has."""
+    is_leap = not year % 4 and (year % 100 != 0 or not year % 400)
+    return _DAYS[month - 1] + (is_leap and month == _FEBRUARY)
+
+
+def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how close each time (microseconds since 1970, UTC) is to *date*, 0 to 1.
+
+    A date without a month, or without a day, is worth less: `YEAR`, `MONTH`. Year and month must
+    agree where they are named.
+    """
+    if not times.size:
+        return np.zeros(0)
+    edges: list[int] = []
+    values = [0.0]
+    for year in _years(date, times):
+        for edge, value in _steps(date, year):
+            edges.append(edge)
+            values.append(value)
+    steps = np.searchsorted(np.array(edges, np.int64), times, side="right")
+    return np.array(values)[steps]
+
+
+def _years(date: NamedDate, times: NDArray[np.int64]) -> range:
+    if date.year is not None:
+        return range(date.year, date.year + 1)
+    last = moment(int(times.max())).year
+    return range(max(moment(int(times.min())).year, last - _MOST_YEARS), last + 1)
+
+
+def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
+    """Return the times from which on a closeness holds, in *year*; the last one is 0."""
+    start = microseconds(datetime(year, date.month or 1, 1, tzinfo=UTC))
+    if date.month is None:
+        end = microseconds(datetime(year, 12, 31, tzinfo=UTC)) + _DAY_US
+        return [(start, YEAR), (end, 0.0)]
+    days = _days(year, date.month)
+    end = start + days * _DAY_US
+    if date.day is None:
+        return [(start, MONTH), (end, 0.0)]
+    if date.day > days:
+        return []
+    day = start + (date.day - 1) * _DAY_US
+    return [
+        (start, REST_OF_MONTH),
+        (max(day - _DAY_US, start), WEEK),
+        (day, DAY),
+        (min(day + 2 * _DAY_US, end), WEEK),
+        (min(day + 8 * _DAY_US, end), REST_OF_MONTH),
+        (end, 0.0),
+    ]

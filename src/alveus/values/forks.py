@@ -1,0 +1,376 @@
+"""Forks: no thread is inside SQLite at that instant, and the child drops what it inherited.
+
+A forked child has the memory of its parent, but only one of its threads and none of its locks on
+files. A mutex that another thread held stays locked for good, and files that SQLite believes
+locked are not. So before a fork the gate lets no thread into SQLite, and waits until all have left
+it; and in the child every object that registered here releases what it inherited, before anything
+new is opened.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterable
+from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
+from operator import attrgetter
+from types import TracebackType
+from typing import NoReturn, Protocol, TypeAlias, TypeVar
+
+from alveus.errors import ForkedStore, NotPicklable
+
+FORK_WAIT_S = 30.0
+"""How long a fork waits for threads that are inside SQLite; past that its child opens no store."""
+
+POLL_S = 0.0005
+"""Pause between two checks of which threads are inside, and of whether a fork is over."""
+
+
+_WIPE_ON_FORK = 18
+"""``MADV_WIPEONFORK`` of Linux 4.14."""
+
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+_Exit: TypeAlias = Callable[
+    [type[BaseException] | None, BaseException | None, TracebackType | None], None
+]
+"""What ends a ``with`` block."""
+
+
+class Inherited(Protocol):
+    """An object that a forked child inherits, and has to release."""
+
+    def forked(self, *, quiet: bool) -> None:
+        """Release it, in the child; SQLite may be called only if *quiet*: no thread was inside."""
+        ...
+
+
+class ForkGate:
+    """The gate that every use of SQLite passes, and every fork closes for its instant.
+
+    To pass costs well under a microsecond. A thread that is inside may enter again while a fork
+    waits for it; a fork made by a thread that is inside itself does not wait for that thread, and
+    its child opens no store.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """How many forks lie between the process that imported this and the one that runs it."""
+        self.process_page = _new_process_page()
+        self._inside: dict[object, int] = {}
+        self._forking: set[int] = set()
+        self._registered: weakref.WeakSet[Inherited] = weakref.WeakSet()
+        self._unsafe = False
+
+    def register(self, inherited: Inherited) -> None:
+        """Call `forked` of *inherited* in every forked child, as long as the object lives."""
+        self._registered.add(inherited)
+
+    def inside(self) -> _Region:
+        """Be inside SQLite for a ``with`` block."""
+        return _Region(self)
+
+    def enter(self, region: object) -> None:
+        """Count *region* as inside SQLite until `leave`; a fork under way is waited for."""
+        if not self.process_page[0]:
+            self.reset_in_child()
+        thread = threading.get_ident()
+        self._inside[region] = thread
+        if self._forking:
+            self._wait_for_fork(region, thread)
+
+    def leave(self, region: object) -> None:
+        """Count *region* as inside no longer; twice is fine."""
+        self._inside.pop(region, None)
+
+    def check_process(self) -> None:
+        """Release what was inherited, if this process was forked without Python's knowledge."""
+        if not self.process_page[0]:
+            self.reset_in_child()
+
+    def is_inherited(self, generation: int) -> bool:
+        """Return whether a handle that was made in *generation* is that of a parent."""
+        self.check_process()
+        return generation != self.generation
+
+    def check_handle(self, generation: int) -> None:
+        """Refuse a handle that was made in *generation* if it is that of a parent.
+
+        Raises:
+            ForkedStore: It is.
+        """
+        if self.is_inherited(generation):
+            raise ForkedStore("this was opened before a fork; open it again in the child")
+
+    def check_sound(self, location: object) -> None:
+        """Refuse to open *location* in a child that cannot call SQLite safely.
+
+        Raises:
+            ForkedStore: This process was forked while a thread was inside SQLite.
+        """
+        self.check_process()
+        if self._unsafe:
+            raise ForkedStore(
+                f"{location} cannot be opened in process {os.getpid()}: it was forked in the "
+                "middle of a call of a memory, whose locks nobody can release here; fork outside "
+                "such calls, or start the process with 'spawn'"
+            )
+
+    def harm(self) -> None:
+        """Let this process open no store: something of its parent could not be released."""
+        self._unsafe = True
+
+    # --- the moments of a fork ----------------------------------------------------------------
+
+    def before(self) -> None:
+        """Let no thread in, and wait until all others are out, for at most `FORK_WAIT_S`."""
+        self._forking.add(threading.get_ident())
+        deadline = time.monotonic() + FORK_WAIT_S
+        while not self._forking.issuperset(self._inside.copy().values()):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+
+    def after_in_parent(self) -> None:
+        """Open the gate again."""
+        self._forking.discard(threading.get_ident())
+
+    def after_in_child(self) -> None:
+        """Release what was inherited, unless a call before this one has done so."""
+        if not self.process_page[0]:
+            self.reset_in_child()
+
+    def reset_in_child(self) -> None:
+        """Make the gate that of this process, a child, and release what was inherited."""
+        if self._inside:
+            self._unsafe = True
+        self._inside.clear()
+        self._forking.clear()
+        self.process_page = _new_process_page()
+        self.generation += 1
+        for inherited in list(self._registered):
+            inherited.forked(quiet=not self._unsafe)
+
+    def _wait_for_fork(self, region: object, thread: int) -> None:
+        while self._forking:
+            inside = self._inside.copy()
+            if thread in self._forking or any(
+                t == thread and r is not region for r, t in inside.items()
+            ):
+                return  # it forks itself, or is waited for: held up here, it would never be out
+            self._inside.pop(region, None)
+            time.sleep(POLL_S)
+            self._inside[region] = thread
+
+
+class _ProcessIdPage:
+    """As a process page, by the id of the process: where memory cannot be wiped at a fork."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    def __getitem__(self, _index: int) -> int:
+        return os.getpid() == self._pid
+
+
+def _new_process_page() -> mmap.mmap | _ProcessIdPage:
+    """Return what has a 0 at its first place in every process that is forked from this one.
+
+    However it was forked: the kernel wipes the page. Reading it is quicker than a system call.
+    """
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        page.madvise(_WIPE_ON_FORK)
+    except OSError:
+        return _ProcessIdPage()
+    page[0] = 1
+    return page
+
+
+class _Region:
+    """A stretch of work inside SQLite."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: ForkGate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        try:
+            self._gate.enter(self)
+        except BaseException:
+            self._gate.leave(self)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._gate.leave(self)
+
+
+class FreshLock:
+    """A thread lock that is free in a forked child, whoever held it: of what both may use.
+
+    As with `HandleLock`, no interrupt comes between taking it and the block, or after the block.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may come while its thread holds it
+        FORKS.register(self)
+
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        return self._lock.__enter__
+
+    @property
+    def __exit__(self) -> _Exit:  # noqa: PLE0302, PYI036 - it gives what takes the arguments
+        return self._lock.__exit__
+
+    def forked(self, *, quiet: bool) -> None:
+        """See `Inherited`; the thread that forks holds none, as none is held over foreign code."""
+        del quiet
+        self._lock = threading.RLock()
+
+
+class HandleLock:
+    """A thread lock of an open handle: in a forked child it is never waited for.
+
+    Whoever held it at the fork is not there to release it.
+
+    An interrupt (Ctrl-C, a signal whose handler raises) leaves nobody waiting: Python handles
+    signals between two steps of its own, and what ``with`` calls here is code in C: `__enter__`
+    is a property, and `__exit__` a slot, which give the methods of the lock below. Who
+    uses `acquire` releases a reentrant lock by `let_go`, and does so again where that was
+    interrupted.
+
+    Args:
+        reentrant: The thread that holds it may take it again.
+    """
+
+    __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock", "_process_page")
+
+    __exit__: _Exit
+    """What gives it back: found in its slot, so that a block ends without a step of Python."""
+
+    def __init__(self, *, reentrant: bool = False) -> None:
+        self._lock = lock = threading.RLock() if reentrant else threading.Lock()
+        self._enter, self.__exit__ = lock.__enter__, lock.__exit__
+        self._generation, self._process_page = FORKS.generation, FORKS.process_page
+
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        """What takes it.
+
+        Raises:
+            ForkedStore: It is held, and was made before this process was forked.
+        """
+        if not self._process_page[0] and self.locked():
+            FORKS.check_handle(self._generation)
+        return self._enter
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
+        """Take it; return whether that was possible in time.
+
+        Raises:
+            ForkedStore: It is held, and was made before this process was forked.
+        """
+        if self._lock.acquire(blocking=False):
+            return True
+        FORKS.check_handle(self._generation)
+        return blocking and self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """Give it back."""
+        self._lock.release()
+
+    def locked(self) -> bool:
+        """Return whether another thread holds it: `threading.Condition` of Python 3.14 asks."""
+        if not self._lock.acquire(blocking=False):
+            return True
+        self._lock.release()
+        return False
+
+    def is_mine(self) -> bool:
+        """Return whether this thread holds it, which only a reentrant lock can tell."""
+        return is_owned(self._lock)
+
+    def let_go(self) -> None:
+        """Release a reentrant one as often as this thread holds it: without any memory."""
+        lock = self._lock
+        while is_owned(lock):
+            lock.release()
+
+
+class ProcessBound:
+    """What belongs to its process: pickled, or copied deeply, it says so."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse it.
+
+        Raises:
+            NotPicklable: Always.
+        """
+        raise NotPicklable(
+            "an open memory, and what belongs to it, can be neither pickled nor copied deeply; "
+            "pass its path or URL, and open it there again"
+        )
+
+
+def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
+    """Return what *work* returns, called in the block of a function that is a `contextmanager`.
+
+    An interrupt leaves no block open, not even one that comes as the block begins or ends.
+    """
+    return call_between(block.gen, work)
+
+
+def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
+    """Do what `call_within` does, for the generator that the block is made of.
+
+    A ``with`` block takes as long as the rest of a short write.
+    """
+    try:
+        answer = work(next(steps))
+    except BaseException as error:
+        try:
+            steps.throw(error)
+        finally:
+            steps.close()
+        raise  # as it does where nothing came of it in there
+    try:
+        next(steps, None)
+    except BaseException:
+        steps.close()
+        raise
+    return answer
+
+
+def let_go(locks: Iterable[HandleLock]) -> None:
+    """Release those of reentrant *locks* that this thread holds; twice is fine."""
+    for lock in locks:
+        if lock.is_mine():
+            lock.release()
+
+
+is_owned: Callable[[object], bool] = attrgetter("_is_owned")(type(threading.RLock()))
+"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C, and
+without any memory: it is asked where there is none, too."""
+
+FORKS = ForkGate()
+"""The gate of this process."""
+
+os.register_at_fork(
+    before=FORKS.before,
+    after_in_parent=FORKS.after_in_parent,
+    after_in_child=FORKS.after_in_child,
+)

@@ -1,0 +1,215 @@
+"""Wrong keyword arguments, answered with what was called and the nearest name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
+from inspect import CO_COROUTINE, CO_VARKEYWORDS
+from types import CodeType, FunctionType
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from alveus.values.lazy_dataclass import CompiledMethod
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+W = TypeVar("W")
+C = TypeVar("C", bound=type)
+
+
+def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function or method that answers a keyword it does not know with the nearest one.
+
+    The error is a `TypeError`, as Python's own. It names the class of the object that was called,
+    not the class that defines the method. *function* must not take ``**kwargs``.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            unknown = _unknown_keyword(function, args, kwargs)
+            if unknown is None:
+                raise
+        raise unknown
+
+    @wraps(function)
+    async def call_async(*args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            return await cast("Any", function)(*args, **kwargs)
+        except TypeError:
+            unknown = _unknown_keyword(function, args, kwargs)
+            if unknown is None:
+                raise
+        raise unknown
+
+    return cast("Callable[P, R]", call_async) if _is_async(function) else call
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    code: CodeType | None = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & CO_COROUTINE)
+
+
+def _unknown_keyword(
+    function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> UnknownKeyword | None:
+    """Return the error of a call that failed for an unknown keyword; None: it has another."""
+    from inspect import signature  # only where a call fails
+
+    names = list(signature(function).parameters)
+    unknown = next((name for name in kwargs if name not in names), None)
+    if unknown is None:
+        return None
+    owner = args[0] if names[:1] in (["self"], ["cls"]) and args else None
+    called = _call_name(function.__name__, owner)
+    return UnknownKeyword(called, unknown, [n for n in names if n not in ("self", "cls")])
+
+
+def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of a method that answers too many positional arguments with a hint."""
+
+    def decorate(method: Callable[P, R]) -> Callable[P, R]:
+        max_positionals = cast("Any", method).__code__.co_argcount
+
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if len(args) > max_positionals:
+                called = _call_name(method.__name__, args[0])
+                raise TypeError(
+                    f"{called}() takes {max_positionals - 1} positional argument; {hint}"
+                )
+            return method(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def suggest_names_in(cls: C) -> C:
+    """Return a class whose constructor and public methods are as `suggest_names` makes them.
+
+    Methods that take ``**kwargs`` stay as they are: they call `check_keywords`.
+    """
+    members: list[tuple[str, Any]] = [*vars(cls).items()]
+    for name, member in members:
+        if name != "__init__" and name.startswith("_"):
+            continue
+        if isinstance(member, (classmethod, staticmethod)):
+            bound = cast("Any", member)
+            setattr(cls, name, type(bound)(suggest_names(bound.__func__)))
+        elif isinstance(member, CompiledMethod):
+            setattr(cls, name, member.wrapped(suggest_names))
+        elif isinstance(member, FunctionType) and not member.__code__.co_flags & CO_VARKEYWORDS:
+            setattr(cls, name, suggest_names(member))
+    return cls
+
+
+def suggest_names_in_part(cls: C) -> C:
+    """Do so in a class that users know only by the classes made of it.
+
+    What Python says of a wrong call names the method then, and not the class.
+    """
+    for name, member in vars(cls).items():
+        if isinstance(member, FunctionType):
+            member.__qualname__ = name
+    return suggest_names_in(cls)
+
+
+def made_by(call: str, part: type) -> Callable[[C], C]:
+    """Return a decorator of a class that *call*, and no user, makes by its constructor.
+
+    The constructor then answers whatever does not begin with a *part*, which *call* passes it, with
+    a `TypeError` that names *call*.
+    """
+
+    def decorate(cls: C) -> C:
+        init = cast("Any", cls).__init__
+
+        @wraps(init)
+        def checked_init(self: object, *args: object, **kwargs: object) -> None:
+            if not (args and isinstance(args[0], part)):
+                raise TypeError(f"{type(self).__name__}(…) opens nothing; write {call}")
+            init(self, *args, **kwargs)
+
+        cast("Any", cls).__init__ = checked_init
+        return cls
+
+    return decorate
+
+
+class UnknownKeyword(TypeError):
+    """An argument that *called*, a function or ``Class.method``, does not have."""
+
+    def __init__(self, called: str, name: str, accepted: Iterable[str]) -> None:
+        from difflib import get_close_matches  # only where a call fails
+
+        self.name, self.accepted = name, list(accepted)
+        matches = get_close_matches(name, self.accepted, n=1, cutoff=0.5)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"it has: {', '.join(self.accepted)}"
+        super().__init__(f"{called}() has no argument {name!r}; {hint}")
+
+    def for_owner(self, owner: object, method: str) -> UnknownKeyword:
+        """Return the same error for a method of *owner*, which forwarded the call."""
+        return UnknownKeyword(_call_name(method, owner), self.name, self.accepted)
+
+
+def check_keywords(
+    owner: object,
+    method: str,
+    passed: Collection[str],
+    accepted: type[Any],
+    *,
+    excluded: Sequence[str] = (),
+) -> None:
+    """Raise `UnknownKeyword` if a keyword *passed* is none that *accepted*, a typed dict, names.
+
+    Args:
+        method: A method of *owner* that takes *accepted* besides its named arguments.
+        excluded: Keywords of *accepted* that it does not take; they are left out of the hint.
+    """
+    names: frozenset[str] = accepted.__optional_keys__
+    if not names.issuperset(passed):
+        from inspect import Parameter, signature  # only where a call fails
+
+        unknown = next(name for name in passed if name not in names)
+        parameters = signature(getattr(owner, method)).parameters.values()
+        keywords = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        explicit = [one.name for one in parameters if one.kind in keywords]
+        others = sorted(names.difference(explicit, excluded))
+        raise UnknownKeyword(_call_name(method, owner), unknown, [*explicit, *others])
+
+
+def delegated(
+    part: Callable[[W], S], method: Callable[Concatenate[S, P], R]
+) -> Callable[Concatenate[W, P], R]:
+    """Return a method of a whole that calls *method* of a *part* of it, or its override there.
+
+    It has the same signature and docstring; a wrong keyword is answered with the whole's class.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: W, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return getattr(part(self), name)(*args, **kwargs)
+        except UnknownKeyword as error:
+            raise error.for_owner(self, name) from None
+
+    @wraps(method)
+    async def call_async(self: W, *args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            return await getattr(part(self), name)(*args, **kwargs)
+        except UnknownKeyword as error:
+            raise error.for_owner(self, name) from None
+
+    return cast("Callable[Concatenate[W, P], R]", call_async) if _is_async(method) else call
+
+
+def _call_name(name: str, owner: object) -> str:
+    """Return how a call is written: ``Budget``, ``Memory.open`` or ``KeyMemory.context``."""
+    if owner is None:
+        return name
+    kind = cast("type", owner if isinstance(owner, type) else type(owner))
+    return kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"

@@ -1,0 +1,83 @@
+"""How often, how soon and after which errors something is tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from alveus.errors import AlveusError, InvalidInput
+from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_number, counted
+
+MAX_PAUSE_S = 366.0 * 86_400
+"""The longest pause: more is a mistake, and at some point more than a system can wait."""
+
+TRIES = 20
+"""How often a change is tried while other writers change the same memory."""
+
+T = TypeVar("T")
+
+
+@suggest_names_in
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after an error, waiting longer each time, each wait a little random.
+
+    Attributes:
+        attempts: Tries in all, the first one included.
+        wait_s: Before the second try.
+        factor: Each wait is so many times the last one.
+        most_s: No wait is longer.
+        jitter: A wait is made up to so much shorter, as a part of it, 0..1: callers that failed
+            together do not come again together.
+        on: Errors after which it is tried again; others are final at once.
+    """
+
+    attempts: int = 3
+    wait_s: float = 0.5
+    factor: float = 2.0
+    most_s: float = 30.0
+    jitter: float = 0.5
+    on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be done."""
+        counted(self.attempts, "attempts")
+        checked_number(self.wait_s, "wait_s", least=0)
+        checked_number(self.factor, "factor", least=1)
+        checked_number(self.most_s, "most_s", least=0, most=MAX_PAUSE_S)
+        checked_number(self.jitter, "jitter", least=0, most=1)
+        kinds = self.on if isinstance(self.on, tuple) else (self.on,)  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+                raise InvalidInput(f"on must be a tuple of classes of errors, not {self.on!r}")
+        object.__setattr__(self, "on", kinds)
+
+    def should_retry(self, error: BaseException, attempt: int) -> bool:
+        """Return whether to try again after attempt number *attempt* raised *error*."""
+        return attempt < self.attempts and isinstance(error, self.on)
+
+    def pause_s(self, attempt: int) -> float:
+        """Return how long to wait after attempt number *attempt*."""
+        try:
+            pause_s = min(self.wait_s * self.factor ** (attempt - 1), self.most_s)
+        except OverflowError:
+            pause_s = self.most_s
+        return pause_s * (1 - self.jitter * random.random())  # noqa: S311 - no secret
+
+
+ONCE = Retry(attempts=1)
+
+
+def call_with_retries(
+    change: Callable[[], T], *, on: type[AlveusError] | tuple[type[AlveusError], ...]
+) -> T:
+    """Return what *change* returns; while it raises *on*, call it again, `TRIES` times in all."""
+    errors = on if isinstance(on, tuple) else (on,)
+    for _ in range(TRIES - 1):
+        with suppress(*errors):
+            return change()
+    return change()

@@ -1,0 +1,278 @@
+"""Storable values, names and times: checked once, copied in and out.
+
+One domain serves the exact tree, items, events and durable results: None, bool, int of any
+size, float, str, bytes, list, and dict with str keys. Types are exact (a subclass is refused),
+nesting is bounded, nothing may contain itself, no text may hold lone surrogates.
+NaN is accepted only where the caller says so (the exact tree), because it is not equal to itself
+and would break comparing a request with its repetition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, TypeAlias, cast
+
+from alveus.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
+from alveus.errors.short_repr import short_repr
+
+Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
+"""What can be stored, anywhere in alveus."""
+
+Path: TypeAlias = tuple[str, ...]
+"""The names from the root of an exact tree down to a node; the root itself is ``()``."""
+
+DEFAULT_SPACE = "default"
+"""The space of a memory that is opened without one."""
+
+MAX_DEPTH = 100
+"""Levels of lists and dicts inside one value; far below Python's recursion limit of 1,000."""
+
+MAX_NAME = 4096
+"""Characters of a space, key, set name or item id."""
+
+MAX_SHOWN_PATH = 60
+"""Characters of the path into a nested value that a message shows."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MICROSECOND = timedelta(microseconds=1)  # times a number it takes half the time of a new one
+
+ATOMS = frozenset({type(None), bool, int, float, str, bytes})
+"""Types of values that nobody can change, which need no copy."""
+
+_PLAIN = frozenset({type(None), bool, int, bytes})
+
+
+def checked(value: object, *, where: str = "value", nan: bool = False) -> Value:
+    """Return a deep copy of *value*, which shares nothing mutable with it.
+
+    Args:
+        where: How an error names the value.
+        nan: Accept NaN.
+
+    Raises:
+        InvalidValue: A part of it cannot be stored; the message leads to the place.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return cast("Value", value)
+    if kind is str:
+        return _text(cast("str", value), where)
+    if kind is float:
+        return _number(cast("float", value), where, nan)
+    return _container(value, where, nan, 0)
+
+
+def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
+    if depth >= MAX_DEPTH:
+        problem = f"is nested deeper than {MAX_DEPTH} levels, or contains itself"
+        raise InvalidValue(shortened(where), problem, hint="store it in parts")
+    # To write down where a part is takes longer than the rest: not for what is surely fine.
+    if type(value) is list:
+        items = cast("list[Any]", value)
+        return [
+            v
+            if type(v) in _PLAIN or (type(v) is str and v.isascii())
+            else _inner(v, where, i, nan, depth)
+            for i, v in enumerate(items)
+        ]
+    if type(value) is dict:
+        fields = cast("dict[Any, Any]", value)
+        return {
+            k if type(k) is str and k.isascii() else _name(k, where): v
+            if type(v) in _PLAIN or (type(v) is str and v.isascii())
+            else _inner(v, where, k, nan, depth)
+            for k, v in fields.items()
+        }
+    raise InvalidValue(
+        where, f"a value of type {_type_name(value)} cannot be stored", hint=_hint(value)
+    )
+
+
+def shortened(where: str) -> str:
+    """Return the path into a nested value as a message shows it."""
+    return where if len(where) <= MAX_SHOWN_PATH else f"{where[:MAX_SHOWN_PATH]}…"
+
+
+def _inner(value: object, where: str, at: object, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
+    kind = type(value)
+    if kind is float and value == value:  # noqa: PLR0124 - NaN does not
+        return cast("float", value)
+    if kind is str and _is_text(cast("str", value)):
+        return cast("str", value)
+    where = f"{where}[{at!r}]"
+    if kind is str:
+        return _text(cast("str", value), where)
+    if kind is float:
+        return _number(cast("float", value), where, nan)
+    return _container(value, where, nan, depth + 1)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _name(key: object, where: str) -> str:
+    if type(key) is not str:
+        problem = f"a dict with the non-str key {short_repr(key)} cannot be stored"
+        hint = "use key.value" if isinstance(key, Enum) else "convert its keys with str()"
+        raise InvalidValue(where, problem, hint=hint)
+    return _text(key, f"a key of {where}")
+
+
+def _text(text: str, where: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            problem = f"holds a lone surrogate at position {error.start}, which is not text"
+            hint = "decode it rightly, or clean it with text.encode(errors='replace').decode()"
+            raise InvalidValue(where, problem, hint=hint) from None
+    return text
+
+
+def _number(number: float, where: str, nan: bool) -> float:  # noqa: FBT001 - inner
+    if not nan and math.isnan(number):
+        hint = "leave it out, or store None; only the exact tree takes NaN"
+        raise InvalidValue(where, "NaN cannot be stored here", hint=hint)
+    return number
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+_HINTS = {
+    "tuple": "list(value)",
+    "set": "list(value)",
+    "frozenset": "list(value)",
+    "range": "list(value)",
+    "deque": "list(value)",
+    "bytearray": "bytes(value)",
+    "memoryview": "bytes(value)",
+    "UUID": "str(value)",
+    "Decimal": "str(value)",
+    "Fraction": "str(value)",
+    "PosixPath": "str(value)",
+    "datetime": "value.isoformat()",
+    "date": "value.isoformat()",
+    "time": "value.isoformat()",
+    "timedelta": "value.total_seconds()",
+    "complex": "[value.real, value.imag]",
+    "OrderedDict": "dict(value)",
+    "defaultdict": "dict(value)",
+    "Counter": "dict(value)",
+    "ndarray": "value.tolist()",
+    "MemoryObject": "value.to_dict(), or set(path, obj), which copies it; new_object() makes one",
+}
+
+
+def _hint(value: object) -> str:
+    """Say how a value of a foreign type becomes storable."""
+    if isinstance(value, Enum):
+        return "use value.value; the member itself would come back as another type"
+    for method in ("model_dump", "to_json"):
+        if hasattr(value, method):
+            return f"use value.{method}()"
+    name, is_type = type(value).__name__, isinstance(value, type)
+    if dataclasses.is_dataclass(value) and not is_type and name != "MemoryObject":
+        return "use dataclasses.asdict(value)"
+    if name in _HINTS:
+        return f"use {_HINTS[name]}"
+    if type(value).__module__ == "numpy":
+        return "use value.item()"
+    for kind in (str, bytes, int, float, list, dict):
+        if isinstance(value, kind):
+            return f"use {kind.__name__}(value); a subclass would come back as another type"
+    return "convert it to None, bool, int, float, str, bytes, list or dict first"
+
+
+def checked_name(name: object, what: str) -> str:
+    """Return *name* if it can name a space, key, set or item.
+
+    Raises:
+        InvalidName: Not a non-empty `str`, or with lone surrogates.
+        TooLarge: Longer than `MAX_NAME` characters.
+    """
+    if type(name) is not str:
+        found = f"{short_repr(name)} ({type(name).__name__})"
+        raise InvalidName(f"{what} must be a non-empty str, not {found}; {_name_hint(name)}")
+    if not name:
+        raise InvalidName(f"{what} must be a non-empty str, and this one is empty; pass a name")
+    if len(name) > MAX_NAME:
+        raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidName(
+                f"{what} {name!r} holds a lone surrogate, which is not text"
+            ) from None
+    return name
+
+
+def _name_hint(name: object) -> str:
+    """Say how what is no str becomes a name: `str` would make another one of some."""
+    if isinstance(name, Enum):
+        return "use its value"
+    if isinstance(name, bytes):
+        return "decode it"
+    return "pass a name" if name is None else "convert it with str()"
+
+
+def checked_prefix(prefix: object) -> str:
+    """Return *prefix* if names can begin with it; all begin with an empty one."""
+    if type(prefix) is str and not prefix:
+        return prefix
+    return checked_name(prefix, "prefix")
+
+
+def counted(number: object, what: str, *, least: int = 1, most: int | None = None) -> int:
+    """Return *number* if it is a whole one from *least* to *most*."""
+    if type(number) is not int or number < least or (most is not None and number > most):
+        span = f"at least {least}" if most is None else f"from {least} to {most:,}"
+        hint = "" if isinstance(number, int) or not hasattr(number, "__index__") else "; use int()"
+        raise InvalidInput(f"{what} must be a whole number, {span}, not {short_repr(number)}{hint}")
+    return number
+
+
+def checked_number(number: object, what: str, *, least: float, most: float = math.inf) -> float:
+    """Return *number* if it is a number from *least* to *most*."""
+    if type(number) not in (int, float) or not least <= cast("float", number) <= most:
+        bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
+        raise InvalidInput(f"{what} must be a number, {bounds}, not {short_repr(number)}")
+    return cast("float", number)
+
+
+def microseconds(time: datetime, what: str = "time") -> int:
+    """Return *time* as microseconds since 1970 in UTC.
+
+    Raises:
+        InvalidTime: *time* has no zone: its meaning would depend on the machine.
+    """
+    if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidTime(f"{what} must be a datetime with a zone, not {short_repr(time)}")
+    if time.tzinfo is None or time.utcoffset() is None:
+        raise InvalidTime(
+            f"{what} {time!r} has no time zone; use datetime.now(UTC) or time.replace(tzinfo=UTC)"
+        )
+    try:
+        since_epoch = time.astimezone(UTC) - EPOCH
+    except OverflowError:
+        raise InvalidTime(
+            f"{what} {short_repr(time)} lies outside the years 1 to 9999 in UTC"
+        ) from None
+    return (since_epoch.days * 86_400 + since_epoch.seconds) * 1_000_000 + since_epoch.microseconds
+
+
+def moment(us: int) -> datetime:
+    """Return the UTC datetime of *us* microseconds since 1970."""
+    return EPOCH + us * _MICROSECOND

@@ -1,0 +1,271 @@
+"""Storable values as JSON text and back, and digests of them.
+
+JSON has no bytes, no NaN or infinities, and readers that lose large ints, so these travel as
+one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
+``{"$int": hex}``. A user's own keys that start with ``$`` are written with a second ``$``.
+`decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, cast
+
+from alveus.errors import InvalidInput, StoreDamaged
+from alveus.values.native import NATIVE
+from alveus.values.storable import MAX_DEPTH, Value
+
+_DIGITS = 600
+"""Python refuses to parse ints of over 640 digits where its limit is set low."""
+
+_DIGIT_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+
+_MAX_JSON_LEVELS = 2 * MAX_DEPTH
+"""JSON of more levels is not parsed: no value has half as many."""
+
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[]}]', re.DOTALL)
+
+_MAX_JSON_INT = 1 << 1900
+
+_INT64_BOUND = 1 << 63
+
+
+def _encoder() -> Callable[[Value], str]:
+    """Return what writes compact JSON: `JSONEncoder.encode`, which is ready to do it each time."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+    )
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    quoted = json.encoder.encode_basestring
+    parts = make(None, encoder.default, quoted, None, ":", ",", False, False, False)  # noqa: FBT003 - as C has it
+    return lambda value: "".join(parts(value, 0))
+
+
+_compact = _encoder()
+_decode_first: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
+"""What `raw_decode` calls, which says only better what is wrong; an item that is read calls it."""
+_sorted = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
+).encode
+
+
+def encode(value: Value) -> str:
+    """Return *value*, which must be a checked one, as compact JSON."""
+    if type(value) is int and -_INT64_BOUND < value < _INT64_BOUND:
+        return str(value)
+    if NATIVE is not None and (written := NATIVE.compact(value)) is not None:
+        return written
+    try:
+        text = _compact(value)
+    except (TypeError, ValueError):  # bytes, NaN, or a very large int
+        return _compact(_escaped(value))
+    if '"$' in text or (len(text) > _DIGITS and _has_long_int(text)):
+        return _compact(_escaped(value))
+    return text
+
+
+def _has_long_int(text: str) -> bool:
+    """Return whether *text* has `_DIGITS` digits in a row.
+
+    Of so many one stands at a multiple of their number: to look there takes a hundredth of the
+    time that reading all of it does, which is seconds for a value of 200 MB.
+    """
+    for step, char in enumerate(text[::_DIGITS]):
+        if "0" <= char <= "9":
+            at = step * _DIGITS
+            before = text[max(0, at - _DIGITS) : at]
+            run = _DIGIT_RUN.match(text, at)
+            after = 0 if run is None else run.end() - at
+            if len(before) - len(before.rstrip("0123456789")) + after >= _DIGITS:
+                return True
+    return False
+
+
+def decode(text: str) -> Value:
+    """Return the value that a store's *text*, made by `encode`, stands for.
+
+    Raises:
+        StoreDamaged: `encode` did not make it.
+    """
+    try:
+        return parse(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreDamaged(None, "a stored value cannot be read") from error
+
+
+def decode_plain(text: str) -> Any:  # noqa: ANN401 - as json.loads
+    """Return what a store's *text*, made by `json.dumps`, stands for.
+
+    Raises:
+        StoreDamaged: It is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreDamaged(None, "a stored list cannot be read") from error
+
+
+def parse(text: str) -> Value:
+    """Return the value that *text*, which somebody else may have written, stands for.
+
+    Raises:
+        InvalidInput: A name in it begins with one ``$``.
+        ValueError: It is no JSON.
+    """
+    try:
+        parsed, end = _decode_first(text, 0)
+    except (json.JSONDecodeError, StopIteration):
+        end, parsed = -1, None
+    if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
+        parsed = json.loads(text)
+    return _unescaped(parsed) if '"$' in text else cast("Value", parsed)
+
+
+def digest(value: Value, *, salt: bytes) -> bytes:
+    """Return 16 bytes that tell *value* from others; equal dicts in any order digest alike."""
+    return blake2b(_sorted(_escaped(value)).encode(), digest_size=16, key=salt).digest()
+
+
+def canonical(value: Value) -> str:
+    """Return JSON that is the same for values that a filter takes for equal.
+
+    Names are sorted, and 1.0 is written as 1; True is not 1.
+    """
+    return _sorted(_escaped(_whole_numbers(value)))
+
+
+def _whole_numbers(value: Value) -> Value:
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole_numbers(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _whole_numbers(part) for name, part in value.items()}
+    return value
+
+
+def _escaped(value: Value) -> Value:
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(value)}
+    if isinstance(value, int) and not -_MAX_JSON_INT < value < _MAX_JSON_INT:
+        return {"$int": hex(value)}
+    if isinstance(value, list):
+        return [_escaped(v) for v in value]
+    if isinstance(value, dict):
+        return {f"${k}" if k.startswith("$") else k: _escaped(v) for k, v in value.items()}
+    return value
+
+
+def _unescaped(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_unescaped(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, str) and name in _SPECIAL:
+            return _SPECIAL[name](inner)
+    return {_unescaped_name(k): _unescaped(v) for k, v in value.items()}
+
+
+def _unescaped_name(name: str) -> str:
+    """Return the name of a field that is not special; those with a ``$`` are written with two."""
+    if name.startswith("$") and not name.startswith("$$"):
+        raise InvalidInput(
+            f"{name!r} is no name in wire form; write a name of your own that starts with $ "
+            "with a second $"
+        )
+    return name.removeprefix("$")
+
+
+def decode_user_json(text: str) -> Value:
+    """Return what JSON written by a user means; what `encode` writes is read as `parse` reads it.
+
+    An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
+    too. A name may begin with one ``$``; two stand for one.
+
+    Raises:
+        InvalidInput: A number is beyond what a float holds, a name of an object is there twice, or
+            two mean one.
+        ValueError: It is no JSON, or no value.
+        RecursionError: It is nested very deeply.
+    """
+    check_depth(text)
+    return _user_value(json.loads(text, parse_float=_finite, object_pairs_hook=unique_fields))
+
+
+def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+    """Return an object, for `object_pairs_hook`.
+
+    Raises:
+        InvalidInput: A name is there twice, as JSON allows: one of the values would be lost.
+    """
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(f"the field {twice!r:.40} is there twice")
+    return fields
+
+
+def check_depth(text: str) -> None:
+    """Refuse JSON nested so deeply that a parser would come near the end of the stack.
+
+    What Python runs of itself there, like the finalizer of some other object, would fail.
+
+    Raises:
+        RecursionError: It is nested very deeply.
+    """
+    if text.count("[") + text.count("{") <= _MAX_JSON_LEVELS:
+        return
+    depth = 0
+    for part in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part[0], 0)
+        if depth > _MAX_JSON_LEVELS:
+            raise RecursionError(f"JSON is nested deeper than {_MAX_JSON_LEVELS} levels")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidInput(
+            f"the number {text[:40]} is beyond what a float holds; "
+            'infinity is written {"$float": "inf"}'
+        )
+    return number
+
+
+def _user_value(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_user_value(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, str) and name in _SPECIAL:
+            return _SPECIAL[name](inner)
+    fields = {k[1:] if k.startswith("$$") else k: _user_value(v) for k, v in value.items()}
+    if len(fields) < len(value):
+        raise InvalidInput("an object has a name that begins with $, and the same one with $$")
+    return fields
+
+
+def _hexadecimal(text: str) -> int:
+    return int(text, 16)
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of standard base64: of another alphabet, some would be left out."""
+    return base64.b64decode(text, validate=True)
+
+
+_SPECIAL = {"$bytes": _bytes, "$float": float, "$int": _hexadecimal}

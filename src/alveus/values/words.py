@@ -1,0 +1,588 @@
+"""The words of a text become terms, and terms become bytes.
+
+A term is a stem, as a 32-bit number that is the same on every machine. Where words are written
+with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower case, no diacritics)
+and stems from its `porter`; stop words go before stemming. Arabic and Hindi have light stems of
+their own. Where words are written without
+(ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms are pairs of characters, and for
+ideographs the single ones too.
+
+A long text is cut into passages, each with terms of its own, so that a few words of it that answer
+a question are not lost among the others. A text may also bear marks: signs of its form that search
+reads, such as being a question. They are kept as terms that no word can have.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import Any, NamedTuple, cast
+from zlib import crc32
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.values.forks import FORKS
+from alveus.values.native import NATIVE, Native
+from alveus.values.storable import EPOCH, checked
+
+MAX_COUNT = 255
+"""Most occurrences of a term, and most temporal words, that are told apart."""
+
+CACHED_TERMS = 65_536
+"""Stems kept per process; about 10 MB at most, by compiled code 4 MB."""
+
+CACHED_CONTEXTS = 1_024
+"""Pairs of a speaker and a minute whose terms are kept per process; less than 1 MB."""
+
+PASSAGE_WORDS = 100
+"""Words after which a text is cut."""
+
+LAST_WORDS = 33
+"""A last passage of fewer words stays with the one before it."""
+
+PASSAGE = 0
+"""Stands before the terms of each passage of a text that is cut."""
+
+QUESTION, SHORT_QUESTION, INSTRUCTION = 1, 2, 3
+"""Marks: ends in a question mark (up to 60 words), the same of up to 25 words, and a standing
+instruction, such as "always answer in French" (up to 40 words)."""
+
+QUESTION_WORDS, SHORT_QUESTION_WORDS, INSTRUCTION_WORDS = 60, 25, 40
+
+FIRST_TERM = 16
+"""Numbers below are no terms of words."""
+
+_MINUTE = timedelta(minutes=1)
+
+_LONGEST_STEMMED = 64
+"""Characters of a token that is stemmed and cached; `porter` itself leaves longer ones alone."""
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all am an and any are as at be because been before being below
+    between both but by can could did do does doing down during each few for from further had has
+    have having he her here hers herself him himself his how i if in into is it its itself just me
+    more most my myself no nor not now of off on once only or other our ours ourselves out over own
+    same she should so some such than that the their theirs them themselves then there these they
+    this those through to too under until up very was we were what when where which while who whom
+    why will with would you your yours yourself yourselves s t don ve ll re d m
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Left out of texts and queries. `s` is among them, so "Ada's" is "Ada"."""
+
+_TEMPORAL_WORDS = frozenset(
+    """
+    yesterday today tonight tomorrow last next ago week weeks weekend weekends month months year
+    years day days recently since just monday tuesday wednesday thursday friday saturday sunday
+    january february march april june july august september october november december
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words that answer "when?"; "may" is not among them, and is mostly a verb."""
+
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED_SCRIPTS = (
+    f"{_HAN}\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3"
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u109f\u1780-\u17d3"
+)
+_VARIANTS = re.compile("[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef]+")
+"""Full- and half-width forms and split hangul and kana, which have one form that is searched.
+
+Only these are normalised: on a long run of other combining marks `normalize` takes quadratic time.
+"""
+_FOLDED = str.maketrans(
+    {
+        **dict.fromkeys(map(chr, (*range(0x064B, 0x0660), 0x0670, 0x0640))),  # Arabic vowels
+        **dict.fromkeys(map(chr, range(0x06D6, 0x06EE))),
+        **dict.fromkeys(map(chr, range(0x0591, 0x05C8))),  # Hebrew points
+        "\u0622": "\u0627",
+        "\u0623": "\u0627",
+        "\u0625": "\u0627",
+        "\u0671": "\u0627",
+        "\u0649": "\u064a",
+        "\u0629": "\u0647",
+        "\u06cc": "\u064a",  # Persian yeh and kaf
+        "\u06a9": "\u0643",
+        **{chr(zero + n): str(n) for zero in (0x660, 0x6F0, 0x966) for n in range(10)},
+        "\u200c": None,  # how letters are joined
+        "\u200d": None,
+        "\u093c": None,  # the dot that tells Hindi letters apart is often left out
+        "\u0901": "\u0902",
+        "\u00df": "ss",
+        "\u1e9e": "ss",
+        **{chr(0xFE00 + at): " " for at in range(16)},  # how emoji are drawn
+    }
+)
+"""Signs that are written or not, and letters that are written in two ways."""
+
+_DOTTED = re.compile("[\u0929\u0931\u0934\u0958-\u095f]")
+"""Hindi letters with their dot, which come in one piece or in two."""
+
+_ARABIC = re.compile("[\u0621-\u064a]+")
+_ARABIC_FRONTS = ("وال", "بال", "كال", "فال", "لل", "ال")
+_ARABIC_ENDS = ("ها", "ان", "ات", "ون", "ين", "يه", "ه", "ي")  # noqa: RUF001 - Arabic letters
+"""What light10 takes off (Larkey, Ballesteros and Connell, SIGIR 2002), letters folded."""
+
+_HINDI = re.compile("[\u0900-\u097f]+")
+_HINDI_ENDS = (
+    *("ियों", "ियां", "ाओं", "ाएं", "ुओं", "ुएं"),
+    *("ों", "ें", "ीं", "ां", "ी", "े", "ा", "ो", "ू", "ि", "ु"),
+)
+"""Endings of number, case and gender (Ramanathan and Rao, EACL 2003), the longest first."""
+
+_NUMERIC_DATE = re.compile(
+    r"(?<![\d.-])(?:\d{4}-(\d\d)-(\d\d)|(\d\d?)\.(\d\d?)\.\d{4})(?![\d-])", re.ASCII
+)
+_MAY_BE_DATE = re.compile(r"\d[-.]\d", re.ASCII)
+
+_QUESTION_ENDS = ("?", "\uff1f", "\u061f", "\u037e")
+"""Question marks: Latin, full-width, Arabic, Greek."""
+
+_CLOSING = " \t\n\r\"')]}\u2019\u201d\u00bb\u300d*_"
+"""What may stand after the last mark of a sentence."""
+
+_INSTRUCTION = re.compile(
+    r"\W*(?:please\W+)?"
+    r"(?:always|never(?!\W+(?:mind|ever))|from\s+now\s+on|whenever\s+i\s+ask"
+    r"|make\s+sure\s+(?:that\s+)?you\s+always)\b",
+    re.IGNORECASE,
+)
+_Tokenizer = Callable[[bytes], "list[str]"]
+
+
+class TextTerms(NamedTuple):
+    """What words read of one text, ready for a `Record`.
+
+    Attributes:
+        packed: See `pack`; of each passage, one after the other, if the text is cut.
+        tokens: How many words there are, with repetitions and without stop words.
+        temporal: How many temporal words the text has, at most `MAX_COUNT`.
+    """
+
+    packed: bytes
+    tokens: int
+    temporal: int
+
+
+def analyse(
+    text: str,
+    time: datetime | None = None,
+    speaker: str | None = None,
+    caption: str | Sequence[str] | None = None,
+) -> TextTerms:
+    """Return what words read of `document(text, …)`; any text has an answer.
+
+    Takes time in proportion to the text: 1 to 3 µs for 30 words between spaces where `NATIVE` is
+    there, else 15 to 35.
+    """
+    minute = None if time is None else minute_of(time)
+    return TextTerms(*analyse_with(text, context_terms(minute, speaker), caption))
+
+
+def analyse_with(
+    text: str, context_terms: list[int], caption: str | Sequence[str] | None = None
+) -> tuple[bytes, int, int]:
+    """Return the fields of `TextTerms` of a text whose `context_terms` are known."""
+    if caption:
+        context_terms = _terms_of(_tokenize(_image(caption))[0]) + context_terms
+    if NATIVE is not None:
+        found = NATIVE.analyse(text, context_terms, _known_words(NATIVE))
+        if found is not None:
+            return found
+    return _analyse(text, context_terms)
+
+
+def analyse_texts(
+    texts: list[Any], metadata: list[Any], caption: str, context_terms: list[list[int]]
+) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
+    """Return the wire forms of metadata and, a list each, the fields of the `TextTerms` of texts.
+
+    None: one of *texts* is no str, or *metadata* has a *caption* or something that is rare, or
+    there is no compiled code to read them all at once.
+
+    Args:
+        context_terms: What the function of that name returns, for each text.
+
+    Raises:
+        InvalidValue: One of *texts* holds a lone surrogate.
+    """
+    if NATIVE is None:
+        return None
+    known = _known_words(NATIVE)
+    return NATIVE.read_texts(texts, metadata, caption, context_terms, known, _analyse_checked)
+
+
+def _analyse_checked(text: str, context_terms: list[int]) -> tuple[bytes, int, int]:
+    checked(text)
+    return _analyse(text, context_terms)
+
+
+def _analyse(text: str, context_terms: list[int]) -> TextTerms:
+    parts, marks = passages(text), _marks(text)
+    if len(parts) == 1:
+        words, times = _tokenize(text)
+        packed, tokens = pack(_terms_of(words) + context_terms, marks)
+        return TextTerms(packed, tokens, times)
+    pieces: list[bytes] = []
+    tokens, times = len(context_terms), 0
+    for part in parts:
+        words, temporal_words = _tokenize(part)
+        part_terms = _terms_of(words)
+        pieces.append(pack(part_terms + context_terms, [PASSAGE, *([] if pieces else marks)])[0])
+        tokens, times = tokens + len(part_terms), times + temporal_words
+    ends = [len(piece) // 5 * 4 for piece in pieces]
+    packed = b"".join(
+        [piece[:end] for piece, end in zip(pieces, ends, strict=True)]
+        + [piece[end:] for piece, end in zip(pieces, ends, strict=True)]
+    )
+    return TextTerms(packed, tokens, min(times, MAX_COUNT))
+
+
+def minute_of(time: datetime) -> int:
+    """Return how many whole minutes a time is past 1970; without a zone it is one of UTC."""
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // _MINUTE
+
+
+def context_terms(minute: int | None, speaker: str | None) -> list[int]:
+    """Return the terms of who said something, and in which minute since 1970.
+
+    Nobody changes that list.
+    """
+    if speaker and len(speaker) > _LONGEST_STEMMED:
+        return _terms_of(_tokenize(speaker)[0]) + _kept_context_terms(minute, None)
+    return _kept_context_terms(minute, speaker)
+
+
+@lru_cache(maxsize=CACHED_CONTEXTS)
+def _kept_context_terms(minute: int | None, speaker: str | None) -> list[int]:
+    """Return a list that nobody changes: what is added together has most of it in common."""
+    tokens = _tokenize(speaker)[0] if speaker else []
+    return _terms_of(tokens if minute is None else tokens + _time_words(EPOCH + minute * _MINUTE))
+
+
+# Patterns of large sets of characters take milliseconds to compile: only where they are needed.
+
+
+@lru_cache(maxsize=1)
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED_SCRIPTS}]+")
+
+
+@lru_cache(maxsize=1)
+def _words_of() -> re.Pattern[str]:
+    """Return what finds words to be counted: between spaces, or two characters of such a script."""
+    return re.compile(f"[{_UNSPACED_SCRIPTS}]{{1,2}}|[^\\s{_UNSPACED_SCRIPTS}]+")
+
+
+@lru_cache(maxsize=1)
+def _ideograph() -> re.Pattern[str]:
+    return re.compile(f"[{_HAN}]")
+
+
+BREAK = "\x1e"
+"""Stands between the texts of an item that has several: U+001E, the separator of records."""
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Return several texts as the one that is stored: words read it as a whole."""
+    return f"{BREAK}\n".join(texts)
+
+
+def separate(text: str) -> list[str]:
+    """Return the texts that *text* is made of, one at least; meaning reads each by itself."""
+    return [part for part in text.split(BREAK) if part.strip()] or [text]
+
+
+def passages(text: str) -> list[str]:
+    """Return the passages of *text*, in order: it is cut before every hundredth word.
+
+    Fewer than `LAST_WORDS` at the end stay with the passage before them.
+    """
+    least = PASSAGE_WORDS + LAST_WORDS
+    if len(text) < 2 * least - 1:
+        return [text]
+    starts = [word.start() for word in _words_of().finditer(text)]
+    if len(starts) < least:
+        return [text]
+    cuts = starts[PASSAGE_WORDS : len(starts) - LAST_WORDS + 1 : PASSAGE_WORDS]
+    return [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+
+
+def is_marked(text: str) -> bool:
+    """Return whether *text* bears a mark."""
+    return bool(_marks(text))
+
+
+def _marks(text: str) -> list[int]:
+    is_question = text.rstrip(_CLOSING).endswith(_QUESTION_ENDS)
+    is_instruction = _INSTRUCTION.match(text) is not None
+    if not (is_question or is_instruction):
+        return []
+    count = sum(1 for _ in islice(_words_of().finditer(text), QUESTION_WORDS + 1))
+    marks = (
+        (QUESTION, is_question and count <= QUESTION_WORDS),
+        (SHORT_QUESTION, is_question and count <= SHORT_QUESTION_WORDS),
+        (INSTRUCTION, is_instruction and count <= INSTRUCTION_WORDS),
+    )
+    return [mark for mark, applies in marks if applies]
+
+
+def document(
+    text: str,
+    *,
+    time: datetime | None = None,
+    speaker: str | None = None,
+    caption: str | Sequence[str] | None = None,
+) -> str:
+    """Return what words read: ``[1:56 pm on 8 May, 2023] Speaker: text [image: caption]``.
+
+    The date is in UTC and in English on every machine; what is not known is left out. That date
+    is worth 2 points of recall (LoCoMo, R@10).
+    """
+    label = f"{speaker}: " if speaker else ""
+    image = f" {_image(caption)}" if caption else ""
+    if time is None:
+        return f"{label}{text}{image}"
+    hour, minute, half, on, day, month, year = _time_words(time)
+    return f"[{hour}:{minute} {half} {on} {day} {month.title()}, {year}] {label}{text}{image}"
+
+
+def _time_words(time: datetime) -> list[str]:
+    utc = time.astimezone(UTC) if time.tzinfo else time
+    later, hour = divmod(utc.hour, 12)
+    half, month = "pm" if later else "am", MONTHS[utc.month - 1].lower()
+    return [f"{hour or 12}", f"{utc.minute:02}", half, "on", f"{utc.day}", month, f"{utc.year}"]
+
+
+def _image(caption: str | Sequence[str]) -> str:
+    return f"[image: {caption if isinstance(caption, str) else '; '.join(caption)}]"
+
+
+def terms(text: str) -> list[int]:
+    """Return the terms of a query, each once, in their order."""
+    return list(dict.fromkeys(_terms_of(_tokenize(text)[0])))
+
+
+def temporal(text: str) -> int:
+    """Return how many temporal words *text* has, at most `MAX_COUNT`.
+
+    These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits.
+    """
+    return _tokenize(text)[1]
+
+
+def is_unspaced(text: str) -> bool:
+    """Return whether *text* has characters of a script that puts no spaces between words."""
+    return not text.isascii() and _unspaced().search(text) is not None
+
+
+def pack(terms: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
+    """Return terms, and marks, as bytes, and how many terms they were.
+
+    The bytes are n unsigned 32-bit little-endian numbers in rising order, marks first, then their
+    n counts of a byte each; so n is a fifth of their length.
+    """
+    ordered = sorted(terms)
+    distinct: Collection[int] = set(ordered)
+    if len(distinct) == len(ordered):
+        distinct, counts = ordered, b"\x01" * len(ordered)
+    else:
+        distinct = occurrences = dict.fromkeys(ordered, 0)
+        for term in ordered:
+            occurrences[term] += 1
+        try:
+            counts = bytes(occurrences.values())
+        except ValueError:  # more than a byte holds
+            counts = bytes([min(n, MAX_COUNT) for n in occurrences.values()])
+    numbers = _uint32s(len(marks) + len(distinct)).pack(*marks, *distinct)
+    return numbers + b"\x01" * len(marks) + counts, len(ordered)
+
+
+@lru_cache(maxsize=256)
+def _uint32s(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
+
+
+def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Return the terms of a whole text in rising order and their counts, without marks."""
+    n = len(packed) // 5
+    terms, counts = np.frombuffer(packed, "<u4", n), np.frombuffer(packed, np.uint8, n, 4 * n)
+    if n and terms[0] < FIRST_TERM:
+        words = terms >= FIRST_TERM
+        cut = terms[0] == PASSAGE
+        terms, counts = terms[words], counts[words]
+        if cut:
+            terms, at = np.unique(terms, return_inverse=True)
+            sums = np.bincount(at, counts, len(terms))
+            counts = np.minimum(sums, MAX_COUNT).astype(np.uint8)
+    return terms, counts
+
+
+def _tokenize(text: str) -> tuple[list[str], int]:
+    """Return the tokens of *text*, stop words among them, and how many are temporal."""
+    text, pairs = _folded(text)
+    tokens, times, years = _split(text)
+    if years:
+        tokens = tokens + _date_words(text)
+    return tokens + pairs if pairs else tokens, min(times + years, MAX_COUNT)
+
+
+def _folded(text: str) -> tuple[str, list[str]]:
+    """Return what is to be split, in one form of several, and the `_pairs` of the rest."""
+    if text.isascii():
+        return text, []
+    text = _DOTTED.sub(_decomposed, _VARIANTS.sub(_normalized, text)).translate(_FOLDED)
+    if _unspaced().search(text) is None:
+        return text, []
+    return _unspaced().sub(" ", text), _pairs(text)
+
+
+def _split(text: str) -> tuple[list[str], int, int]:
+    """Return tokens, how many of them are temporal words, and how many may be years."""
+    tokens = _tokenizers().split(text.encode(errors="replace"))
+    years = sum([token.isdecimal() for token in tokens if len(token) == len("2023")])
+    return tokens, sum(map(_TEMPORAL_WORDS.__contains__, tokens)), years
+
+
+def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
+    """Return what compiled code asks of what stands between two spaces and is not of ASCII.
+
+    Its terms, how many of its words are temporal, and how many of these may be years. None: it may
+    hold a date in numbers, whose words count where its text has a year anywhere.
+    """
+    text, pairs = _folded(chunk)
+    if _MAY_BE_DATE.search(text):
+        return None
+    tokens, times, years = _split(text)
+    return _terms_of(tokens + pairs), times + years, years
+
+
+def _normalized(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", match[0])
+
+
+def _decomposed(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFD", match[0])
+
+
+def _pairs(text: str) -> list[str]:
+    """Return pairs of neighbours in each run without spaces, a lone character, ideographs."""
+    pairs = _ideograph().findall(text)
+    for run in _unspaced().findall(text):
+        pairs += [run[i : i + 2] for i in range(len(run) - 1)]
+        if len(run) == 1 and not _ideograph().match(run):
+            pairs.append(run)
+    return pairs
+
+
+def _date_words(text: str) -> list[str]:
+    """Return the months, and days without a zero before them, of dates in numbers.
+
+    So ``29.12.2023`` and ``2023-12-29`` are found by "29 December 2023", and it by them.
+    """
+    words: list[str] = []
+    for date in _NUMERIC_DATE.finditer(text):
+        month, day = (date[1], date[2]) if date[1] else (date[4], date[3])
+        if 1 <= int(month) <= len(MONTHS):
+            words.append(MONTHS[int(month) - 1].lower())
+            if day.startswith("0"):
+                words.append(day[1:])
+    return words
+
+
+def _terms_of(tokens: Iterable[str]) -> list[int]:
+    """Return the terms of *tokens* in order, without stop words."""
+    return list(filter(None, map(_stems().__getitem__, tokens)))
+
+
+class _Stems(dict[str, int]):
+    """Terms by token, 0 for a stop word; filled as asked, emptied when full."""
+
+    def __missing__(self, token: str) -> int:
+        term = _term(token)
+        if len(token) <= _LONGEST_STEMMED:
+            if len(self) >= CACHED_TERMS:
+                self.clear()
+            self[token] = term
+        return term
+
+
+def _term(token: str) -> int:
+    if len(token) > _LONGEST_STEMMED:
+        return _hash(token)
+    stem = " ".join(_tokenizers().stem(token.encode(errors="replace"))) or token
+    if not token.isascii():
+        stem = _light_stem(stem)
+    return 0 if token in STOP_WORDS else _hash(stem)
+
+
+@lru_cache(maxsize=1)
+def _stems() -> _Stems:
+    return _Stems()
+
+
+@lru_cache(maxsize=1)
+def _known_words(native: Native) -> object:
+    return native.known_words(STOP_WORDS, _TEMPORAL_WORDS, _read_chunk)
+
+
+def _light_stem(token: str) -> str:
+    """Return an Arabic or Hindi word without its article, number and case; others as they are."""
+    if _HINDI.fullmatch(token):
+        end = next((e for e in _HINDI_ENDS if token.endswith(e) and len(token) > len(e) + 1), "")
+        return token.removesuffix(end)
+    if not _ARABIC.fullmatch(token):
+        return token
+    front = next((f for f in _ARABIC_FRONTS if token.startswith(f) and len(token) > len(f) + 1), "")
+    token = token.removeprefix(front)
+    for end in _ARABIC_ENDS:
+        if token.endswith(end) and len(token) > len(end) + 1:
+            token = token.removesuffix(end)
+    return token
+
+
+def _hash(stem: str) -> int:
+    """Return a number of 32 bits for *stem*, from `FIRST_TERM` on, the same on every machine."""
+    return max(crc32(stem.encode(errors="replace")), FIRST_TERM)
+
+
+class _PerThread(threading.local):
+    """SQLite's tokenizers, opened by each thread for itself: no lock is ever held over a fork."""
+
+    def __init__(self) -> None:
+        with FORKS.inside():
+            connection = apsw.Connection(":memory:")
+            # Vowel signs of Indian scripts are parts of words; unicode61 by itself splits at them.
+            kinds = "L* N* Co Mn Mc"
+            folding = ["unicode61", "remove_diacritics", "2", "categories", kinds]
+            self.split = _tokenizer(connection, folding)
+            self.stem = _tokenizer(connection, ["porter", *folding])
+
+
+@lru_cache(maxsize=1)
+def _tokenizers() -> _PerThread:
+    return _PerThread()
+
+
+def _tokenizer(connection: apsw.Connection, name: Sequence[str]) -> _Tokenizer:
+    tokenize = connection.fts5_tokenizer(name[0], list(name[1:]))
+
+    def tokens(utf8: bytes) -> list[str]:
+        answer = tokenize(
+            utf8, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False
+        )
+        return cast("list[str]", answer)
+
+    return tokens

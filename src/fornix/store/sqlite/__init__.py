@@ -1,6 +1,0 @@
-"""One SQLite file as a store: embedded, crash-safe, shared by many threads and processes."""
-
-from fornix.store.sqlite.shared_store import SharedStore
-from fornix.store.sqlite.sqlite_store import SqliteStore
-
-__all__ = ["SharedStore", "SqliteStore"]
