@@ -29,6 +29,7 @@ from alveus.transfer import (
     survey,
     survey_file,
 )
+from alveus.transfer.mem0 import KINDS, Entity
 
 ADA = Target("ada")
 NOON = datetime(2025, 2, 5, 12, tzinfo=UTC)
@@ -514,6 +515,36 @@ def test_memories_of_mem0_are_items(memory, file):
     }  # fmt: skip
     assert bring(memory, file, target).entries == 2
     assert len(items(memory, "user-0", "facts")) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "key"),
+    [
+        ("user_id", "ada", "ada"),
+        ("user_id", 7, "7"),
+        ("user_id", "agent:x", "user:agent:x"),
+        ("user_id", "user:agent:x", "user:user:agent:x"),
+        ("user_id", "user:ada", "user:ada"),
+        ("agent_id", "x", "agent:x"),
+        ("run_id", "agent:x", "run:agent:x"),
+    ],
+)
+def test_an_entity_of_mem0_is_a_key_that_no_other_entity_is(memory, field, name, key):
+    """A user whose name looks like the key of an agent does not get the agent's memories."""
+    bring(memory, lines(remembered(1, **{field: name})), Target(key_from=field))
+    assert list(memory.keys()) == [key]
+    assert Entity.of_key(key) == (field.removesuffix("_id"), str(name))
+
+
+@given(
+    st.lists(st.sampled_from(["user:", "agent:", "app:", "run:", ":", "x", "\n", "é"]), min_size=1)
+)
+def test_each_key_is_one_entity_of_mem0(parts):
+    """So no two entities have one key, and no key is without an entity."""
+    key = "".join(parts)
+    assert Entity.of_key(key).key == key
+    for kind in KINDS:
+        assert Entity.of_key(Entity(kind, key).key) == (kind, key)
 
 
 def test_who_said_it_and_in_which_run_is_kept(memory):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from urllib.parse import quote
+
 import pytest
 
 from alveus import Memory
@@ -220,6 +223,94 @@ def test_entities_are_listed_and_forgotten(served, tmp_path):
     filters = "{'agent_id': 'bot'}"  # as httpx writes a dict into an address
     assert served.ask("DELETE", f"{ONE}/", filters=filters)[0] == 200
     assert listed(served, {"agent_id": "bot"}) == []
+
+
+def pasted(kind, name):
+    """Ids that a careless layout of keys would take for one another's, or for another kind's."""
+    return [name, f"{kind}:{name}", f"user:{kind}:{name}", f"user:user:{kind}:{name}", f"{kind}:"]
+
+
+NAMES = ["x"]
+NAMES += [each for kind in ("user", "agent", "app", "run") for each in pasted(kind, "x")[1:]]
+NAMES += ["é", "e\u0301", "x ", " x", "x/", "/x", "%2F", "x\n", "agent:\nx", "NULL", "null", "1"]
+
+
+def test_no_id_of_one_kind_is_that_of_another(served):
+    """Each of the four ids is an identity of its own, whatever it is called; so is each pair."""
+    everybody = [{f"{kind}_id": name} for kind in ("user", "agent", "app", "run") for name in NAMES]
+    pairs = [{"user_id": "x", "agent_id": "x"}, {"user_id": "x", "run_id": "agent:x"}]
+    for ids in (*everybody, *pairs):
+        kept(served, json.dumps(ids), **ids)
+    for ids in everybody:
+        shown = served.ask("POST", ALL, {"filters": ids})[1]["results"]
+        whose = [json.loads(each["memory"]) for each in shown]
+        assert ids in whose
+        assert all(ids.items() <= each.items() for each in whose), (ids, whose)
+        assert all(each.items() <= item.items() for each, item in zip(whose, shown, strict=True))
+    told = served.ask("GET", "/v1/entities/")[1]["results"]
+    assert sorted((each["type"], each["name"]) for each in told) == sorted(
+        (entity.removesuffix("_id"), name) for ids in everybody for entity, name in ids.items()
+    )
+
+
+def test_deleting_one_identity_leaves_every_other(served):
+    """Not even one whose name begins with the name of a kind."""
+    everybody = [{f"{kind}_id": name} for kind in ("user", "agent", "run") for name in NAMES[5:10]]
+    for ids in everybody:
+        kept(served, json.dumps(ids), **ids)
+    while everybody:
+        gone = everybody.pop()
+        ((entity, name),) = gone.items()
+        if len(everybody) % 2:
+            place = f"/v2/entities/{entity.removesuffix('_id')}/{quote(name, safe='')}/"
+            assert served.ask("DELETE", place)[0] == 200
+        else:
+            assert served.ask("DELETE", f"{ONE}/", **gone)[0] == 200
+        assert listed(served, gone) == []
+        for ids in everybody:
+            assert listed(served, ids) == [json.dumps(ids)]
+
+
+@pytest.mark.parametrize("wrong", ["", "*", True, 1.5, [], {}])
+def test_what_names_nobody_is_refused(served, wrong):
+    """An id that cannot be one is not passed over: the memory would be somebody else's."""
+    kept(served, "One.", agent_id="x")
+    for ids in ({"user_id": wrong, "agent_id": "x"}, {"agent_id": "x", "run_id": wrong}):
+        for body in (ids, {"filters": ids}, {"filters": {"AND": [ids]}}):
+            status, told = served.ask("POST", ADD, said("Two.", infer=False, **body))
+            assert (status, list(told)) == (400, ["detail"]), told
+        if wrong != {}:
+            assert served.ask("POST", ALL, {"filters": ids})[0] == 400
+    for ids in ({"user_id": "", "agent_id": "x"}, {"user_id": "*", "agent_id": "x"}):
+        assert served.ask("DELETE", f"{ONE}/", **ids)[0] == 400
+    assert listed(served, {"agent_id": "x"}) == ["One."]
+
+
+def test_a_number_is_the_id_that_its_digits_are(served):
+    """As mem0 takes an id of a database; one may add by the number, and ask by the text."""
+    one = kept(served, "One.", user_id=7, run_id=8)
+    for ids in ({"user_id": 7}, {"user_id": "7"}, {"user_id": {"in": [7]}, "run_id": 8}):
+        assert listed(served, ids) == ["One."]
+    shown = served.ask("GET", f"{ONE}/{one}/")[1]
+    assert (shown["user_id"], shown["run_id"]) == ("7", "8")
+
+
+def test_a_mark_does_not_make_somebody_elses_memory(served, tmp_path):
+    """Whoever writes to one key cannot have it found, or shown, as another's."""
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        marks = {"mem0": {"user_id": "ada", "agent_id": "eve", "run_id": "r"}}
+        memory.key("bob").add("Bob's.", metadata=marks)
+        memory.key("agent:bot").add("The bot's.", metadata=marks)
+    either = {"OR": [{"user_id": "ada"}, {"user_id": "bob"}, {"agent_id": "bot"}]}
+    found = served.ask("POST", ALL, {"filters": either})[1]["results"]
+    whose = sorted((each["memory"], each["user_id"], each["agent_id"]) for each in found)
+    assert whose == [("Bob's.", "bob", "eve"), ("The bot's.", None, "bot")]
+    for ids in ({"user_id": "ada"}, {"agent_id": "bot", "user_id": "ada"}):
+        assert listed(served, ids) == []
+    narrowed = {
+        "AND": [{"OR": [{"user_id": "bob"}, {"agent_id": "bot"}]}, {"NOT": {"user_id": "bob"}}]
+    }
+    assert listed(served, narrowed) == ["The bot's."]
 
 
 def test_what_is_not_served_is_refused_by_name(served):

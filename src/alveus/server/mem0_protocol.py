@@ -1,8 +1,8 @@
 """The addresses that mem0's `MemoryClient` asks, over the memory of alveus.
 
-A user is the key of his name; an agent, an app and a run that are remembered without a user are
-the keys ``agent:…``, ``app:…`` and ``run:…``. Messages that are kept as they are go to the set
-"default", what is learnt is in the set "facts", so that alveus's own calls find both.
+`alveus.transfer.mem0` says which key and which fields of an item a memory of mem0 becomes. Messages
+that are kept as they are go to the set "default", facts that are learnt to the set "facts", so that
+alveus's own calls find both.
 """
 
 from __future__ import annotations
@@ -34,13 +34,9 @@ from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
 from alveus.store import Scope
 from alveus.store.items import Item
+from alveus.transfer.mem0 import ENTITIES, Entity, entity_name
 from alveus.values.storable import Value, checked
 from alveus.values.times import format_time
-
-KINDS = ("user", "agent", "app", "run")
-"""Whom memories belong to; the first that is given says in which key they are."""
-
-ENTITIES = tuple(f"{kind}_id" for kind in KINDS)
 
 FIELD = "mem0"
 """The field of an item's metadata that holds whom it belongs to."""
@@ -84,17 +80,20 @@ class _Mem0Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     filters: dict[str, Any] | None = None
-    user_id: str | None = None
-    agent_id: str | None = None
-    app_id: str | None = None
-    run_id: str | None = None
+    user_id: object = None
+    agent_id: object = None
+    app_id: object = None
+    run_id: object = None
     version: str | None = None
     output_format: str | None = None
     async_mode: bool | None = None
 
     def chosen(self) -> Where:
         """Return the filter, and what of it is given beside it."""
-        beside = {name: getattr(self, name) for name in ENTITIES if getattr(self, name)}
+        given = {name: getattr(self, name) for name in ENTITIES}
+        beside = {
+            name: entity_name(name, value) for name, value in given.items() if value is not None
+        }
         if not self.filters:
             return beside
         filters = asked.stored(self.filters)  # it refuses what is nested too deep to be walked
@@ -212,16 +211,6 @@ def _space(caller: Caller) -> str:
     return caller.token.space or asked.DEFAULT
 
 
-def _key_name(kind: str, name: str) -> str:
-    return name if kind == "user" else f"{kind}:{name}"
-
-
-def _entity(key: str) -> tuple[str, str]:
-    """Return the kind and the name of whom a key belongs to."""
-    kind, colon, name = key.partition(":")
-    return (kind, name) if colon and kind in KINDS[1:] and name else ("user", key)
-
-
 def _open(caller: Caller, key: str, access: Access) -> KeyMemory:
     return caller.key(_space(caller), key, access)
 
@@ -259,8 +248,8 @@ def _ranked_keys(filters: Where) -> tuple[int, list[str]]:
     found: list[tuple[int, list[str]]] = []
     for name, operand in filters.items():
         if name in ENTITIES:
-            rank = ENTITIES.index(name)
-            found.append((rank, [_key_name(KINDS[rank], each) for each in _names(name, operand)]))
+            keys = [each.key for each in _entities(name, operand)]
+            found.append((ENTITIES.index(name), keys))
         elif name == "AND":
             found.extend(map(_ranked_keys, _parts(name, operand)))
         elif name == "OR":
@@ -272,15 +261,13 @@ def _ranked_keys(filters: Where) -> tuple[int, list[str]]:
     return min((each for each in found if each[1]), default=none)
 
 
-def _names(name: str, operand: object) -> list[str]:
-    """Return the names of entities that a part of a filter gives."""
+def _entities(name: str, operand: object) -> list[Entity]:
+    """Return the entities that a part of a filter names."""
     if isinstance(operand, dict):
         only = cast("dict[str, object]", operand)
         operand = only.get("in") if only.keys() == {"in"} else None
-    names = cast("list[object]", operand if isinstance(operand, list) else [operand])
-    if not all(isinstance(each, str) and each and each != "*" for each in names):
-        raise InvalidInput(f'{name} must be a name, or {{"in": [names]}}; "*" is not served')
-    return cast("list[str]", names)
+    names = cast("list[object]", operand if isinstance(operand, list) and operand else [operand])
+    return [Entity(name.removesuffix("_id"), entity_name(name, each)) for each in names]
 
 
 def _parts(name: str, operand: object) -> list[Where]:
@@ -300,10 +287,7 @@ def _where(filters: Where, key: str) -> Where:
 
 def _clause(name: str, operand: object, key: str) -> Where:
     if name in ENTITIES:
-        names = _names(name, operand)
-        if key in (_key_name(name.removesuffix("_id"), each) for each in names):
-            return {}
-        return {f"{FIELD}.{name}": {"in": names}}
+        return _owned_by(name, operand, key)
     if name in ("AND", "OR", "NOT"):
         parts = [_where(part, key) for part in _parts(name, operand)]
         return (
@@ -326,6 +310,18 @@ def _clause(name: str, operand: object, key: str) -> Where:
     if name in _REFUSED:
         raise InvalidInput(f"memories cannot be filtered by {name!r} here; metadata can")
     return {_literal(name): operand}
+
+
+def _owned_by(name: str, operand: object, key: str) -> Where:
+    """Return the filter of a key's items that belong to entities.
+
+    The key alone says who its own entity is, and that no entity of a kind before that owns an item:
+    marks, which any writer of the key may have made, name entities of the kinds after it.
+    """
+    entities, own = _entities(name, operand), ENTITIES.index(f"{Entity.of_key(key).kind}_id")
+    if ENTITIES.index(name) > own:
+        return {f"{FIELD}.{name}": {"in": [each.name for each in entities]}}
+    return {"all" if key in (each.key for each in entities) else "any": []}
 
 
 _REFUSED = frozenset({"updated_at", "categories", "keywords", "memory_ids", "feedback"})
@@ -363,13 +359,15 @@ def _shown(key: str, item: Item) -> Document:
     metadata = dict(item.metadata)
     marked: Any = metadata.pop(FIELD, None)  # whoever writes to the key may have written it
     marks: Where = cast("Where", marked) if isinstance(marked, dict) else {}
-    kind, name = _entity(key)
+    owner = Entity.of_key(key)
+    beside = ENTITIES[ENTITIES.index(f"{owner.kind}_id") + 1 :]
     value = item.value
     fields: Document = {
         "id": _Place(key, item.set_name or "", item.id or "").id,
         "memory": value if isinstance(value, str) else item.text,
-        **{each: forms.wired(marks.get(each)) for each in ENTITIES},
-        f"{kind}_id": name,
+        **dict.fromkeys(ENTITIES),
+        **{each: forms.wired(marks.get(each)) for each in beside},
+        f"{owner.kind}_id": owner.name,
         "metadata": forms.wired(metadata),
         "categories": [],
     }
@@ -396,7 +394,10 @@ def add(
 ) -> Document:
     """Keep messages as they are, or learn facts from them; say what came of it."""
     belongs = _belongs(body.chosen())
-    key = next(_key_name(kind, belongs[f"{kind}_id"]) for kind in KINDS if f"{kind}_id" in belongs)
+    if not belongs:
+        raise InvalidInput(f"name the owner of these memories: one of {', '.join(ENTITIES)}")
+    first = next(entity for entity in ENTITIES if entity in belongs)
+    key = Entity(first.removesuffix("_id"), belongs[first]).key
     memory = _open(caller, key, "write")
     metadata = {**asked.stored(body.metadata or {}), FIELD: belongs}
     # Before facts are learnt, which are marked after that.
@@ -429,21 +430,18 @@ def add(
 
 
 def _belongs(filters: Where) -> dict[str, str]:
-    """Return whom new memories belong to."""
+    """Return the names of the entities that new memories belong to."""
     found: dict[str, str] = {}
     for name, operand in filters.items():
         if name == "AND":
-            for part in _parts(name, operand):
-                found |= _belongs(part)
+            named = [pair for part in _parts(name, operand) for pair in _belongs(part).items()]
         elif name in ENTITIES:
-            names = _names(name, operand)
-            if len(names) != 1:
-                raise InvalidInput(f"{name} of new memories must be one name")
-            found[name] = names[0]
+            named = [(name, each.name) for each in _entities(name, operand)]
         else:
             raise InvalidInput(f"filters of new memories are {', '.join(ENTITIES)}, not {name!r}")
-    if not found:
-        raise InvalidInput(f"name whose memories these are: one of {', '.join(ENTITIES)}")
+        for entity, each in named:
+            if found.setdefault(entity, each) != each:
+                raise InvalidInput(f"{entity} of new memories must be one name")
     return found
 
 
@@ -591,8 +589,9 @@ def users(caller: Asking) -> Document:
         counts = memory.key(key).sets(counts=True)
         total = sum(counts.get(name, 0) for name in SHOWN)
         if total:
-            kind, name = _entity(key)
-            found.append({"id": key, "name": name, "type": kind, "total_memories": total})
+            owner = Entity.of_key(key)
+            told = {"name": owner.name, "type": owner.kind, "total_memories": total}
+            found.append({"id": key, **told})
     return {"count": len(found), "results": found}
 
 
@@ -662,7 +661,7 @@ def delete_all(
 ) -> Document:
     """Retire all memories that are chosen; their history stays."""
     named = zip(ENTITIES, (user_id, agent_id, app_id, run_id), strict=True)
-    given: Where = {entity: name for entity, name in named if name}
+    given: Where = {entity: name for entity, name in named if name is not None}
     chosen = given if filters is None else {"AND": [_read_filters(filters), given]}
     found = _listed(caller, chosen, "write", ended=True)
     _retire(caller, [_Place(key, item.set_name or "", item.id or "") for key, item in found])
@@ -705,7 +704,7 @@ def delete_users(
 
     Other sets of the key, and its exact memory, stay.
     """
-    memory = _open(caller, _key_name(kind, name), "write")
+    memory = _open(caller, Entity(kind, entity_name(kind, name)).key, "write")
     if not any(memory.sets(counts=True).get(each) for each in (*SHOWN, LEARNED)):
         raise NotFound(f"there is no {kind} {name!r}")
     for each in (LEARNED, *SHOWN):
