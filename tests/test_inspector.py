@@ -229,9 +229,9 @@ def test_runs_and_what_is_held_back_are_told_in_pages(served, monkeypatch):
 
 def test_people_and_things_of_a_key_are_listed(served):
     client = served.client()
-    found = client.ask("GET", "/v1/entities", key="margaret")[1]["entities"]
+    found = client.ask("GET", "/v1/facts/entities", key="margaret")[1]["entities"]
     assert {"Lisbon", "Radia"} < {*found}
-    assert client.ask("GET", "/v1/entities", key="ada")[1]["entities"] == {}
+    assert client.ask("GET", "/v1/facts/entities", key="ada")[1]["entities"] == {}
 
 
 def test_an_empty_memory_has_no_growth(tmp_path):
@@ -299,7 +299,7 @@ def test_a_token_for_some_keys_sees_no_others(small, tmp_path):
         "export",
     ]  # fmt: skip
     about_one = [
-        "entities", "exact", "exact/commits", "exact/changes", "map", "item/lineage",
+        "facts/entities", "exact", "exact/commits", "exact/changes", "map", "item/lineage",
         "item/relatives", "item/readings", "compaction", "compactions", "runs", "quarantine",
         "facts", "export",
     ]  # fmt: skip

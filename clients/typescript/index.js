@@ -20,7 +20,7 @@ export class Alveus extends Connection {
   listAllQuarantine(query, options) { return this._json(["GET", "/v1/quarantine/all", false], query, undefined, options); }
   listCommits(query, options) { return this._json(["GET", "/v1/journal", false], query, undefined, options); }
   listCompactions(query, options) { return this._json(["GET", "/v1/compactions", false], query, undefined, options); }
-  listEntities(query, options) { return this._json(["GET", "/v1/entities", false], query, undefined, options); }
+  listEntities(query, options) { return this._json(["GET", "/v1/facts/entities", false], query, undefined, options); }
   listFacts(query, options) { return this._json(["GET", "/v1/facts", false], query, undefined, options); }
   listItems(query, options) { return this._json(["GET", "/v1/items", false], query, undefined, options); }
   listKeys(query, options) { return this._json(["GET", "/v1/keys", false], query, undefined, options); }

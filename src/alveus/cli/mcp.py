@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from alveus.cli import options
+from alveus.cli.serve import origin_option, proxy_option
 from alveus.cli.session import Session
 from alveus.errors import InvalidInput, Unsupported
 from alveus.memory.memory import Memory
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from alveus.mcp.served_key import Asker, ServedKey
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+_OPTIONS = {"tokens": "--tokens", "proxies": "--trusted-proxy", "origins": "--cors-origin"}
 
 ONLY_READS = "The server was started with --read-only; whoever runs it can start it without."
 
@@ -33,6 +36,8 @@ class McpOptions(TypedDict):
     host: str
     port: int
     tokens: Path | None
+    proxies: tuple[str, ...]
+    origins: tuple[str, ...]
 
 
 @options.command("mcp")
@@ -53,6 +58,8 @@ class McpOptions(TypedDict):
     "With --http: who may ask; alveus token makes the file.",
     type=click.Path(path_type=Path, dir_okay=False),
 )
+@proxy_option
+@origin_option
 def mcp_command(session: Session, **given: Unpack[McpOptions]) -> None:
     """Serve the memory of a key to clients of MCP, until it is stopped.
 
@@ -64,8 +71,11 @@ def mcp_command(session: Session, **given: Unpack[McpOptions]) -> None:
     Example: alveus mcp --key ada --db memory.db
     """
     tokens, host = given["tokens"], given["host"]
-    if not given["http"] and tokens is not None:
-        raise InvalidInput("--tokens is for --http; over stdin and stdout nobody else can ask")
+    for name in ("tokens", "proxies", "origins"):
+        if not given["http"] and given[name]:
+            raise InvalidInput(
+                f"{_OPTIONS[name]} is for --http; over stdin and stdout nobody else can ask"
+            )
     if given["http"] and tokens is None and host not in LOOPBACK:
         raise InvalidInput(
             f"{host} is open to other machines, and there are no tokens; make one with alveus "
@@ -102,11 +112,14 @@ def _listen(
     session: Session, served: ServedKey, asker: Asker, tokens: TokenFile | None, given: McpOptions
 ) -> None:
     from alveus.mcp.http import PATH, create_mcp_app, let_calls_end
+    from alveus.server.addresses import TrustedProxies
+    from alveus.server.cross_origin import origins_of
     from alveus.server.listening import listen
 
     def told(url: str) -> None:
         session.done(f"listening on {url}{PATH}", {"url": f"{url}{PATH}"})
 
-    app = create_mcp_app(served, tokens=tokens, asker=asker)
+    proxies, origins = TrustedProxies.parse(given["proxies"]), origins_of(given["origins"])
+    app = create_mcp_app(served, tokens=tokens, asker=asker, origins=origins)
     let_calls_end()
-    listen(app, given["host"], given["port"], told=told, stops=app.stop)
+    listen(app, given["host"], given["port"], told=told, stops=app.stop, proxies=proxies)

@@ -31,6 +31,19 @@ tokens_option = options.option(
 )
 
 
+proxy_option = options.option(
+    "--trusted-proxy proxies ADDRESS",
+    "Whose X-Forwarded headers are believed: an address or a network; may be repeated.",
+    multiple=True,
+)
+
+origin_option = options.option(
+    "--cors-origin origins ORIGIN",
+    "Pages of this origin may ask, such as https://app.example; may be repeated.",
+    multiple=True,
+)
+
+
 def checked_tokens(host: str, tokens: Path | None) -> TokenFile | None:
     """Return the tokens of a server that is to listen at *host*.
 
@@ -65,6 +78,8 @@ class ServeOptions(TypedDict):
     host: str
     port: int
     tokens: Path | None
+    proxies: tuple[str, ...]
+    origins: tuple[str, ...]
     max_body: float
     rate: float | None
     telemetry: bool
@@ -76,6 +91,8 @@ class ServeOptions(TypedDict):
 @options.option("--host ADDRESS", "Where to listen.", default="127.0.0.1")
 @options.option("--port NUMBER", "Where to listen.", type=options.Whole(0, 65_535), default=8080)
 @tokens_option
+@proxy_option
+@origin_option
 @options.option(
     "--max-body MB",
     "Largest request, in megabytes.",
@@ -100,9 +117,12 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
     """
     found, host, port = checked_tokens(given["host"], given["tokens"]), given["host"], given["port"]
     with server_installed():
+        from alveus.server.addresses import TrustedProxies
         from alveus.server.app import ServerLimits, create_app
+        from alveus.server.cross_origin import origins_of
         from alveus.server.inspector import add_inspector
         from alveus.server.listening import listen
+    proxies, origins = TrustedProxies.parse(given["proxies"]), origins_of(given["origins"])
     session.open(make=Memory.stats).close()  # what is wrong is said before it listens
     place, name = session.server or session.file, given["model"]
     telemetry = _telemetry() if given["telemetry"] else None
@@ -116,13 +136,14 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
         limits=ServerLimits(round(given["max_body"] * MEGABYTE), given["rate"]),
         model=None if name is None else OpenAIChat(name, base_url=given["base_url"]),
         telemetry=telemetry,
+        origins=origins,
     )
     add_inspector(app, space=session.space, writes=False)
 
     def told(url: str) -> None:
         session.done(f"listening on {url}", {"url": url})
 
-    listen(app, host, port, told=told, stops=app.state.ends.set)
+    listen(app, host, port, told=told, stops=app.state.ends.set, proxies=proxies)
 
 
 def _telemetry() -> OpenTelemetry:

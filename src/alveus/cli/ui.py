@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from alveus.cli import options
-from alveus.cli.serve import checked_tokens, server_installed, tokens_option
+from alveus.cli.serve import checked_tokens, proxy_option, server_installed, tokens_option
 from alveus.cli.session import Session
 from alveus.memory.memory import Memory
 
@@ -18,6 +18,7 @@ class UiOptions(TypedDict):
     host: str
     port: int
     tokens: Path | None
+    proxies: tuple[str, ...]
     write: bool
     browser: bool
 
@@ -26,6 +27,7 @@ class UiOptions(TypedDict):
 @options.option("--host ADDRESS", "Where to listen.", default="127.0.0.1")
 @options.option("--port NUMBER", "Where to listen.", type=options.Whole(0, 65_535), default=8090)
 @tokens_option
+@proxy_option
 @options.option("--write", "Let pages change the memory, too.")
 @options.option("--browser", "Open it in a browser.")
 def ui_command(session: Session, **given: Unpack[UiOptions]) -> None:
@@ -39,9 +41,11 @@ def ui_command(session: Session, **given: Unpack[UiOptions]) -> None:
     """
     tokens = checked_tokens(given["host"], given["tokens"])
     with server_installed():
+        from alveus.server.addresses import TrustedProxies
         from alveus.server.app import create_app
         from alveus.server.inspector import add_inspector
         from alveus.server.listening import listen
+    proxies = TrustedProxies.parse(given["proxies"])
     mode = "rw" if given["write"] else "ro"
     session.open(mode=mode).close()  # what is wrong is said before it listens
     place = session.server or session.file
@@ -57,4 +61,5 @@ def ui_command(session: Session, **given: Unpack[UiOptions]) -> None:
         if given["browser"]:
             webbrowser.open(f"{url}/ui/")
 
-    listen(app, given["host"], given["port"], told=told, stops=app.state.ends.set)
+    stops = app.state.ends.set
+    listen(app, given["host"], given["port"], told=told, stops=stops, proxies=proxies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
 from http import HTTPStatus
 from typing import Any, cast
@@ -19,7 +20,9 @@ from alveus.errors import AccessDenied, AlveusError, InvalidInput
 from alveus.mcp.served_key import Asker, ServedKey
 from alveus.mcp.server import ASKER, MemoryHandlers
 from alveus.mcp.stdio import NO_ID
+from alveus.server.addresses import drop_last_slash, is_loopback
 from alveus.server.callers import Unauthenticated, token_of
+from alveus.server.cross_origin import CrossOrigin
 from alveus.server.limits import App, Message, Receive, Scope, Send
 from alveus.server.tokens import Token, TokenFile
 from alveus.values.wire import unique_fields
@@ -38,19 +41,22 @@ REFUSED = -32_000
 """The JSON-RPC code of a request that was refused before it was read."""
 
 
-def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker) -> McpApp:
+def create_mcp_app(
+    served: ServedKey, *, tokens: TokenFile | None, asker: Asker, origins: Collection[str] = ()
+) -> McpApp:
     """Return the ASGI app of a server; the memory stays open when it ends.
 
     Args:
         tokens: Who may ask; None: whoever comes from this machine, and no page of a browser that
             was loaded from another one.
         asker: Who asks, if their token, if any, may write.
+        origins: Of pages that may ask, with a token where there are tokens.
     """
     own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # at port 80 without one
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=tokens is None,  # no page can send a token it does not have
         allowed_hosts=own,
-        allowed_origins=[f"http://{name}" for name in own],
+        allowed_origins=[*(f"http://{name}" for name in own), *origins],
     )
     app = (
         MemoryHandlers(served, asker)
@@ -60,7 +66,8 @@ def create_mcp_app(served: ServedKey, *, tokens: TokenFile | None, asker: Asker)
         )
     )
 
-    return McpApp(app, tokens, served, asker)
+    app.router.redirect_slashes = False  # a redirect would name a scheme and a host
+    return McpApp(app, tokens, served, asker, origins)
 
 
 def let_calls_end() -> None:
@@ -75,8 +82,16 @@ def let_calls_end() -> None:
 class McpApp:
     """Lets in who has a token for the key, and has the request say what they may do."""
 
-    def __init__(self, app: App, tokens: TokenFile | None, served: ServedKey, asker: Asker) -> None:
+    def __init__(
+        self,
+        app: App,
+        tokens: TokenFile | None,
+        served: ServedKey,
+        asker: Asker,
+        origins: Collection[str],
+    ) -> None:
         self._app, self._tokens, self._served, self._asker = app, tokens, served, asker
+        self._for_pages = CrossOrigin(self._serve, origins)
         self._turns, self._stops = _Turns(), asyncio.Event()
 
     def stop(self) -> None:
@@ -85,6 +100,11 @@ class McpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
+        if scope["type"] == "http":
+            drop_last_slash(scope)
+        await self._for_pages(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
                 token = self._let_in(scope)
@@ -101,6 +121,11 @@ class McpApp:
         await self._app(scope, receive, send)
 
     def _let_in(self, scope: Scope) -> Token:
+        client = scope.get("client")
+        if self._tokens is None and client and not is_loopback(client[0]):
+            raise AccessDenied(
+                "a server without tokens answers its own machine alone; alveus token new makes one"
+            )
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         token = token_of(given[0].decode("latin-1") if given else None, self._tokens)
         token.check_space(self._served.key.space)

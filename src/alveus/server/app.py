@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from alveus.server import (
 )
 from alveus.server.answers import PlainRoute, error_answer, problem
 from alveus.server.callers import Memories, caller_of, memories_for
+from alveus.server.cross_origin import CrossOrigin
 from alveus.server.limits import METHODS, BodyLimit, HeadAnswers, RateLimit, Scope
 from alveus.server.metrics import CONTENT_TYPE, ServerMetrics
 from alveus.server.routes import RESPONSES, router, sends
@@ -58,6 +59,7 @@ def create_app(
     limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
     model: ChatModel | None = None,
     telemetry: OpenTelemetry | None = None,
+    origins: Collection[str] = (),
 ) -> FastAPI:
     """Return the app of a server.
 
@@ -66,6 +68,7 @@ def create_app(
         tokens: Who may do what; None: whoever comes from this machine may do anything.
         model: Finds facts where a client asks to learn; None: rules do.
         telemetry: Emits a span for each request; *open_space* opens memories with the same one.
+        origins: Of pages that may ask, besides the server's own.
     """
     memories = Memories(open_space)
 
@@ -83,9 +86,11 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         redoc_url=None,
         docs_url=None,  # its page loads scripts of others
+        redirect_slashes=False,  # a redirect would name a scheme and a host
     )
     app.state.ends = Flag()
     app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
+    app.state.origins = origins
     app.include_router(router)
     app.include_router(event_streams.router)
     app.include_router(inspector_routes.router)
@@ -108,6 +113,7 @@ def create_app(
         from alveus.server.request_spans import RequestSpans
 
         app.add_middleware(RequestSpans, telemetry=telemetry)
+    app.add_middleware(CrossOrigin, origins=origins)
     return app
 
 

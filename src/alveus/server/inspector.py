@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from alveus import __version__
+from alveus.server.addresses import has_last_slash
 
 FILES = Path(__file__).with_name("ui")
 
@@ -44,10 +45,6 @@ def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
     """
     files = {path.name: path.read_bytes() for path in FILES.iterdir() if path.suffix in KINDS}
 
-    @app.get("/ui", include_in_schema=False)
-    def door() -> Response:
-        return RedirectResponse("ui/")
-
     @app.get("/ui/settings", include_in_schema=False)
     def settings() -> dict[str, object]:
         return {
@@ -57,12 +54,16 @@ def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
             "needs_token": app.state.tokens is not None,
         }
 
-    @app.get("/ui/", include_in_schema=False)
+    @app.get("/ui", include_in_schema=False)
+    def first_page(request: Request) -> Response:
+        # Relative, as the names of its files are: those would lead elsewhere without the slash.
+        return page("index.html") if has_last_slash(request.scope) else RedirectResponse("ui/")
+
     @app.get("/ui/{name}", include_in_schema=False)
-    def page(name: str = "index.html") -> Response:
+    def page(name: str) -> Response:
         if name not in files:
             raise HTTPException(404, "there is no such page")
         return Response(files[name], headers=HEADERS, media_type=KINDS[Path(name).suffix])
 
-    for route in (door, settings, page):
+    for route in (first_page, settings, page):
         assert callable(route)  # noqa: S101 - they are used by name

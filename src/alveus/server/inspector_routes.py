@@ -123,7 +123,7 @@ def list_spaces(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     return {"spaces": sorted({*caller.whole(space).store.spaces(), space})}
 
 
-@router.get("/entities", tags=["facts"])
+@router.get("/facts/entities", tags=["facts"])
 def list_entities(at: InKey) -> Document:
     """List the people, places and things that a key knows facts of, with how many name each."""
     return {"entities": at.open("read").facts.entities()}

@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 
 from alveus.errors import Unusable
+from alveus.server.addresses import BehindProxies, TrustedProxies
 from alveus.server.limits import App, Message, Receive, Scope, Send
 from alveus.values.signals import handle_ends
 
@@ -192,6 +193,7 @@ def listen(
     *,
     told: Callable[[str], object],
     stops: Callable[[], object] = lambda: None,
+    proxies: TrustedProxies = TrustedProxies(),  # noqa: B008 - frozen
 ) -> None:
     """Serve an app until a signal comes.
 
@@ -199,6 +201,7 @@ def listen(
         port: 0: any that is free.
         told: Called with the address, once the server listens.
         stops: Called when a signal came, before requests that were begun are waited for.
+        proxies: Whose word counts for the scheme, the host and the client of a request.
 
     Raises:
         Unusable: It cannot listen there.
@@ -211,6 +214,7 @@ def listen(
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # uvicorn trusts 127.0.0.1, and what a variable names
         timeout_graceful_shutdown=GRACE_S,
         timeout_keep_alive=KEEP_ALIVE_S,
     )
@@ -229,7 +233,7 @@ def listen(
     with door:
         address, found, *_ = door.getsockname()
         url = f"http://[{address}]:{found}" if ":" in address else f"http://{address}:{found}"
-        server = _ListeningServer(app, config, lambda: told(url), stops)
+        server = _ListeningServer(BehindProxies(app, proxies), config, lambda: told(url), stops)
         server.run(sockets=[door])
     if server.failure is not None:
         raise server.failure

@@ -379,7 +379,7 @@ def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) 
     return {"id": _Place(key, set_name, item_id).id, "event": event, "memory": text}
 
 
-@router.get("/v1/ping/")
+@router.get("/v1/ping")
 def ping(caller: Asking) -> Document:
     """Say that the key is known; the space is what mem0 calls a project."""
     return {"status": "ok", "org_id": "alveus", "project_id": _space(caller), "user_email": None}
@@ -388,7 +388,7 @@ def ping(caller: Asking) -> Document:
 # --- adding ---------------------------------------------------------------------------------------
 
 
-@router.post("/v3/memories/add/")
+@router.post("/v3/memories/add")
 def add(
     caller: Asking, request: Request, body: _AddBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
@@ -474,7 +474,7 @@ def _learn(memory: KeyMemory, request: Request, body: _AddBody, metadata: Where)
 # --- reading --------------------------------------------------------------------------------------
 
 
-@router.post("/v3/memories/")
+@router.post("/v3/memories")
 def get_all(
     caller: Asking,
     body: _ListBody,
@@ -499,7 +499,9 @@ def get_all(
 
 
 def _page_url(request: Request, page: int, page_size: int) -> str:
-    return str(request.url.include_query_params(page=page, page_size=page_size))
+    """Return the address of a page, without scheme and host: a proxy may have others."""
+    asked = request.url.include_query_params(page=page, page_size=page_size)
+    return f"{asked.path}?{asked.query}"
 
 
 def _listed(
@@ -516,7 +518,7 @@ def _listed(
     return found
 
 
-@router.post("/v3/memories/search/")
+@router.post("/v3/memories/search")
 def search(caller: Asking, body: _SearchBody) -> Document:
     """Find memories; the score is alveus's relevance, 0 to 1."""
     filters, limit = body.chosen(), body.limit or body.top_k
@@ -538,7 +540,7 @@ def search(caller: Asking, body: _SearchBody) -> Document:
     }
 
 
-@router.get("/v1/memories/{memory_id:path}/history/")
+@router.get("/v1/memories/{memory_id:path}/history")
 def history(caller: Asking, memory_id: str) -> list[Document]:
     """List what became of a memory, the oldest first, also after it was deleted."""
     place = _Place.parse(memory_id)
@@ -573,14 +575,14 @@ def _history_row(place: _Place, old: Item | None, new: Item | None, event: str) 
     }
 
 
-@router.get("/v1/memories/{memory_id:path}/")
+@router.get("/v1/memories/{memory_id:path}")
 def get(caller: Asking, memory_id: str) -> Document:
     """Read a memory."""
     place, _, item = _found(caller, memory_id, "read")
     return _shown(place.key, item)
 
 
-@router.get("/v1/entities/")
+@router.get("/v1/entities")
 def users(caller: Asking) -> Document:
     """List whose memories there are, of those that the token may read."""
     memory = caller.memory(_space(caller), "read")
@@ -598,7 +600,7 @@ def users(caller: Asking) -> Document:
 # --- changing -------------------------------------------------------------------------------------
 
 
-@router.put("/v1/memories/{memory_id:path}/")
+@router.put("/v1/memories/{memory_id:path}")
 def update(caller: Asking, memory_id: str, body: _Change) -> Document:
     """Change a memory, as a new version."""
     place, inside, item = _found(caller, memory_id, "write")
@@ -616,7 +618,7 @@ def _changes(item: Item, body: _Change) -> dict[str, Any]:
     return fields
 
 
-@router.put("/v1/batch/")
+@router.put("/v1/batch")
 def batch_update(caller: Asking, body: _Changes) -> Document:
     """Change memories; those of one user are changed in one commit."""
     found = [(_found(caller, each.memory_id, "write"), each) for each in body.memories]
@@ -630,7 +632,7 @@ def batch_update(caller: Asking, body: _Changes) -> Document:
     return {"message": f"Successfully updated {len(changes)} memories"}
 
 
-@router.delete("/v1/batch/")
+@router.delete("/v1/batch")
 def batch_delete(caller: Asking, body: _Deletions) -> Document:
     """Retire memories; those of one user in one commit."""
     places = [_found(caller, each.memory_id, "write")[0] for each in body.memories]
@@ -650,7 +652,7 @@ def _retire(caller: Caller, places: Iterable[_Place]) -> None:
                     batch.set(name).delete(ids)
 
 
-@router.delete("/v1/memories/")
+@router.delete("/v1/memories")
 def delete_all(
     caller: Asking,
     user_id: str | None = None,
@@ -684,7 +686,7 @@ def _read_filters(text: str) -> Where:
     return cast("Where", found)
 
 
-@router.delete("/v1/memories/{memory_id:path}/")
+@router.delete("/v1/memories/{memory_id:path}")
 def delete(
     caller: Asking,
     memory_id: str,
@@ -696,7 +698,7 @@ def delete(
     return {"message": "Memory deleted successfully!"}
 
 
-@router.delete("/v2/entities/{kind}/{name:path}/")
+@router.delete("/v2/entities/{kind}/{name:path}")
 def delete_users(
     caller: Asking, kind: Literal["user", "agent", "app", "run"], name: str
 ) -> Document:

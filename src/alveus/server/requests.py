@@ -58,6 +58,14 @@ Count: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 
 DEFAULT = DEFAULT_SPACE
 
+ANY = "*"
+"""The If-Match of whatever is there."""
+
+_ETAG = re.compile(r'(?:W/)?(?:"([^"]*)"|([^",\s]+))')
+
+_COMPRESSED = re.compile(r"(?:-{1,2}|;)(?:gzip|br|zstd|deflate)$")
+"""What Apache, Caddy and Jetty add to the ETag of an answer that they compress."""
+
 _COMMIT = re.compile("[0-9]{1,19}")
 
 LONGEST_S = LONGEST_TTL.total_seconds()
@@ -235,6 +243,16 @@ def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
             'an object of one field, "$bytes", "$float" or "$int", is bytes or a number as in '
             f'exports, and one is not: {error}; write a name of your own with "$$"'
         ) from None
+
+
+def etags_of(text: str) -> frozenset[str]:
+    """Return the ETags of an If-Match, without quotes, and as the server sent them.
+
+    A proxy that compresses an answer makes its ETag weak (W/"3"), or adds the compression
+    ("3-gzip"); what was read is the same.
+    """
+    found = (quoted or bare for quoted, bare in _ETAG.findall(text))
+    return frozenset(_COMPRESSED.sub("", etag) for etag in found)
 
 
 def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON

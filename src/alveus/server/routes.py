@@ -263,9 +263,6 @@ def remove_value(
 
 _NOTHING = object()
 
-ANY = "*"
-"""The If-Match of whatever is there."""
-
 
 def _found_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
     names = asked.path_of(path)
@@ -298,7 +295,7 @@ class _Matching(NamedTuple):
         Raises:
             CompareFailed: The value is another one by now, or gone.
         """
-        matching = {part.strip() for part in self.etag.split(",")}
+        matching = asked.etags_of(self.etag)
         while True:
             try:
                 with at.open("write").batch(idempotency_key=self.idempotency_key) as batch:
@@ -309,13 +306,13 @@ class _Matching(NamedTuple):
                 continue  # somebody changed the tree meanwhile, which may be another place of it
 
 
-def _fits(tree: MemoryObject, path: str, etags: set[str]) -> bool:
+def _fits(tree: MemoryObject, path: str, etags: frozenset[str]) -> bool:
     """Return whether there is a value that has one of *etags*."""
     try:
         found = _found_at(tree, path)
     except NotFound:
         return False
-    return etags == {ANY} or _etag(_plain(found)) in etags
+    return etags == frozenset((asked.ANY,)) or _etag(_plain(found)).strip('"') in etags
 
 
 def _etag(value: Any) -> str:  # noqa: ANN401 - any value
@@ -428,13 +425,15 @@ def _item_answer(item: Item, response: Response) -> Document:
 
 def _version(etag: str | None) -> int | None:
     """Return the version that an item is to have; None: any."""
-    if etag is None or etag.strip() == ANY:
+    if etag is None or etag.strip() == asked.ANY:
         return None
-    number = etag.strip().removeprefix("W/").strip('"')
-    if not (number.isascii() and number.isdigit()):
-        problem = f'If-Match must be the ETag of an item, such as "3", or {ANY}, not {etag!r}'
-        raise InvalidInput(problem)
-    return int(number)
+    numbers = asked.etags_of(etag)
+    if len(numbers) != 1 or not all(number.isascii() and number.isdigit() for number in numbers):
+        raise InvalidInput(
+            f'If-Match must be the ETag of one version of an item, such as "3", or {asked.ANY}, '
+            f"not {etag!r}"
+        )
+    return int(*numbers)
 
 
 # --- search and prompts -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders, State
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from alveus import __version__
 from alveus.client.connection import VERSION_HEADER
 from alveus.errors import InvalidInput, NotFound
+from alveus.server.addresses import drop_last_slash, is_loopback
 from alveus.server.answers import problem
 from alveus.server.callers import Unauthenticated, end_uses, token_of
 from alveus.server.limits import App, Message, RateLimit, Receive, Scope, Send, method_of
@@ -50,6 +52,7 @@ class WatchedRequests:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        drop_last_slash(scope)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -70,12 +73,12 @@ class WatchedRequests:
 
     def _refusal(self, request: Request) -> Response | None:
         tokens: TokenFile | None = self._state.tokens
-        if tokens is None and not _is_own(request):
+        if tokens is None and not _is_own(request, self._state.origins):
             return problem(
                 403,
                 "AccessDenied",
                 "a server without tokens answers its own machine alone, and no page of a browser "
-                "but its own; alveus token new makes a token",
+                "but its own, and those that --cors-origin names; alveus token new makes a token",
             )
         if not _is_text(request.scope):
             return problem(
@@ -99,17 +102,22 @@ class WatchedRequests:
         return problem(429, "LimitReached", told, headers={"Retry-After": f"{wait_s + 1:.0f}"})
 
 
-def _is_own(request: Request) -> bool:
-    """Return whether a request names this machine, and comes from no page but the server's own.
+def _is_own(request: Request, origins: Collection[str]) -> bool:
+    """Return whether a request names this machine, and comes from no page but those that may ask.
 
-    A page that a browser shows may have its own name lead here. Of what a page asks for without
-    reading the answer, such as a picture or a frame, a browser tells no origin, but that the page
-    is another one; a link may lead here.
+    These are the server's own, and those of *origins*. A page that a browser shows may have its
+    own name lead here. Of what a page asks for without reading the answer, such as a picture or a
+    frame, a browser tells no origin, but that the page is another one; a link may lead here. A
+    trusted proxy names the machine that asks.
     """
     told = request.headers
-    own = f"http://{told.get('host', '')}"
-    if request.url.hostname not in LOOPBACK or told.get("origin", own) != own:
+    own = f"{request.url.scheme}://{told.get('host', '')}"
+    is_here = request.client is None or is_loopback(request.client.host)
+    if request.url.hostname not in LOOPBACK or not is_here:
         return False
+    origin = told.get("origin", own)
+    if origin != own:
+        return origin in origins
     is_link = told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest") == "document"
     return is_link or told.get("sec-fetch-site", "none") in {"none", "same-origin"}
 
