@@ -2,6 +2,7 @@
 
     python tools/release.py            build and check; changes no file
     python tools/release.py --cut      also turn [Unreleased] into this version, dated today
+    python tools/release.py --names    also ask the indexes of pip and npm whose our names are
 
 The version is the one in pyproject.toml. `make release` runs the first form.
 """
@@ -10,12 +11,16 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import email
+import json
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -39,8 +44,7 @@ ALLOWED = {".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".ty
 
 def version() -> str:
     """Return the version that pyproject.toml names; it must be that of the package."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = project["version"]
+    named = project()["version"]
     if f'__version__ = "{named}"' not in (ROOT / "src/alveus/__init__.py").read_text("utf-8"):
         raise SystemExit(f"pyproject.toml says {named}, and src/alveus/__init__.py another version")
     return named
@@ -90,10 +94,78 @@ def cut(text: str, *, named: str, day: dt.date) -> str:
     return f"{head}{OPEN}\n\n## [{named}] - {day.isoformat()}{rest}"
 
 
+def project() -> dict[str, Any]:
+    """Return the table of the project in pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def name_problems() -> list[str]:
+    """Return which of our names belong to somebody else on the indexes that pip and npm use.
+
+    A name is free if its index answers and does not have it. It is ours if the newest package of
+    that name has the author (Python) or the description (npm) that this repository gives.
+
+    Raises:
+        SystemExit: An index does not answer, so that nothing is known of a name.
+    """
+    client = json.loads((ROOT / "clients/typescript/package.json").read_text(encoding="utf-8"))
+    ours = project()["name"], project()["authors"][0]["name"]
+    found = [(*ours, python_author(ours[0]))]
+    found += [(client["name"], client["description"], npm_description(client["name"]))]
+    return [
+        f"the name {name!r} is somebody else's: its package says {theirs!r}, ours {mine!r}"
+        for name, mine, theirs in found
+        if theirs not in (None, mine)
+    ]
+
+
+def python_author(name: str) -> str | None:
+    """Return the author of the newest package of that name on pip's index; None: none has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        fetched = _downloaded(name, folder)
+        if fetched.returncode:
+            if _downloaded("pip", folder).returncode:  # every index has that one
+                raise SystemExit(f"pip cannot reach its index:\n{fetched.stderr.strip()}")
+            return None
+        (package,) = Path(folder).iterdir()
+        message = email.message_from_string(_metadata(package))
+        return message.get("Author") or message.get("Author-email") or ""
+
+
+def _downloaded(name: str, folder: str) -> subprocess.CompletedProcess[str]:
+    options = ["--quiet", "--no-deps", "--ignore-requires-python", "--pre", "--dest", folder]
+    return _ran(sys.executable, "-m", "pip", "download", *options, name)
+
+
+def _metadata(package: Path) -> str:
+    """Return the metadata of a wheel or a source distribution."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as archive:
+            (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+            return archive.read(name).decode()
+    with tarfile.open(package) as archive:
+        name = min((n for n in archive.getnames() if n.endswith("/PKG-INFO")), key=len)
+        member = archive.extractfile(name)
+        return member.read().decode() if member else ""
+
+
+def npm_description(name: str) -> str | None:
+    """Return the description of that name on npm's index; None: no package has it."""
+    ran = _ran("npm", "view", name, "description", "--json")
+    if ran.returncode and "E404" not in ran.stdout + ran.stderr:
+        raise SystemExit(f"npm cannot tell whose {name!r} is:\n{ran.stderr.strip()}")
+    return None if ran.returncode else json.loads(ran.stdout or '""')
+
+
+def _ran(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
 def main() -> None:
     """Build, check, and cut if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cut", action="store_true", help="write the version into CHANGELOG.md")
+    parser.add_argument("--names", action="store_true", help="ask whose our names are")
     parser.add_argument("--outdir", type=Path, default=ROOT / "dist")
     arguments = parser.parse_args()
     named = version()
@@ -101,6 +173,8 @@ def main() -> None:
     source, wheel = build(arguments.outdir)
     if found := problems(source, wheel):
         raise SystemExit("\n".join(found))
+    if arguments.names and (taken := name_problems()):
+        raise SystemExit("\n".join(taken))
     if arguments.cut:
         day = dt.datetime.now(dt.UTC).date()
         changed = cut(CHANGELOG.read_text(encoding="utf-8"), named=named, day=day)
