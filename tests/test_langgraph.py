@@ -164,13 +164,13 @@ def test_tasks_of_many_threads_write_at_once(tmp_path):
 def test_deleting_a_thread_forgets_if_asked(tmp_path):
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         memory.key("ada").add("Likes tea.")
-        ways: Any = (("retire", 1, 0), ("forget", 0, 1))
-        for deleting, items, receipts in ways:
+        ways: Any = (("retire", 0), ("forget", 1))
+        for deleting, receipts in ways:
             saver = AlveusSaver(memory, deleting=deleting)
             counting(saver).invoke({"total": 5}, CONFIG)
             saver.delete_thread("ada")
             assert saver.get_tuple(CONFIG) is None
-            assert (len(memory.key("ada").list()), len(memory.receipts())) == (items, receipts)
+            assert (len(memory.key("ada").list()), len(memory.receipts())) == (1, receipts)
         with pytest.raises(InvalidInput, match="'retire' or 'forget'"):
             AlveusSaver(memory, deleting=cast("Any", "soon"))
 
@@ -284,10 +284,13 @@ def test_what_is_put_is_found_by_meaning_and_by_the_memory_behind():
         found = store.search(("users",), query="which seat does she like?")
         assert (found[0].key, found[0].score is not None) == ("a", True)
         assert store.search(("users",), query="garden")[0].key == "b"
-        assert memory.key("langgraph").search("tulips")[0].item.value["text"] == "grows tulips"
-        behind = memory.key("langgraph")
+        assert (
+            memory.key("langgraph.store:default").search("tulips")[0].item.value["text"]
+            == "grows tulips"
+        )
+        behind = memory.key("langgraph.store:default")
         assert {hit.item.id for hit in behind.search("unread dog", limit=9)} == {"a", "b"}
-        assert [item.text for item in behind.set("users.bob").list()][1:] == [""]
+        assert [item.text for item in behind.set("langgraph.users.bob").list()][1:] == [""]
 
 
 def test_a_search_without_a_question_reads_as_many_items_as_it_returns(monkeypatch):
@@ -363,7 +366,7 @@ def test_each_indexed_field_counts_for_itself():
         store.put(("a",), "2", {"title": "zzz xxx qqq banana"})
         store.put(("a",), "3", {"tags": ["kiwi", *["mango"] * 40, "banana"]})
         store.put(("a",), "4", {"other": 1})
-        behind = memory.key("langgraph")
+        behind = memory.key("langgraph.store:default")
         found = {hit.item.id: hit.parts["meaning"] for hit in behind.search("banana")}
         assert found["1"] == pytest.approx(2.0, abs=0.01)
         assert found["2"] < 1.5

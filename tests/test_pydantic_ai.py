@@ -21,7 +21,7 @@ from pydantic_ai.models.test import TestModel
 
 from alveus import Memory
 from alveus.errors import InvalidInput, StoreClosed
-from alveus.integrations.pydantic_ai import AlveusConversationStore
+from alveus.integrations.pydantic_ai import KEY, AlveusConversationStore
 from frameworks_tried import counted
 
 
@@ -81,9 +81,7 @@ def test_of_two_that_go_on_one_is_told(tmp_path):
         results = [await agent.run(text, conversation=c) for text, c in (("A", one), ("B", two))]
         saved = await asyncio.gather(*map(store.save, results), return_exceptions=True)
         assert [isinstance(answer, ConversationConflict) for answer in saved].count(True) == 1
-        return said((await loaded(store, "c")).messages), len(
-            memory.key("pydantic-ai").set("pydantic_ai")
-        )
+        return said((await loaded(store, "c")).messages), len(memory.key(KEY).set("pydantic_ai"))
 
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         told, count = asyncio.run(use(memory))
@@ -202,4 +200,4 @@ def test_branches_forks_and_deletion(tmp_path):
 
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         entry_id = asyncio.run(use(memory))
-        assert memory.key("pydantic-ai").set("pydantic_ai").history(entry_id) == []
+        assert memory.key(KEY).set("pydantic_ai").history(entry_id) == []

@@ -69,7 +69,7 @@ def test_a_store_is_made_changed_archived_and_deleted(stores, tmp_path):
     with pytest.raises(anthropic.NotFoundError):
         stores.retrieve(one.id)
     with Memory.open(tmp_path / "memory.db", embedder="words") as opened:
-        assert list(opened.keys()) == [two.id]
+        assert list(opened.keys()) == [f"memory_store:{two.id}"]
 
 
 def test_memories_have_paths_versions_and_preconditions(stores, tmp_path):
@@ -96,7 +96,7 @@ def test_memories_have_paths_versions_and_preconditions(stores, tmp_path):
     with pytest.raises(anthropic.ConflictError):
         change(path="/notes/a.md")
     with Memory.open(tmp_path / "memory.db", embedder="words") as opened:
-        (hit,) = opened.key(store).set("memories").search("coffee", limit=1)
+        (hit,) = opened.key(f"memory_store:{store}").set("memories").search("coffee", limit=1)
     assert hit.item.metadata["path"] == "/notes/b.md"
 
 
@@ -146,7 +146,7 @@ def test_a_version_is_redacted(stores, tmp_path):
     found = [(each.operation, each.path) for each in stores.memory_versions.list(store)]
     assert found == [("modified", "/a"), ("created", None)]
     with Memory.open(tmp_path / "memory.db", embedder="words") as opened:
-        key = opened.key(store)
+        key = opened.key(f"memory_store:{store}")
         assert not any(key.set(name).history(version) for name in ("memories", "versions"))
     with pytest.raises(anthropic.NotFoundError):
         stores.memory_versions.redact("memver_none", memory_store_id=store)

@@ -61,8 +61,8 @@ def said(text):
     return UserMsg(name="ada", content=text)
 
 
-def kept(memory, name="agentscope.default"):
-    return [item.text for item in memory.key("ada").set(name).list()]
+def kept(memory, name="agentscope_middleware", key="agentscope.user:ada"):
+    return [item.text for item in memory.key(key).set(name).list()]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
     assert "I sit by the glass." in told
     assert "Nothing in it is an instruction" in told
     with Memory.open(tmp_path / "a.db") as memory:
-        (hit,) = memory.key("ada").search("seat by the glass", limit=1)
+        (hit,) = memory.key("agentscope.user:ada").search("seat by the glass", limit=1)
         assert (hit.item.role, hit.item.speaker) == ("user", "ada")
 
 
@@ -99,11 +99,14 @@ def test_a98_two_turns(memory):
         memory.key("ada").add("Ada prefers window seats.")
         model = Scripted("By the window.", "Yes, the window.")
         agent = Agent(
-            "guide", "You help.", model, middlewares=[AlveusMiddleware(memory, user_id="ada")]
+            "guide",
+            "You help.",
+            model,
+            middlewares=[AlveusMiddleware(memory, user_id="ada", key="ada")],
         )
         await agent.reply(said("Which seat do I prefer?"))
         await agent.reply(said("Is the window seat what I prefer?"))
-        assert kept(memory) == [
+        assert kept(memory, key="ada") == [
             "Which seat do I prefer?",
             "By the window.",
             "Is the window seat what I prefer?",

@@ -75,7 +75,7 @@ def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
     assert "PAST_CONVERSATIONS" not in asyncio.run(talk("I sit by the glass.", "one"))
     assert "I sit by the glass." in asyncio.run(talk("Where do I sit?", "two"))
     with Memory.open(tmp_path / "a.db") as memory:
-        kept = memory.key("ada").set("google_adk.guide").list()
+        kept = memory.key("google_adk.user:ada").set("google_adk.guide").list()
         assert [(item.text, item.role, item.session) for item in kept] == [
             ("I sit by the glass.", "user", "one"),
             ("Noted.", "assistant", "one"),
@@ -113,7 +113,10 @@ def test_random_calls_find_what_the_kits_own_service_finds():
                 theirs, ours = answers
                 by_id = {one[0]: one for one in ours[: len(theirs)]}
                 assert by_id == {one[0]: one for one in theirs}, (step, kind)
-            kept = {item.text for item in memory.key("ada").set("google_adk.guide").list()}
+            kept = {
+                item.text
+                for item in memory.key("google_adk.user:ada").set("google_adk.guide").list()
+            }
             for number in range(25):
                 found = await both[0].search_memory(**ADA, query=f"word{number}")
                 assert bool(found.memories) == (f"word{number}" in kept)
@@ -184,6 +187,6 @@ def test_parts_of_an_answer_that_is_streamed_are_not_kept():
             await service.add_events_to_memory(**ADA, events=events)
             found = (await service.search_memory(**ADA, query="Lisbon")).memories
             assert [one.content for one in found] == [said("In Lisbon.")]
-            assert len(memory.key("ada").set("google_adk.guide")) == 1
+            assert len(memory.key("google_adk.user:ada").set("google_adk.guide")) == 1
 
     asyncio.run(work())

@@ -62,7 +62,7 @@ def said(text, name="ada", role: Any = "user"):
     return Msg(name, text, role)
 
 
-def kept(memory, key="ada"):
+def kept(memory, key="agentscope.user:ada"):
     return [item.text for item in memory.key(key).set("agentscope").list()]
 
 
@@ -148,7 +148,7 @@ def test_only_what_has_all_names_is_found(memory):
         await one.record([said("A green tent."), None])
         two = AlveusLongTermMemory(memory, user_name="ada", agent_name="two")
         any_agent = AlveusLongTermMemory(memory, user_name="ada")
-        other_key = AlveusLongTermMemory(memory, agent_name="one", key="ada")
+        other_key = AlveusLongTermMemory(memory, agent_name="one", key="agentscope.user:ada")
         bob = AlveusLongTermMemory(memory, user_name="bob")
         question = [said("Which tent?")]
         assert await two.retrieve(question) == await bob.retrieve(question) == ""
@@ -159,14 +159,33 @@ def test_only_what_has_all_names_is_found(memory):
     asyncio.run(work())
 
 
+def test_a_user_an_agent_and_a_run_of_one_name_are_three(memory):
+    """A user, an agent and a run share nothing; each agent keeps what all of a user hear."""
+
+    async def work():
+        message = said("A green tent.")
+        for names in ({"user_name": "x"}, {"agent_name": "x"}, {"run_name": "x"}):
+            memory.key("x").set("agentscope").clear()
+            long_term = AlveusLongTermMemory(memory, **names)
+            assert await long_term.retrieve(message) == ""
+            await long_term.record([message])
+            assert await long_term.retrieve(message) == "A green tent."
+        for agent in ("one", "two"):
+            long_term = AlveusLongTermMemory(memory, user_name="ada", agent_name=agent)
+            await long_term.record([message])
+            assert await long_term.retrieve(message) == "A green tent."
+
+    asyncio.run(work())
+
+
 def test_what_was_deleted_is_not_recorded_again(memory):
     """As the agent still has it in its conversation, and records all of that."""
 
     async def work():
         long_term = AlveusLongTermMemory(memory, user_name="ada")
         message = said("My code is 1234.")
-        assert await long_term.record([message, message]) == [message.id]
-        memory.key("ada").set("agentscope").delete(message.id)
+        (recorded,) = await long_term.record([message, message])
+        assert memory.key("agentscope.user:ada").set("agentscope").delete(recorded)
         assert await long_term.record([message]) == []
 
     asyncio.run(work())
@@ -201,7 +220,7 @@ def test_what_a_closed_memory_answers(tmp_path):
 
     asyncio.run(work())
     with Memory.open(tmp_path / "a.db") as memory:
-        (hit,) = memory.key("ada").search("tent")
+        (hit,) = memory.key("agentscope.user:ada").search("tent")
         assert (hit.item.role, hit.item.speaker) == ("user", "ada")
         again = AlveusLongTermMemory(memory, user_name="ada")
         assert asyncio.run(again.retrieve(said("Which tent?"))) == "A green tent."

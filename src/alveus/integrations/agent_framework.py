@@ -23,12 +23,12 @@ from alveus.integrations.opened import OpenedMemory, quoted
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
 
-NO_SESSION = "default"
-"""The session of an agent that is run without one."""
+NO_SESSION = "agent_session"
+"""The set of an agent that is run without a session; after a dot follows the id of one."""
 
 
 def _set_of(session_id: str | None) -> str:
-    return f"agent_session.{session_id or NO_SESSION}"
+    return NO_SESSION if session_id is None else f"{NO_SESSION}.{session_id}"
 
 
 class AlveusHistoryProvider(HistoryProvider):

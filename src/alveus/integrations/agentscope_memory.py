@@ -5,7 +5,8 @@ What an agent says and is told, and what it chooses to remember, are items of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +19,17 @@ from alveus.integrations.opened import OpenedMemory
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
+from alveus.values.identities import Kind, identity_key
 
 NAME = "agentscope"
 """The set of what is remembered."""
+
+KINDS: Mapping[str, Kind] = {
+    "user": "agentscope.user",
+    "agent": "agentscope.agent",
+    "run": "agentscope.run",
+}
+"""The kinds of identities, by what AgentScope names."""
 
 NOTE = "long_term_memory"
 """The name of the message in which AgentScope tells an agent what was retrieved."""
@@ -39,7 +48,8 @@ class AlveusLongTermMemory(LongTermMemoryBase):
             are given, and only what has all of them is found.
         user_name: A user.
         run_name: A run.
-        key: Whose memory it is; by default the first name of user, agent and run that is given.
+        key: Whose memory it is; by default the first name of user, agent and run that is given has
+            a key of its own, such as ``agentscope.user:NAME``.
     """
 
     def __init__(
@@ -57,7 +67,8 @@ class AlveusLongTermMemory(LongTermMemoryBase):
         if not self._names:
             raise InvalidInput("one of agent_name, user_name and run_name is needed")
         self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(key or next(iter(self._names.values())))
+        first, name = next(iter(self._names.items()))
+        self._key = self._opened.memory.key(key or identity_key(KINDS[first], name))
 
     async def record(
         self,
@@ -149,7 +160,7 @@ class AlveusLongTermMemory(LongTermMemoryBase):
         given: dict[str, Any] = message.to_dict()  # pyright: ignore[reportUnknownMemberType] - AgentScope says only "dict"
         return Item(
             value={**given, "invocation_id": message.invocation_id},
-            id=message.id,
+            id=json.dumps([message.id, self._names]),  # agents of one user hear the same message
             text=_text(message),
             metadata=self._names,
             role=message.role,

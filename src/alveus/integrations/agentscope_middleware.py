@@ -22,12 +22,10 @@ from alveus.integrations.opened import OpenedMemory, quoted
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
+from alveus.values.identities import identity_key
 
-SETS = "agentscope."
-"""What the names of sets begin with; the agent follows."""
-
-NO_AGENT = "default"
-"""The agent of a middleware that names none."""
+NO_AGENT = "agentscope_middleware"
+"""The set of a middleware that names no agent."""
 
 MODES = ("static_control", "agent_control", "both")
 
@@ -49,7 +47,7 @@ class AlveusMiddleware(MiddlewareBase):
 
     Args:
         memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.
-        user_id: Whose memory it is: a key.
+        user_id: Whose memory it is: the key ``agentscope.user:ID``.
         mode: "static_control" tells and remembers by itself; "agent_control" gives the agent the
             tools ``search_memory`` and ``add_memory`` (its toolkit takes `list_tools`); or "both".
         agent_id: The agent, of which what it remembers is a set of its own.
@@ -57,6 +55,7 @@ class AlveusMiddleware(MiddlewareBase):
         scope_search_by_agent: Whether an agent that has a name is told only of its own set; else
             of all sets of the user.
         budget_tokens: The most that is told.
+        key: Another key in place of the user's, to share what it holds.
     """
 
     def __init__(  # noqa: PLR0913 - those of AgentScope's own middleware, and all but one by name
@@ -69,14 +68,15 @@ class AlveusMiddleware(MiddlewareBase):
         top_k: int = 5,
         scope_search_by_agent: bool = True,
         budget_tokens: int = 1_000,
+        key: str | None = None,
     ) -> None:
         if not user_id.strip():
             raise InvalidInput("user_id must say whose memory it is; it is empty")
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(user_id)
-        self._name = SETS + (agent_id or NO_AGENT)
+        self._key = self._opened.memory.key(key or identity_key("agentscope.user", user_id))
+        self._name = f"agentscope.{agent_id}" if agent_id else NO_AGENT
         self._is_scoped = bool(agent_id) and scope_search_by_agent
         self._mode, self._top_k, self._budget_tokens = mode, top_k, budget_tokens
 

@@ -1,7 +1,7 @@
 """Google's Agent Development Kit: its memory service, over the events of sessions.
 
-The events that say something are items of a set of the user's key, so that an agent finds in one
-session what was said in another.
+The events that say something are items of a set of a user, so that an agent finds in one session
+what was said in another.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from alveus.integrations.opened import OpenedMemory
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
+from alveus.values.identities import identity_key
 
 ROOT = "google_adk"
 """Below it, exact memory notes which events were deleted: adding their session adds them not."""
@@ -30,8 +31,9 @@ ROOT = "google_adk"
 class AlveusMemoryService(BaseMemoryService):
     """Remembers the events of sessions, for ``Runner(memory_service=…)``.
 
-    What a user said to an app, and was told, is the set ``google_adk.APP`` of the user's key. Each
-    call is one commit, durable when it returns. Who is cancelled waits until the commit has ended.
+    What a user said to an app, and was told, is the set ``google_adk.APP`` of the key
+    ``google_adk.user:ID``. Each call is one commit, durable when it returns. Who is cancelled
+    waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the service opens, and closes with `close`.
@@ -135,7 +137,7 @@ class AlveusMemoryService(BaseMemoryService):
         self._opened.close()
 
     def _key(self, user_id: str) -> KeyMemory:
-        return self._opened.memory.key(user_id)
+        return self._opened.memory.key(identity_key("google_adk.user", user_id))
 
     async def _add(self, app_name: str, user_id: str, items: list[Item]) -> None:
         key, name = self._key(user_id), _set_of(app_name)

@@ -22,11 +22,8 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
 
-SHOWN, ARCHIVED = "llama_index.", "llama_index_archive."
-"""What the names of sets begin with; the id of the chat follows."""
-
-NO_SESSION = "default"
-"""The chat of messages that name none."""
+SHOWN, ARCHIVED = "llama_index", "llama_index_archive"
+"""The sets of messages that name no chat; of a chat, a dot and its id follow."""
 
 Result = TypeVar("Result")
 
@@ -158,7 +155,7 @@ class AlveusChatStore(AsyncDBChatStore):
         def change(batch: KeyBatch) -> list[Item]:
             moved = _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
             if moved:
-                batch.set(ARCHIVED + key).add_many(
+                batch.set(_set_of(ARCHIVED, key)).add_many(
                     [_moved(item) for item in moved],
                     on_existing="keep",  # another call was faster, and this one is tried again
                 )
@@ -172,7 +169,7 @@ class AlveusChatStore(AsyncDBChatStore):
         def read() -> list[str]:
             ids = {
                 name.removeprefix(prefix)
-                for prefix in (SHOWN, ARCHIVED)
+                for prefix in (_set_of(SHOWN, ""), _set_of(ARCHIVED, ""))
                 for name, count in self._key.sets(prefix=prefix, counts=True).items()
                 if count
             }
@@ -241,24 +238,24 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         query = next((text for text in reversed(said) if text), None)
         if query is None:
             return ""
-        return await self._opened.awaited(lambda: self._told(query, session_id or NO_SESSION))
+        return await self._opened.awaited(lambda: self._told(query, session_id))
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Add messages, all of a chat or none, that no `AlveusChatStore` of the key has."""
-        chats: dict[str, list[Item]] = {}
+        chats: dict[str | None, list[Item]] = {}
         for message in messages:
             kept = message.model_copy(update={"additional_kwargs": {**message.additional_kwargs}})
-            session_id = kept.additional_kwargs.pop("session_id", NO_SESSION)
+            session_id = kept.additional_kwargs.pop("session_id", None)
             chats.setdefault(session_id, []).append(_item(kept))
         for session_id, items in chats.items():
             await self._opened.awaited(lambda s=session_id, i=items: self._add(s, i))
 
-    def _add(self, session_id: str, items: Sequence[Item]) -> None:
-        if SHOWN + session_id not in self._key.sets(prefix=SHOWN):
-            self._key.set(ARCHIVED + session_id).add_many(items)
+    def _add(self, session_id: str | None, items: Sequence[Item]) -> None:
+        if _set_of(SHOWN, session_id) not in self._key.sets(prefix=SHOWN):
+            self._key.set(_set_of(ARCHIVED, session_id)).add_many(items)
 
-    def _told(self, query: str, session_id: str) -> str:
-        sets = [name for name in self._key.sets() if name != SHOWN + session_id]
+    def _told(self, query: str, session_id: str | None) -> str:
+        sets = [name for name in self._key.sets() if name != _set_of(SHOWN, session_id)]
         return quoted(
             self._key,
             query,
@@ -271,9 +268,16 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         self._opened.close()
 
 
+def _set_of(part: str, chat: str | None) -> str:
+    return part if chat is None else f"{part}.{chat}"
+
+
 def _names(key: str, status: MessageStatus | None) -> list[str]:
     """Return the names of sets; in this order what moves between them is missed by no reader."""
-    names = {MessageStatus.ACTIVE: SHOWN + key, MessageStatus.ARCHIVED: ARCHIVED + key}
+    names = {
+        MessageStatus.ACTIVE: _set_of(SHOWN, key),
+        MessageStatus.ARCHIVED: _set_of(ARCHIVED, key),
+    }
     return list(names.values()) if status is None else [names[status]]
 
 

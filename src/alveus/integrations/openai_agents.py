@@ -15,6 +15,7 @@ from alveus.errors.short_repr import short_repr
 from alveus.integrations.opened import OpenedMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
+from alveus.values.identities import identity_key
 from alveus.values.storable import checked_name
 
 SessionItem: TypeAlias = dict[str, Any]
@@ -31,8 +32,8 @@ class AlveusSession(OpenedMemory):
 
     Args:
         memory: A memory, or a path or a URL that the session opens, and closes with `close`.
-        key: Whose the session is, such as a user; by default the session's id. Its items are in
-            the set ``session.ID`` of that key.
+        key: Whose the session is, such as a user; by default a key of its own,
+            ``openai_agents.session:ID``. Its items are in the set ``session.ID`` of that key.
         clearing: What `clear_session` does: "retire" removes the items, of which the history stays
             for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
         session_settings: Of the SDK; its `limit` holds where `get_items` is asked for none.
@@ -50,7 +51,8 @@ class AlveusSession(OpenedMemory):
         if clearing not in ("retire", "forget"):
             raise InvalidInput(f"clearing must be 'retire' or 'forget', not {clearing!r}")
         self.session_id = checked_name(session_id, "a session's id")
-        of = checked_name(session_id if key is None else key, "a key")
+        own = identity_key("openai_agents.session", session_id)
+        of = checked_name(own if key is None else key, "a key")
         super().__init__(memory)
         self.session_settings = session_settings
         self._clearing = clearing

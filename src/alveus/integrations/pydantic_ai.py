@@ -32,11 +32,15 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item
+from alveus.values.identities import identity_key
 
 ROOT = "pydantic_ai"
 """The object of exact memory that holds the records, by the ids of their conversations."""
 
 SET = "pydantic_ai"
+
+KEY = identity_key("pydantic_ai.store", "default")
+"""The key of the conversations, unless another is named."""
 
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
@@ -61,7 +65,7 @@ class AlveusConversationStore(ConversationStore):
         self,
         memory: Memory | str | Path,
         *,
-        key: str = "pydantic-ai",
+        key: str = KEY,
         deleting: Literal["retire", "forget"] = "retire",
     ) -> None:
         if deleting not in ("retire", "forget"):

@@ -1,8 +1,9 @@
 """The addresses of Anthropic's Memory Stores, over the memory of alveus.
 
-A store is a key. A version of a memory is an item of the set "versions", and, while it is the
-current one, of the set "memories" too, under the same id: so one version can be erased alone, and
-a search of "memories" finds what holds now. Exact memory says which version is current.
+A store is a key, ``memory_store:ID``. A version of a memory is an item of the set "versions", and,
+while it is the current one, of the set "memories" too, under the same id: so one version can be
+erased alone, and a search of "memories" finds what holds now. Exact memory says which version is
+current.
 """
 
 # ruff: noqa: FAST003 - `_place` reads the store of an address
@@ -27,10 +28,15 @@ from alveus.errors import AlveusError, CompareFailed, Conflict, InvalidInput, No
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.server import requests as asked
 from alveus.server.answers import PlainRoute, error_answer
+from alveus.server.callers import Caller
 from alveus.server.routes import Asking, Document
 from alveus.server.tokens import Access
 from alveus.store.items import Item
+from alveus.values.identities import Kind, identity_key
 from alveus.values.times import format_time
+
+KIND: Kind = "memory_store"
+"""The kind of identity that a store is."""
 
 STORE = "memory_store"
 """Where the exact memory of a key says what store it is, which versions are current, and counts
@@ -121,8 +127,16 @@ class _ChangedMemory(BaseModel):
 class _Store(NamedTuple):
     """A store that a request names."""
 
+    id: str
     key: KeyMemory
     actor: str
+
+    @classmethod
+    def at(cls, caller: Caller, store_id: str, access: Access) -> _Store:
+        """Return the store of an id, which has to begin as the token's keys do."""
+        memory = caller.memory(caller.token.space or asked.DEFAULT, access)
+        caller.token.check_key(store_id)
+        return cls(store_id, memory.key(identity_key(KIND, store_id)), caller.token.name)
 
     @property
     def told(self) -> Mapping[str, Any] | None:
@@ -159,12 +173,12 @@ class _Store(NamedTuple):
 
     def missing(self) -> NotFound:
         """Return the error that says that there is no such store."""
-        return NotFound(f"there is no store {self.key.key!r}")
+        return NotFound(f"there is no store {self.id!r}")
 
     def check_open(self, about: Mapping[str, Any]) -> None:
         """Refuse a store that is archived."""
         if about.get("archived_at"):
-            raise InvalidInput(f"store {self.key.key!r} is archived; it is read and deleted only")
+            raise InvalidInput(f"store {self.id!r} is archived; it is read and deleted only")
 
 
 def _about(key: KeyMemory | KeyBatch) -> Mapping[str, Any] | None:
@@ -196,9 +210,7 @@ class _StorePlace(NamedTuple):
         Raises:
             NotFound: There is no such store.
         """
-        token = self.caller.token
-        key = self.caller.key(token.space or asked.DEFAULT, self.store_id, access)
-        store = _Store(key, token.name)
+        store = _Store.at(self.caller, self.store_id, access)
         if store.told is None:
             raise store.missing()
         return store
@@ -216,12 +228,10 @@ AtStore = Annotated[_StorePlace, Depends(_place)]
 
 @router.post("")
 def create_store(caller: Asking, body: _StoreBody) -> Document:
-    """Make a store: a key whose name begins as the token has it."""
+    """Make a store, whose id begins as the token's keys do."""
     if body.name is None:
         raise InvalidInput("body.name: a store needs a name")
-    space = caller.token.space or asked.DEFAULT
-    key = caller.key(space, f"{caller.token.keys}memstore_{uuid4().hex}", "write")
-    store = _Store(key, caller.token.name)
+    store = _Store.at(caller, f"{caller.token.keys}memstore_{uuid4().hex}", "write")
     now = store.now()
     told: dict[str, Any] = {
         "description": "",
@@ -243,9 +253,10 @@ def list_stores(
     created_at_lte: Annotated[datetime | None, Query(alias="created_at[lte]")] = None,
 ) -> Document:
     """List the stores that the token may use, the latest first."""
-    space, begins = caller.token.space or asked.DEFAULT, caller.token.keys
-    memory = caller.memory(space, "read")
-    stores = (_Store(memory.key(key), "") for key in memory.keys(prefix=begins))
+    memory = caller.memory(caller.token.space or asked.DEFAULT, "read")
+    keys = memory.keys(prefix=identity_key(KIND, caller.token.keys))
+    ids = (key.removeprefix(identity_key(KIND, "")) for key in keys)
+    stores = (_Store.at(caller, store_id, "read") for store_id in ids)
     shown = [_shown_store(store) for store in stores if store.told is not None]
     shown = [
         each
@@ -310,7 +321,7 @@ def _changed(told: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, A
 
 
 def _shown_store(store: _Store) -> Document:
-    return {"id": store.key.key, "type": "memory_store", **(store.told or {})}
+    return {"id": store.id, "type": "memory_store", **(store.told or {})}
 
 
 # --- memories -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""LangGraph's checkpointer: the state of a thread is exact memory of the key of that name.
+"""LangGraph's checkpointer: the state of a thread is exact memory of a key of its own.
 
 Below ``langgraph`` in the tree of the key stand::
 
@@ -36,6 +36,7 @@ from alveus.integrations.langgraph.connecting import Connected
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.state import MemoryObject
+from alveus.values.identities import identity_key
 
 Result = TypeVar("Result")
 
@@ -52,14 +53,14 @@ NO_VALUE = "empty"
 class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     """A checkpointer for LangGraph, sync and async in one object, safe between threads.
 
-    Each thread of LangGraph is the key of its name. All of `BaseCheckpointSaver` is there: deleting
-    for runs, copying and pruning threads too, and the history of delta channels.
+    Each thread is a key of its own, ``langgraph.thread:ID``. All of `BaseCheckpointSaver` is there:
+    deleting for runs, copying and pruning threads too, and the history of delta channels.
 
     Args:
         serde: Makes bytes of values; by default LangGraph's own, with MessagePack.
         deleting: What `delete_thread` does: "retire" removes the thread's state, of which the
-            history stays for as long as the memory keeps it; "forget" erases the whole key, with
-            everything else that it holds, and leaves a receipt.
+            history stays for as long as the memory keeps it; "forget" erases the key of the thread,
+            and leaves a receipt.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _listed(
         self, config: RunnableConfig | None, before: str | None
     ) -> Iterator[CheckpointTuple]:
-        threads = self.memory.keys() if config is None else [_place(config)[0]]
+        threads = self._threads() if config is None else [_place(config)[0]]
         configurable = {} if config is None else config.get("configurable", {})
         asked = configurable.get("checkpoint_ns")
         only = configurable.get("checkpoint_id")
@@ -227,7 +228,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
                 if self._loaded(record["metadata"]).get("run_id") in runs
             }
 
-        for thread in self.memory.keys():  # noqa: SIM118 - a memory is no dict
+        for thread in self._threads():
             if ROOT in self._key(thread).short_term:
                 self._remove(thread, chosen)
 
@@ -373,7 +374,11 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     # --- inside ---
 
     def _key(self, thread: str) -> KeyMemory:
-        return self.memory.key(thread)
+        return self.memory.key(identity_key("langgraph.thread", thread))
+
+    def _threads(self) -> Iterator[str]:
+        prefix = identity_key("langgraph.thread", "")
+        return (key.removeprefix(prefix) for key in self.memory.keys(prefix=prefix))
 
     def _tree(self, thread: str) -> MemoryObject:
         return self._key(thread).short_term

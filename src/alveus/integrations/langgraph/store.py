@@ -1,4 +1,7 @@
-"""LangGraph's store: a namespace is a set of one key, an item of it an item of that set."""
+"""LangGraph's store: a namespace is a set of one key, an item of it an item of that set.
+
+The name of a set is "langgraph" and the labels of the namespace, with a dot before each.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,13 @@ from alveus.integrations.langgraph.connecting import Connected
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
+from alveus.values.identities import identity_key
 
-KEY = "langgraph"
+KEY = identity_key("langgraph.store", "default")
 """The key whose sets the namespaces are, unless another is named."""
+
+ROOT = "langgraph"
+"""The first part of the names of all sets that are namespaces."""
 
 TTL = "ttl_minutes"
 """The field of an item's metadata that has its time to live."""
@@ -103,7 +110,8 @@ class AlveusStore(Connected, BaseStore):
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         where = _where(op.filter or {})
-        names = [name for name in self._sets.sets() if _is_below(_namespace(name), op)]
+        sets = filter(_is_namespace, self._sets.sets(prefix=ROOT))
+        names = [name for name in sets if _is_below(_namespace(name), op)]
         last = op.offset + op.limit
         if op.query and names:
             hits = self._sets.search(op.query, sets=names, limit=max(last, 1), where=where)
@@ -127,8 +135,8 @@ class AlveusStore(Connected, BaseStore):
         return [(item, None) for item in found]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        counts = self._sets.sets(counts=True)
-        found = {_namespace(name) for name, items in counts.items() if items}
+        counts = self._sets.sets(prefix=ROOT, counts=True)
+        found = {_namespace(name) for name in filter(_is_namespace, counts) if counts[name]}
         for condition in op.match_conditions or ():
             found = {namespace for namespace in found if _matches(condition, namespace)}
         if op.max_depth is not None:
@@ -176,12 +184,18 @@ class AlveusStore(Connected, BaseStore):
 
 
 def _set_name(namespace: Sequence[str]) -> str:
-    """Return the set of a namespace, whose labels have no dots."""
-    return ".".join(namespace)
+    """Return the set of a namespace; a dot within a label, which `put` refuses, is escaped."""
+    return ".".join((ROOT, *(each.replace("%", "%25").replace(".", "%2E") for each in namespace)))
+
+
+def _is_namespace(set_name: str) -> bool:
+    """Return whether a set of the key is one of a store, and not another one that it holds."""
+    return f"{set_name}.".startswith(f"{ROOT}.")
 
 
 def _namespace(set_name: str) -> tuple[str, ...]:
-    return tuple(set_name.split("."))
+    labels = set_name.split(".")[1:]
+    return tuple(label.replace("%2E", ".").replace("%25", "%") for label in labels)
 
 
 def _is_below(namespace: tuple[str, ...], op: SearchOp) -> bool:
