@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from alveus import Memory
 from alveus.errors import StoreDamaged
 from alveus.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
-from alveus.store.packed_values import packed, restored
+from alveus.store.packed_values import (
+    MIN_PACKED_BYTES,
+    bytes_alone,
+    packed,
+    packed_bytes,
+    restored,
+)
 from alveus.store.progress import QueuedInput
 from alveus.store.sql import batched_inserts, tree
 from alveus.store.sqlite import SqliteStore, checking
@@ -124,6 +130,16 @@ def test_few_bytes_stay_text() -> None:
     assert isinstance(packed(wire.encode([b"x" * 63])), str)
     assert type(packed(wire.encode([b"x" * 60, b"y" * 4]))) is bytes
     assert packed(wire.encode(b"x" * 99)) == PACKED
+
+
+@given(st.binary(min_size=MIN_PACKED_BYTES, max_size=300))
+def test_bytes_alone_are_packed_and_read_without_their_text(raw: bytes) -> None:
+    """Into the same form; any other form is not taken for one of bytes alone."""
+    form = packed_bytes(raw)
+    assert form == packed(wire.encode(raw))
+    assert bytes_alone(form) == raw
+    for other in (form[:-1], form + b"x", packed(wire.encode([raw])), packed('"x"'), None):
+        assert bytes_alone(other) is None
 
 
 # --- what a file takes --------------------------------------------------------------------------

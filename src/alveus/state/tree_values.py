@@ -124,6 +124,9 @@ class Branch:
 _BYTES_PER_CHARACTER = 6
 """Most bytes in wire form of what `repr` shows as one character: ``nan`` becomes 16."""
 
+_BYTES_FIELD = 20
+"""Most bytes in wire form beside the base64 of bytes."""
+
 _STORABLE_TYPES = frozenset({type(None), bool, int, float, bytes})
 """Types of values that can be stored, whichever value it is."""
 
@@ -174,6 +177,8 @@ def _encodable(text: str) -> str:
 
 def size_bound(value: Value) -> int:
     """Return a number of bytes that *value* surely does not exceed in wire form; cheap."""
+    if type(value) is bytes:  # base64
+        return 4 * len(value) // 3 + _BYTES_FIELD
     try:
         return _BYTES_PER_CHARACTER * len(repr(value))
     except ValueError:  # Python shows no int of over 4,300 digits

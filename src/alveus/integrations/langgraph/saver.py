@@ -5,14 +5,16 @@ Below ``langgraph`` in the tree of the key stand::
     checkpoints  namespace  checkpoint  the checkpoint, its metadata, its parent
     values       namespace  channel     version: a value, stored once
     writes       namespace  checkpoint  task and number: what a task wrote
+    pieces       digest                 a part of a large value
 
-A checkpoint and its new values are one commit, which nothing can be in the way of.
+A checkpoint and its new values are one commit. Nothing can be in the way of it, but for a commit
+with pieces: it stores those that are not there yet, and is made again if others were faster.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar, cast
 
@@ -31,8 +33,16 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from alveus.errors import InvalidInput, NotAnObject
+from alveus.errors import InvalidInput, NotAnObject, StoreDamaged
 from alveus.integrations.langgraph.connecting import Connected
+from alveus.integrations.langgraph.pieces import (
+    PIECES,
+    PieceMissing,
+    Stored,
+    ValueWriter,
+    joined,
+    piece_names,
+)
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.state import MemoryObject
@@ -131,19 +141,35 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _tuple(
         self, tree: MemoryObject, thread: str, namespace: str, checkpoint_id: str
     ) -> CheckpointTuple | None:
-        record = tree.get(_path("checkpoints", namespace, checkpoint_id))
+        path = _path("checkpoints", namespace, checkpoint_id)
+        record = tree.get(path)
         if record is None:
             return None
-        stored: dict[str, Any] = self._loaded(record["checkpoint"])
+        try:
+            return self._read(tree, thread, namespace, checkpoint_id, record)
+        except PieceMissing:
+            if path in tree:
+                raise StoreDamaged(None, f"checkpoint {checkpoint_id} lacks a piece") from None
+            return None  # deleted meanwhile
+
+    def _read(
+        self,
+        tree: MemoryObject,
+        thread: str,
+        namespace: str,
+        checkpoint_id: str,
+        record: dict[str, Any],
+    ) -> CheckpointTuple:
+        stored: dict[str, Any] = self._loaded(tree, record["checkpoint"])
         values: dict[str, Any] = {}
         for channel, version in stored["channel_versions"].items():
             value = tree.get(_path("values", namespace, channel, str(version)))
             if value is not None and value[0] != NO_VALUE:
-                values[channel] = self._loaded(value)
+                values[channel] = self._loaded(tree, value)
         return CheckpointTuple(
             config=_config(thread, namespace, checkpoint_id),
             checkpoint=cast("Checkpoint", {**stored, "channel_values": values}),
-            metadata=self._loaded(record["metadata"]),
+            metadata=self._loaded(tree, record["metadata"]),
             parent_config=(
                 _config(thread, namespace, record["parent"]) if record["parent"] else None
             ),
@@ -157,7 +183,9 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         ]
         present = [write for write in found if write is not None]
         present.sort(key=lambda write: writes_sort_key(write[3], write[0], write[1]))
-        return [(task, channel, self._loaded(value)) for task, _, channel, _, value in present]
+        return [
+            (task, channel, self._loaded(tree, value)) for task, _, channel, _, value in present
+        ]
 
     # --- writing ---
 
@@ -170,19 +198,22 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint, with the values that are new in it; one commit."""
         thread, namespace = _place(config)
+        key = self._key(thread)
+        writer = self._writer(key)
         stored: dict[str, Any] = {**checkpoint}
         values = stored.pop("channel_values")
-        record = {
-            "checkpoint": self._dumped(stored),
-            "metadata": self._dumped(get_checkpoint_metadata(config, metadata)),
+        new: dict[tuple[str, ...], Any] = {
+            _path("values", namespace, channel, str(version)): (
+                writer.stored(values[channel]) if channel in values else [NO_VALUE, b""]
+            )
+            for channel, version in new_versions.items()
+        }
+        new[_path("checkpoints", namespace, checkpoint["id"])] = {
+            "checkpoint": writer.stored(stored),
+            "metadata": writer.stored(get_checkpoint_metadata(config, metadata)),
             "parent": get_checkpoint_id(config),
         }
-        with self._key(thread).batch() as batch:
-            tree = batch.short_term
-            for channel, version in new_versions.items():
-                value = self._dumped(values[channel]) if channel in values else [NO_VALUE, b""]
-                tree.set(_path("values", namespace, channel, str(version)), value)
-            tree.set(_path("checkpoints", namespace, checkpoint["id"]), record)
+        _commit(key, new, writer)
         return _config(thread, namespace, checkpoint["id"])
 
     def put_writes(
@@ -198,16 +229,16 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         if checkpoint_id is None:
             raise InvalidInput("put_writes needs a checkpoint_id in config['configurable']")
         key = self._key(thread)
+        writer = self._writer(key)
         known = set(_names(key.short_term, "writes", namespace, checkpoint_id))
-        with key.batch() as batch:
-            for position, (channel, value) in enumerate(writes):
-                number = WRITES_IDX_MAP.get(channel, position)
-                name = f"{task_id} {number}"
-                if number < 0 or name not in known:
-                    batch.short_term.set(
-                        _path("writes", namespace, checkpoint_id, name),
-                        [task_id, number, channel, task_path, self._dumped(value)],
-                    )
+        new: dict[tuple[str, ...], Any] = {}
+        for position, (channel, value) in enumerate(writes):
+            number = WRITES_IDX_MAP.get(channel, position)
+            name = f"{task_id} {number}"
+            if number < 0 or name not in known:
+                made = [task_id, number, channel, task_path, writer.stored(value)]
+                new[_path("writes", namespace, checkpoint_id, name)] = made
+        _commit(key, new, writer)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread; see the argument *deleting* of the class."""
@@ -225,7 +256,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
             return {
                 (namespace, checkpoint_id)
                 for namespace, checkpoint_id, record in _records(tree)
-                if self._loaded(record["metadata"]).get("run_id") in runs
+                if self._loaded(tree, record["metadata"]).get("run_id") in runs
             }
 
         for thread in self._threads():
@@ -265,7 +296,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         for namespace in {namespace for namespace, _ in records}:
             last = max(name for of, name in records if of == namespace)
             outdated.discard((namespace, last))
-            metadata = self._loaded(records[namespace, last]["metadata"])
+            metadata = self._loaded(tree, records[namespace, last]["metadata"])
             missing = set(metadata.get("counters_since_delta_snapshot", ()))
             at: str | None = last
             while missing and at is not None and (namespace, at) in records:
@@ -277,7 +308,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _stored_channels(
         self, tree: MemoryObject, namespace: str, record: dict[str, Any]
     ) -> set[str]:
-        versions = self._loaded(record["checkpoint"])["channel_versions"]
+        versions = self._loaded(tree, record["checkpoint"])["channel_versions"]
         found = {
             channel: tree.get(_path("values", namespace, channel, str(version)))
             for channel, version in versions.items()
@@ -295,6 +326,9 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
                 tree.delete(_path("writes", namespace, checkpoint_id))
             for namespace in {namespace for namespace, _ in gone}:
                 self._remove_unused(tree, namespace)
+            if pieces := set(_names(tree, PIECES)):
+                for name in pieces - _used_pieces(tree):
+                    tree.delete((ROOT, PIECES, name))
 
         self._key(thread).commit(remove)
 
@@ -303,7 +337,9 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
             (channel, str(version))
             for of, _, record in _records(tree)
             if of == namespace
-            for channel, version in self._loaded(record["checkpoint"])["channel_versions"].items()
+            for channel, version in self._loaded(tree, record["checkpoint"])[
+                "channel_versions"
+            ].items()
         }
         for channel in _names(tree, "values", namespace):
             for version in _names(tree, "values", namespace, channel):
@@ -383,12 +419,11 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _tree(self, thread: str) -> MemoryObject:
         return self._key(thread).short_term
 
-    def _dumped(self, value: object) -> list[Any]:
-        return list(self.serde.dumps_typed(value))
+    def _writer(self, key: KeyMemory) -> ValueWriter:
+        return ValueWriter(self.serde.dumps_typed, expires=key.short_term_ttl is not None)
 
-    def _loaded(self, stored: Sequence[Any]) -> Any:  # noqa: ANN401 - whatever the graph holds
-        kind, data = stored
-        return self.serde.loads_typed((kind, data))
+    def _loaded(self, tree: MemoryObject, stored: Stored) -> Any:  # noqa: ANN401 - whatever the graph holds
+        return self.serde.loads_typed(joined(tree, (ROOT, PIECES), stored))
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
@@ -412,6 +447,20 @@ def _config(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
 def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
     """Return a path; a namespace may be empty and a name may not, so it gets a mark before it."""
     return (ROOT, part, f"/{namespace}", *names)
+
+
+def _commit(key: KeyMemory, new: Mapping[tuple[str, ...], Any], writer: ValueWriter) -> None:
+    """Store values, and the pieces of them that are not there, in one commit."""
+
+    def change(batch: KeyBatch) -> None:
+        tree = batch.short_term
+        if writer.has_pieces:
+            for name, piece in writer.missing(_names(tree, PIECES)):
+                tree.set((ROOT, PIECES, name), piece)
+        for path, value in new.items():
+            tree.set(path, value)
+
+    key.commit(change)
 
 
 def _names(
@@ -450,3 +499,17 @@ def _records(tree: MemoryObject) -> Iterator[tuple[str, str, dict[str, Any]]]:
             record = tree.get(_path("checkpoints", name[1:], checkpoint_id))
             if record is not None:
                 yield name[1:], checkpoint_id, record
+
+
+def _used_pieces(tree: MemoryObject) -> set[str]:
+    """Return the names of the pieces of all values, writes and checkpoints of a tree."""
+    used: set[str] = set()
+    for _, _, record in _records(tree):
+        used.update(piece_names(record["checkpoint"]), piece_names(record["metadata"]))
+    for part in ("values", "writes"):
+        for of in _names(tree, part):
+            for name in _names(tree, part, of[1:]):
+                for last in _names(tree, part, of[1:], name):
+                    stored = tree.get(_path(part, of[1:], name, last))
+                    used.update(piece_names(stored if part == "values" else stored[4]))
+    return used

@@ -11,12 +11,19 @@ from alveus.errors import NotAnObject, ObjectInTheWay, TooLarge
 from alveus.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from alveus.store.ledger import SMALL_BYTES
 from alveus.store.name_ranges import NameRange, end_of_prefix, escaped
-from alveus.store.packed_values import packed, restored
+from alveus.store.packed_values import (
+    MIN_PACKED_BYTES,
+    Packed,
+    bytes_alone,
+    packed,
+    packed_bytes,
+    restored,
+)
 from alveus.store.progress import LARGEST
 from alveus.store.sql.batched_inserts import PendingRows
 from alveus.store.sql.connection import Connection, Query, Row, first, query
 from alveus.values import wire
-from alveus.values.storable import Path
+from alveus.values.storable import Path, Value
 
 MAX_NODES = 1 << 20
 """Nodes one batch may make: their ids lie between two commit numbers."""
@@ -24,6 +31,9 @@ MAX_NODES = 1 << 20
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 _NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
+
+GATHERED_BYTES = 8 * 1024 * 1024
+"""Bytes of packed values that are gathered, at most, before their rows are written."""
 
 FEW = 4
 """Nodes of one object fewer than these are looked up one by one."""
@@ -163,7 +173,7 @@ class TreeWriter:
     ) -> None:
         self._db, self._gathered, self._scope, self._number = db, pending_rows, scope, number
         self._next_row = number << 20
-        self._made = 0
+        self._made = self._gathered_bytes = 0
         self._above: tuple[Path, str] = (), ""
         self._objects: set[Path] = {()}
         self._removed_rows: list[int] = []
@@ -208,7 +218,7 @@ class TreeWriter:
         if above not in self._objects:
             self._check_object(above)
         node = self._latest(path)
-        value = packed(wire.encode(delta.value)) if isinstance(delta, Put) else None
+        value = _stored(delta.value) if isinstance(delta, Put) else None
         row = position = self._next_row
         if node is not None:
             before, position, is_object, begin_commit = node
@@ -224,21 +234,20 @@ class TreeWriter:
         self._next_row = row + 1
         if self._above[0] != above:
             self._above = above, joined(above)
-        self._gathered.nodes.append(
-            (
-                row,
-                self._scope,
-                self._above[1],
-                escaped(name),
-                position,
-                value,
-                delta.expires,
-                self._number,
-            )
-        )
+        place = (row, self._scope, self._above[1], escaped(name), position)
+        size = 0 if value is None else len(value)
+        self._gather((*place, value, delta.expires, self._number), size)
         self._live_nodes[path] = (row, position, value is None, self._number)
         if value is None:
             self._objects.add(path)
+
+    def _gather(self, row: Row, size: int) -> None:
+        """Take a row to be inserted; write the rows once their values have many bytes."""
+        self._gathered.nodes.append(row)
+        self._gathered_bytes += size
+        if self._gathered_bytes > GATHERED_BYTES:
+            self._flush()
+            self._gathered_bytes = 0
 
     def _flush(self) -> None:
         """Write what was gathered, here and by others before."""
@@ -431,4 +440,12 @@ def node_of(value: str | bytes | None, expires: int | None) -> Node:
     """Return the node that a row holds."""
     if value is None:
         return Node(is_object=True, expires=expires)
-    return Node(is_object=False, value=wire.decode(restored(value)), expires=expires)
+    raw = bytes_alone(value)
+    found = wire.decode(restored(value)) if raw is None else raw
+    return Node(is_object=False, value=found, expires=expires)
+
+
+def _stored(value: Value) -> Packed | bytes:
+    if type(value) is bytes and len(value) >= MIN_PACKED_BYTES:
+        return packed_bytes(value)
+    return packed(wire.encode(value))

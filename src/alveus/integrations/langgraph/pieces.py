@@ -1,0 +1,137 @@
+"""Large values of a thread in pieces, each of which the thread stores once.
+
+A piece ends where its last bytes say so, not after a number of bytes: two values that have a long
+part in common, such as a list and the same list with one message more, have its pieces in common.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from alveus.state import MemoryObject
+
+Stored: TypeAlias = list[Any]
+"""A value as the tree has it: its type, and its bytes or the digests of its pieces."""
+
+PIECES = "pieces"
+"""What has the digests of a value's pieces, and what has the pieces of a thread."""
+
+MOST_WHOLE = 256 * 1024
+"""Bytes of a value that is stored whole, in one place."""
+
+LEAST_PIECE, MOST_PIECE = 16 * 1024, 512 * 1024
+"""Bytes of a piece; the last one of a value may have fewer."""
+
+_AVERAGE_DISTANCE = 112 * 1024
+"""Bytes from `LEAST_PIECE` of a piece to its end, on average."""
+
+_SCANNED = 32 * 1024
+"""Bytes that are looked at together."""
+
+_WINDOW = 4
+"""Bytes that say whether a piece ends after them."""
+
+_DIGEST_BYTES = 20
+
+_FACTOR, _ENDS_BELOW = np.uint32(0x9E3779B1), np.uint32((1 << 32) // _AVERAGE_DISTANCE)
+"""A piece ends after four bytes whose product with this number, modulo 2**32, is below that one."""
+
+
+class PieceMissing(Exception):
+    """A value has a piece that is not in the tree."""
+
+
+def pieces(data: bytes) -> Iterator[memoryview]:
+    """Yield *data* in pieces."""
+    view, start = memoryview(data), 0
+    while len(view) - start > MOST_PIECE:
+        end = _piece_end(view[start : start + MOST_PIECE])
+        yield view[start : start + end]
+        start += end
+    yield view[start:]
+
+
+def _piece_end(view: memoryview) -> int:
+    for at in range(LEAST_PIECE - _WINDOW, len(view), _SCANNED):
+        scanned = view[at : at + _SCANNED + _WINDOW - 1]
+        ends = [
+            at + offset + _WINDOW * int(found[0]) + _WINDOW
+            for offset in range(_WINDOW)
+            if len(found := _marks(scanned, offset))
+        ]
+        if ends:
+            return min(ends)
+    return len(view)
+
+
+def _marks(scanned: memoryview, offset: int) -> Any:  # noqa: ANN401 - of numpy
+    count = (len(scanned) - offset) // _WINDOW
+    words = np.frombuffer(scanned, "<u4", count=max(count, 0), offset=offset)
+    return np.flatnonzero(words * _FACTOR < _ENDS_BELOW)
+
+
+class ValueWriter:
+    """The values of one commit, as they are stored; and their pieces.
+
+    Args:
+        dump: Returns the type and the bytes of a value.
+        expires: Whether what the commit stores expires. Such a piece is of this commit alone: a
+            piece that values of several times have in common would expire with the first one.
+    """
+
+    def __init__(self, dump: Callable[[Any], tuple[str, bytes]], *, expires: bool) -> None:
+        self._dump = dump
+        self._salt = secrets.token_bytes(16) if expires else b""
+        self._pieces: dict[str, memoryview] = {}
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether a value is in pieces: the commit then depends on which of them are stored."""
+        return bool(self._pieces)
+
+    def stored(self, value: object) -> Stored:
+        """Return *value* as it is stored."""
+        kind, data = self._dump(value)
+        if len(data) <= MOST_WHOLE:
+            return [kind, bytes(data)]
+        digests: list[bytes] = []
+        for piece in pieces(data):
+            digest = blake2b(piece, digest_size=_DIGEST_BYTES, key=self._salt).digest()
+            self._pieces[digest.hex()] = piece
+            digests.append(digest)
+        return [kind, {PIECES: b"".join(digests)}]
+
+    def missing(self, known: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the pieces that are not among the *known* names."""
+        present = set(known)
+        for name, piece in self._pieces.items():
+            if name not in present:
+                yield name, bytes(piece)
+
+
+def piece_names(stored: Any) -> list[str]:  # noqa: ANN401 - of the tree
+    """Return the names of the pieces of a value; none of a value that is whole."""
+    data = stored[1]
+    digests: bytes = b"" if isinstance(data, bytes) else data[PIECES]
+    starts = range(0, len(digests), _DIGEST_BYTES)
+    return [digests[start : start + _DIGEST_BYTES].hex() for start in starts]
+
+
+def joined(tree: MemoryObject, place: tuple[str, ...], stored: Stored) -> tuple[str, bytes]:
+    """Return the type and the bytes of a stored value, whose pieces are below *place*.
+
+    Raises:
+        PieceMissing: The tree has a piece no more.
+    """
+    kind, data = stored
+    if isinstance(data, bytes):
+        return kind, data
+    found = [tree.get((*place, name)) for name in piece_names(stored)]
+    if None in found:
+        raise PieceMissing
+    return kind, b"".join(found)
