@@ -131,8 +131,8 @@ def test_an_agent_is_told_what_is_remembered(tmp_path):
     assert second[1:] == [("user", "Is that the seat she likes?")]
 
 
-def test_nothing_is_told_where_nothing_is_known(tmp_path):
-    """The input stays alone; a session does not hear of itself."""
+def test_an_agent_hears_that_nothing_is_known(tmp_path):
+    """It need not guess whether memory was asked; a session does not hear of itself."""
 
     async def use(memory):
         model = Scripted("Hi.", "Hi.")
@@ -144,8 +144,9 @@ def test_nothing_is_told_where_nothing_is_known(tmp_path):
 
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         first, second = asyncio.run(use(memory))
-    assert first == [("user", "Hello")]
-    assert second == [("user", "Hello"), ("assistant", "Hi."), ("user", "Hello")]
+    absence = ("user", "Nothing was found in memory: it holds no items yet.")
+    assert first == [absence, ("user", "Hello")]
+    assert second == [absence, ("user", "Hello"), ("assistant", "Hi."), ("user", "Hello")]
 
 
 def test_a_message_that_one_call_names_twice_is_kept_once():

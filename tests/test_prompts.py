@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -36,6 +36,7 @@ from alveus.errors import (
 )
 from alveus.llm import ScriptedChat
 from alveus.memory.prompt import ALL, Piece
+from alveus.memory.prompt.memory_search import SHOWN_WHOLE
 from alveus.memory.prompt.prompt_sources import MOST_READ
 from alveus.sets.admission import Injection
 from alveus.store.scope import HIDDEN
@@ -406,13 +407,13 @@ def test_all_parts_stand_in_their_order(memory: Memory) -> None:
     ]
     assert str(made) == made.text
     parts = ["system", "exact", "knowledge", "items", "recent", "query"]
-    assert [piece.part for piece in made.why] == parts
+    assert [piece.part for piece in made.why if piece.shown] == parts
     item = made.why[3]
     assert (item.source, item.set_name, item.ids, item.rank) == ("default/p", "default", ("p",), 1)
     assert item.time == START - timedelta(days=1)
     assert item.score == pytest.approx(sum(item.parts.values()))
     assert item.tokens == tokens('Ada: "Prefers window seats."')
-    made = memory.context("Which seat?", key="ada", messages=None, details="show")
+    made = memory.context("Which seat?", key="ada", messages=None, sets=["default"], details="show")
     assert made.messages[0]["content"].endswith(
         'knowledge:\nhandbook/k, 2026-01-01 00:00: "Seats cost 3."\n'
         'items:\ndefault/p, 2025-12-31 00:00, Ada: "Prefers window seats."\n'
@@ -428,11 +429,21 @@ def test_a_model_takes_it_as_it_is(memory: Memory) -> None:
     assert model.complete(made.messages) == "A window seat."
 
 
-def test_an_unknown_key_gives_the_query_alone(memory: Memory) -> None:
+def _without_memories(query: str, why: str) -> list[dict[str, str]]:
+    """The messages of a prompt that shows nothing of memory, and says why."""
+    absence = f"Nothing was found in memory: {why}."
+    return [{"role": "system", "content": absence}, {"role": "user", "content": query}]
+
+
+NO_ITEMS = "it holds no items yet"
+
+
+def test_an_unknown_key_gives_the_query_and_says_so(memory: Memory) -> None:
     """No error, nothing made: the first message of a new user is the usual case."""
     made = memory.context("Hello?", key="nobody", budget_tokens=50)
-    assert made.messages == [{"role": "user", "content": "Hello?"}]
-    assert (made.text, len(made.why)) == ("Hello?", 1)
+    assert made.messages == _without_memories("Hello?", NO_ITEMS)
+    assert made.text == f"Nothing was found in memory: {NO_ITEMS}.\n\nHello?"
+    assert [piece.reason for piece in _out(made, "items")] == [NO_ITEMS]
     assert memory.context(None, key="nobody").messages == []
     assert list(memory.keys()) == []
 
@@ -465,7 +476,8 @@ def test_what_is_hidden_expired_or_in_quarantine_is_never_shown() -> None:
         assert len(_in(before, "recent")) == 1
         assert sorted(_texts(before, "items")) == ["this seat expires", "this seat is old"]
         clock.move(hours=2)
-        assert memory.context("seat", key="ada").messages == before.messages[-1:]
+        why = "no item matches the query and the filters"
+        assert memory.context("seat", key="ada").messages == _without_memories("seat", why)
         ever = memory.context("seat", key="ada", valid_at="any")
         assert _texts(ever, "items") == ["this seat is old"]
         assert "held until 2026-01-01 01:00" in ever.text
@@ -559,7 +571,8 @@ def test_a_query_of_a_named_speaker_is_shown_once(memory: Memory) -> None:
     chat = memory.key("ada").conversation("chat")
     chat.add({"role": "user", "name": "Ada", "content": "How is my cat called?"})
     context = memory.context("How is my cat called?", key="ada")
-    assert context.messages == [{"role": "user", "content": "How is my cat called?"}]
+    why = "it holds nothing but the query"
+    assert context.messages == _without_memories("How is my cat called?", why)
     chat.add({"role": "user", "name": "Bob", "content": "How is hers called?"})
     other = memory.context("How is my cat called?", key="ada", sets=None)
     assert [one["content"] for one in other.messages] == [
@@ -582,9 +595,8 @@ def test_exact_values_that_matter_to_the_query_come_first(memory: Memory) -> Non
         "log.entry_0",
     ]
     assert _out(made, "exact")[0].reason == "there is no room for it"
-    assert memory.context("city", key="ada", exact=None).messages == [
-        {"role": "user", "content": "city"}
-    ]
+    without = memory.context("city", key="ada", exact=None)
+    assert without.messages == _without_memories("city", NO_ITEMS)
     below = memory.context("city", key="ada", exact="profile")
     assert [piece.source for piece in _in(below, "exact")] == ["profile.home_city"]
     one = memory.context("city", key="ada", exact="profile.home_city")
@@ -599,7 +611,7 @@ def test_exact_values_stay_out_unless_they_are_named(memory: Memory) -> None:
     tree.set("profile.city", "Lisbon")
     tree.set("profile.seat", "window")
     made = memory.context("Which city?", key="ada")
-    assert made.messages == [{"role": "user", "content": "Which city?"}]
+    assert made.messages == _without_memories("Which city?", NO_ITEMS)
     [piece] = _out(made, "exact")
     assert (piece.text, piece.reason) == (
         "session, profile",
@@ -612,8 +624,8 @@ def test_exact_values_stay_out_unless_they_are_named(memory: Memory) -> None:
     assert len(_in(memory.context("city", key="ada", exact=ALL), "exact")) == 3
     with memory.key("bob").batch() as batch:
         batch.short_term.set("seat", "window")
-        assert [piece.part for piece in batch.context("seat").why] == ["query", "exact"]
-        assert [piece.part for piece in batch.context("seat", as_of=0).why] == ["query"]
+        assert [piece.part for piece in batch.context("seat").why] == ["query", "items", "exact"]
+        assert [piece.part for piece in batch.context("seat", as_of=0).why] == ["query", "items"]
 
 
 def test_secrets_are_masked_in_all_that_is_remembered(memory: Memory) -> None:
@@ -665,7 +677,8 @@ def test_a_masked_query_is_not_repeated(memory: Memory) -> None:
     """The last message is the query also where the query holds a secret."""
     _chat(memory, "My password is hunter22")
     made = memory.context("My password is hunter22", key="ada")
-    assert made.messages == [{"role": "user", "content": "My password is hunter22"}]
+    why = "it holds nothing but the query"
+    assert made.messages == _without_memories("My password is hunter22", why)
 
 
 def test_exact_values_of_any_type_and_name_are_told(memory: Memory) -> None:
@@ -852,7 +865,7 @@ def test_an_action_sees_what_it_changed_itself(memory: Memory) -> None:
     assert [piece.part for piece in inside.why if piece.shown] == [
         "exact", "knowledge", "items", "recent", "query",
     ]  # fmt: skip
-    assert outside.messages == [{"role": "user", "content": "seat"}]
+    assert outside.messages == _without_memories("seat", NO_ITEMS)
     after = memory.context("seat", key="ada", exact=["seat"], budget_tokens=300)
     assert after.messages == inside.messages
 
@@ -992,23 +1005,140 @@ def test_asyncio_has_it_too() -> None:
     assert all(one.messages == first.messages for one in others)
 
 
+FACTS = """
+Is allergic to peanuts.
+Lives in Lisbon.
+Prefers window seats.
+Works night shifts as a nurse.
+Her brother Tom keeps bees.
+Plays the cello on Thursdays.
+Drives an old electric van.
+Is afraid of heights.
+Does not drink coffee.
+Speaks Portuguese and Dutch.
+Her daughter starts school in September.
+Wears size 39 shoes.
+Reads crime novels on trains.
+Has a black cat called Ink.
+Pays rent on the first of the month.
+Broke her left wrist in March.
+Votes by post.
+Cannot stand loud music.
+Saves for a wooden boat.
+Is vegetarian.
+""".strip().splitlines()
+
+REQUESTS = {
+    "Suggest a snack for the flight.": "Is allergic to peanuts.",
+    "Book me a table near home.": "Lives in Lisbon.",
+    "Reserve me a place on the plane.": "Prefers window seats.",
+    "When could the plumber come by?": "Works night shifts as a nurse.",
+    "Which gift would please my sibling?": "Her brother Tom keeps bees.",
+    "Find me an evening class.": "Plays the cello on Thursdays.",
+    "Plan a road trip.": "Drives an old electric van.",
+    "Should we go up the tower?": "Is afraid of heights.",
+    "What shall I order for breakfast?": "Does not drink coffee.",
+    "Draft a letter to my landlord in my language.": "Speaks Portuguese and Dutch.",
+    "Make a budget for autumn.": "Her daughter starts school in September.",
+    "Find hiking boots on sale.": "Wears size 39 shoes.",
+    "Recommend something for the journey.": "Reads crime novels on trains.",
+    "What should I cook tonight?": "Is vegetarian.",
+}
+
+
+@pytest.mark.parametrize("embedder", ["words", "static", "minilm"])
+def test_a_memory_that_fits_is_shown_whole(embedder: Literal["words", "static", "minilm"]) -> None:
+    """Twenty facts reach a prompt whatever is asked: no request has to share a word with them."""
+    assert len(FACTS) == 20
+    with Memory.open(embedder=embedder) as memory:
+        ada = memory.key("ada")
+        ada.add_many(FACTS)
+        for request, fact in REQUESTS.items():
+            made = ada.context(request, budget_tokens=1_000)
+            assert fact in _texts(made, "items"), request
+            assert sorted(_texts(made, "items")) == sorted(FACTS)
+            assert {piece.reason for piece in _in(made, "items")} == {SHOWN_WHOLE}
+        assert sorted(_texts(ada.context("Hello"), "items")) == sorted(FACTS)
+
+
+def test_a_larger_memory_is_searched(memory: Memory) -> None:
+    """What takes more than a third of the room, or has more items than the limit, has to match."""
+    ada = memory.key("ada")
+    ada.add_many(FACTS)
+    query = "Tell me about peanuts"
+    for made in (
+        ada.context(query, budget_tokens=300),
+        ada.context(query, limit=19),
+        ada.context(query, min_score=0.1),
+    ):
+        assert _texts(made, "items") == ["Is allergic to peanuts."]
+        assert SHOWN_WHOLE not in made.explain()
+    assert len(_texts(ada.context("peanuts", limit=20), "items")) == 20
+
+
+def test_a_filter_makes_a_memory_small(memory: Memory) -> None:
+    """Of what a filter admits, everything is shown; the rest is no part of it."""
+    ada = memory.key("ada")
+    ada.add_many(FACTS)
+    ada.add("Takes penicillin badly.", metadata={"topic": "health"})
+    shown = _texts(ada.context("What now?", where={"topic": "health"}, limit=50), "items")
+    assert shown == ["Takes penicillin badly."]
+
+
+def test_the_key_has_the_first_claim_and_knowledge_the_next(memory: Memory) -> None:
+    """A large handbook does not keep a small memory out, nor the other way round."""
+    ada, handbook = memory.key("ada"), memory.knowledge.set("handbook")
+    ada.add_many(FACTS[:5])
+    handbook.add_many([f"Rule {n}: the gate of hall {n} closes at {n % 24}." for n in range(99)])
+    made = ada.context("What now?", budget_tokens=600)
+    assert sorted(_texts(made, "items")) == sorted(FACTS[:5])
+    assert not _in(made, "knowledge")
+    for item in handbook.list():
+        handbook.delete(item.id)
+    handbook.add("Tents can be returned within 30 days.")
+    made = ada.context("What now?", budget_tokens=600)
+    assert len(_in(made, "items")) == 5
+    assert _texts(made, "knowledge") == ["Tents can be returned within 30 days."]
+
+
+def test_a_past_memory_that_fits_is_shown_whole(memory: Memory) -> None:
+    """Also as it was, and what was added later is no part of it."""
+    ada = memory.key("ada")
+    ada.add_many(FACTS[:3])
+    then = memory.stats().store.commits
+    ada.add_many(FACTS[3:])
+    made = ada.context("What now?", as_of=then, budget_tokens=500)
+    assert sorted(_texts(made, "items")) == sorted(FACTS[:3])
+
+
+def test_what_is_shown_whole_is_not_cut(memory: Memory) -> None:
+    """A long item that fits into a third of the room loses no word."""
+    long = " ".join(f"Paragraph {n} of the lease is about the garden." for n in range(40))
+    memory.key("ada").add(long)
+    assert tokens(long) > 200
+    made = memory.context("What now?", key="ada", budget_tokens=1_600)
+    assert _texts(made, "items") == [long]
+
+
 def test_what_does_not_matter_is_left_out() -> None:
-    """If nothing found bears on the query, no item is in the prompt, and `why` says so."""
+    """If nothing found bears on the query, no item is shown; the prompt and `why` say so."""
     notes = ["Vera keeps bees.", "The dentist moved to Thursday.", "Oat milk in the coffee."]
     with Memory.open(embedder="minilm") as memory:
         ada = memory.key("ada")
         ada.add_many(notes)
         memory.knowledge.set("handbook").add("The canteen closes at three.")
         memory.settle()
-        made = ada.context("What is 2+2?")
-        assert made.messages == [{"role": "user", "content": "What is 2+2?"}]
+        made = ada.context("What is 2+2?", min_score=0.5)
+        assert "a relevance of 0.0" in made.messages[0]["content"]
+        assert made.messages[0]["content"].startswith("Nothing was found in memory: the best item")
         assert {piece.shown for piece in made.why if piece.part in ("items", "knowledge")} == {
             False
         }
         assert all("a relevance of 0.0" in piece.reason for piece in made.why if not piece.shown)
-        everything = ada.context("What is 2+2?", min_score=0).text
-        assert all(note in everything for note in [*notes, "The canteen closes at three."])
-        about_bees = ada.context("Who keeps bees?").text
+        for everything in (ada.context("What is 2+2?", min_score=0), ada.context("What is 2+2?")):
+            assert all(note in everything.text for note in notes)
+            assert "The canteen closes at three." in everything.text
+        about_bees = ada.context("Who keeps bees?", min_score=0.5).text
         assert "Vera keeps bees." in about_bees
         assert "canteen" not in about_bees
         with pytest.raises(InvalidInput, match="min_score must be a number from 0 to 1"):

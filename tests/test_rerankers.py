@@ -369,7 +369,7 @@ def test_asyncio_re_ranks_as_well() -> None:
             read = default.read
             default.read = []
             await ada.conversation("chat").search("tea", reranker=own)
-            await memory.context("tea", key="ada", reranker=own)
+            await memory.context("tea", key="ada", reranker=own, min_score=0)
             await memory.context("tea", key="ada", reranker=None)
             return read, own.read, bool(default.read)
 

@@ -188,7 +188,7 @@ export interface ContextBody {
   as_of?: string | null;
   valid_at?: string | null;
   limit?: number | null;
-  min_score?: number;
+  min_score?: number | null;
 }
 
 /** Read all of it: messages with their marks, and the summary. */
@@ -667,7 +667,7 @@ export interface MakePrompt {
   signals?: Record<string, number> | null;
   limit?: number | null;
   rerank?: boolean;
-  min_score?: number;
+  min_score?: number | null;
   shares?: PromptShares;
   secrets?: "mask" | "show";
   details?: "hide" | "show";

@@ -429,9 +429,9 @@ def path_argument(**more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
     return click.argument("path", callback=parsed(read_path), shell_complete=complete, **more)
 
 
-def min_score_option(says: str, default: float) -> Decorator[Any]:
+def min_score_option(says: str, default: float | None) -> Decorator[Any]:
     """Return the option for the least relevance of what a search finds."""
-    return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=float(default))
+    return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=default)
 
 
 def limit_option(default: int | None = None, most: int | None = None) -> Decorator[Any]:

@@ -10,7 +10,7 @@ import click
 from alveus.cli import options, output
 from alveus.cli.session import Owner, Session
 from alveus.memory.memory import Memory
-from alveus.memory.prompt import ALL, MIN_SCORE, NEWEST, Context, Piece
+from alveus.memory.prompt import ALL, NEWEST, Context, Piece
 from alveus.store.as_of import ValidAt
 from alveus.values.storable import Value
 
@@ -45,7 +45,7 @@ class ContextFilters(TypedDict):
     where: dict[str, Value] | None
     as_of: int | datetime | None
     valid_at: ValidAt | None
-    min_score: float
+    min_score: float | None
 
 
 @options.command("context")
@@ -65,7 +65,9 @@ class ContextFilters(TypedDict):
 @options.as_of_option
 @options.valid_at_option
 @options.min_score_option(
-    "Leave out all items if the best has a lower relevance, 0 to 1.", MIN_SCORE
+    "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5, but a memory "
+    "that fits into a third of the budget is shown whole]",
+    None,
 )
 @options.reranker_options
 def context_command(  # noqa: PLR0913 - an option each, as click passes them

@@ -130,7 +130,7 @@ class AlveusContextProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],  # noqa: ARG002 - the framework's
     ) -> None:
-        """Add what is remembered about the input, if there is anything."""
+        """Add what is remembered about the input, or that nothing was found."""
         query = "\n".join(message.text for message in context.input_messages if message.text)
         if query:
             told = await self._opened.awaited(lambda: self._told(query, context.session_id))

@@ -61,7 +61,9 @@ class OpenedMemory:
 
 
 def quoted(key: KeyMemory, query: str, *, budget_tokens: int, options: Mapping[str, Any]) -> str:
-    """Return what a prompt quotes of a key's memory for a query, within a budget; nothing: "".
+    """Return what a prompt quotes of a key's memory for a query, within a budget.
+
+    If nothing is found, it is a sentence that says why; "" if the budget has no room for it.
 
     Args:
         options: Of `KeyMemory.context`.

@@ -46,7 +46,6 @@ from alveus.memory.opening import (
 )
 from alveus.memory.prompt import (
     ALL,
-    MIN_SCORE,
     NEWEST,
     All,
     Context,
@@ -439,7 +438,7 @@ class Memory(Maintenance):
         signals: Signals | None = None,
         limit: int | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
-        min_score: float = MIN_SCORE,
+        min_score: float | None = None,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
         details: Details = "hide",

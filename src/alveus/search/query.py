@@ -98,6 +98,8 @@ class SearchOptions:
         touch: Whether what is found counts as read.
         min_score: Least relevance of a hit, 0..1; None: relevance is not asked for.
         reranker: Orders the best hits again; None: nobody does.
+        everything: Whether items that neither words nor a vector speak for are hits too; for
+            sets of a few thousand items at most.
     """
 
     limit: int = 10
@@ -108,6 +110,7 @@ class SearchOptions:
     touch: bool = True
     min_score: float | None = None
     reranker: RerankerChoice = None
+    everything: bool = False
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return when items must not have expired, and when they have to hold; None: whenever."""
@@ -465,6 +468,7 @@ class Searcher:
             ],
             now=request.instants[0],
             calibration=request.calibration,
+            everything=options.everything,
             read=self._read_times(sets, request) if signals.decay else None,
         )
         scored, least = ranking.best(), options.min_score

@@ -118,6 +118,7 @@ class Ranking:
         allowed: By set, the docs that may be found; None: all.
         read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
         calibration: What makes the relevance of hits; None: it is not asked for.
+        everything: Whether a doc that neither words nor a vector speak for is a hit too.
     """
 
     sets: Sequence[SetIndex]
@@ -130,6 +131,7 @@ class Ranking:
     allowed: Sequence[Mask | None] | None = None
     read: Sequence[NDArray[np.int64]] | None = None
     calibration: Calibration | None = None
+    everything: bool = False
 
     def best(self) -> list[Scored]:
         """Return the best docs, best first; ties by id."""
@@ -350,7 +352,7 @@ class Ranking:
         seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)
         if seen and allowed is None and not holes:
             return None
-        hits = score > 0
+        hits = np.ones_like(score, np.bool_) if self.everything else score > 0
         if meaning is not None:
             hits |= meaning != 0
         if allowed is not None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from alveus.errors import InvalidInput
 from alveus.llm import MEMORY_DEFAULT
 from alveus.memory.keys import KnowledgeMemory
-from alveus.memory.prompt import ALL, MIN_SCORE, NEWEST, All, Details, Secrecy, Shares
+from alveus.memory.prompt import ALL, NEWEST, All, Details, Secrecy, Shares
 from alveus.search.signals import Signals
 from alveus.server import exact_calls, set_calls
 from alveus.server import json_forms as forms
@@ -65,7 +65,7 @@ class MakePrompt(MemoryCall):
     signals: dict[str, float] | None = None
     limit: int | None = None
     rerank: bool = True
-    min_score: float = MIN_SCORE
+    min_score: float | None = None
     shares: PromptShares = PromptShares()
     secrets: Secrecy = "mask"
     details: Details = "hide"

@@ -180,7 +180,7 @@ class ContextBody(_Body):
     as_of: str | None = None
     valid_at: str | None = None
     limit: int | None = Field(None, ge=1, le=1_000)
-    min_score: float = 0.5
+    min_score: float | None = None
 
 
 class ValueBody(_Body):

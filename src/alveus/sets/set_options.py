@@ -151,8 +151,7 @@ def search_options(  # noqa: PLR0913 - as a search has them
     reranker: RerankerChoice = MEMORY_DEFAULT,
 ) -> SearchOptions:
     """Check what a search was asked with."""
-    if min_score is not None:
-        checked_relevance(min_score)
+    checked_relevance(min_score)
     check_signals(signals)
     checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
@@ -167,8 +166,10 @@ def check_signals(signals: object) -> None:
         raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
 
 
-def checked_relevance(min_score: float) -> None:
-    """Refuse what is no relevance."""
+def checked_relevance(min_score: float | None) -> None:
+    """Refuse what is no relevance; None asks for none."""
+    if min_score is None:
+        return
     if type(min_score) not in (int, float) or not 0 <= min_score <= 1:
         raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
 

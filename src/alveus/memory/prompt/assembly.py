@@ -9,8 +9,9 @@ from alveus.errors import BudgetTooSmall
 from alveus.memory.prompt import prompt_sources
 from alveus.memory.prompt.context import Context, Part, Piece
 from alveus.memory.prompt.context_request import ContextRequest, Sources
+from alveus.memory.prompt.memory_search import SHOWN_WHOLE, Found, MemorySearch
 from alveus.memory.prompt.prompt_sources import PromptCandidate
-from alveus.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
+from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, OPENING, SAID, quoted
 from alveus.store.items import Hits
 from alveus.text.messages import Message
 from alveus.text.statements import Statement, anchor_words, statement
@@ -27,6 +28,9 @@ REMEMBERED: Mapping[Part, str] = {
 
 DIVIDED: tuple[Part, ...] = ("blocks", "profile", "exact", "knowledge", "recent", "items")
 """Who has its share first; what one leaves goes to the next."""
+
+SEARCHED: tuple[Part, ...] = ("items", "knowledge")
+"""The parts that searches fill; where all of a part fits, it is shown whole, before shares."""
 
 OFFERED: tuple[Part, ...] = ("blocks", "recent", "items", "knowledge", "profile", "exact")
 """To whom what is left at the end is offered."""
@@ -64,24 +68,22 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
     room = _room(request)
     at = None if request.as_of is None else sources.writer.moment_of(request.as_of)
     conversation = prompt_sources.recent(sources, request, at, room)
-    knowledge_hits = prompt_sources.knowledge(sources, request, at, room)
-    item_hits = prompt_sources.items(sources, request, at, room)
+    search = MemorySearch(sources, request, at, room)
+    found: dict[Part, Found] = {"items": search.items(), "knowledge": search.knowledge()}
     candidates: dict[Part, list[PromptCandidate]] = {
         "blocks": prompt_sources.blocks(sources, request),
         "profile": prompt_sources.profile(sources, request),
         "exact": prompt_sources.exact_values(sources, request),
-        "knowledge": prompt_sources.hits_found(knowledge_hits, request, "knowledge"),
+        "knowledge": found["knowledge"].candidates,
         "recent": conversation.exchanges,
-        "items": [
-            hit
-            for hit in prompt_sources.hits_found(item_hits, request, "items")
-            if not hit.refs & conversation.query
-        ],
+        "items": [hit for hit in found["items"].candidates if not hit.refs & conversation.query],
     }
     choice = _Choice(request, candidates, room)
     choice.make()
+    absent = choice.explain_absence(found)
     unnamed = prompt_sources.unnamed_exact_values(sources, request)
-    return _context(choice, [*unnamed, *conversation.left_out], [knowledge_hits, item_hits])
+    left_out = [*absent, *unnamed, *conversation.left_out]
+    return _context(choice, left_out, [one.hits for one in found.values()])
 
 
 def _room(request: ContextRequest) -> int | None:
@@ -101,7 +103,12 @@ def _room(request: ContextRequest) -> int | None:
 
 
 class _Choice:
-    """Chooses among candidates; *taken* is in the order in which they were chosen."""
+    """Chooses among candidates.
+
+    Attributes:
+        taken: What was chosen, in that order.
+        absence: A sentence that says why the prompt shows nothing of memory; "": it does.
+    """
 
     def __init__(
         self,
@@ -111,6 +118,7 @@ class _Choice:
     ) -> None:
         self.request, self.candidates, self._tokens_left = request, by_part, room
         self.taken: list[PromptCandidate] = []
+        self.absence = ""
         self.reasons: dict[int, str] = {
             id(candidate): candidate.left_out
             for candidates in by_part.values()
@@ -122,7 +130,7 @@ class _Choice:
         self._most_of_one = max(CUT_TOKENS, (room or 0) // CUT_SHARE)
 
     def make(self) -> None:
-        """Choose: the newest exchange, a share for each part, what is left for who can use it."""
+        """Choose the newest exchange, whole sets, a share for each part, and then the rest."""
         self._cut_exchanges()
         self._take("recent", self.candidates["recent"][:1], self._tokens_left)
         frame = self._frame()
@@ -130,6 +138,9 @@ class _Choice:
             self._each(OFFERED)
         elif frame < self._tokens_left:
             self._tokens_left -= frame
+            for part in SEARCHED:
+                whole = [one for one in self.candidates[part] if one.is_whole]
+                self._take(part, whole, self._tokens_left)
             self._share(self._tokens_left)
             self._each(OFFERED)
             if not any(candidate.line for candidate in self.taken):
@@ -139,6 +150,29 @@ class _Choice:
         self._use_what_was_overestimated()
         while self.taken and not self._fits():
             self._drop(self.taken[-1], "there is no room for it, all taken together")
+
+    def explain_absence(self, searches: Mapping[Part, Found]) -> list[Piece]:
+        """Say why nothing of memory is shown, if nothing is; return it as a piece left out.
+
+        Exchanges that are shown are memory: beside them, only withheld hits are worth a sentence.
+        """
+        found: dict[Part, Found] = {
+            part: one for part, one in searches.items() if one.problem or one.candidates
+        }
+        if not found or any(candidate.line for candidate in self.taken):
+            return []
+        part = max(found, key=lambda part: bool(found[part].candidates))
+        withheld = bool(found[part].candidates and found[part].problem)
+        if self.taken and not withheld:
+            return []
+        problem = found[part].problem
+        if not problem:
+            fits = "what was found does not fit into the budget"
+            problem = fits if self.candidates[part] else "it holds nothing but the query"
+        self.absence = f"{ABSENCE} {problem}."
+        if not self._fits():
+            self.absence = ""
+        return [] if withheld else [Piece(part, "", "", shown=False, reason=problem)]
 
     def _use_what_was_overestimated(self) -> None:
         """Take more lines if all taken together have fewer tokens than their sum."""
@@ -239,7 +273,7 @@ class _Choice:
         return used
 
     def _is_long(self, candidate: PromptCandidate) -> bool:
-        is_hit = candidate.hit is not None and not candidate.is_cut
+        is_hit = candidate.hit is not None and not (candidate.is_cut or candidate.is_whole)
         return is_hit and self.size(candidate) > self._most_of_one
 
     def _cost(self, candidate: PromptCandidate) -> int:
@@ -276,7 +310,7 @@ class _Choice:
 
     def _used(self) -> int:
         """Return how many tokens the messages or the text have, whichever has more."""
-        messages, text = _rendered(self.request, self.taken)
+        messages, text = _rendered(self.request, self.taken, self.absence)
         return max(self.request.budget.size(messages), self.request.budget.count(text))
 
 
@@ -368,7 +402,7 @@ def _lines(candidates: Sequence[PromptCandidate]) -> Iterator[str]:
 
 
 def _rendered(
-    request: ContextRequest, taken: Sequence[PromptCandidate]
+    request: ContextRequest, taken: Sequence[PromptCandidate], absence: str = ""
 ) -> tuple[list[Message], str]:
     """Return a prompt as messages, and as a text."""
     lead = [] if request.system is None else [request.system]
@@ -378,6 +412,8 @@ def _rendered(
             quotation += [f"{heading}:", *_lines(of_part)]
     if quotation:
         lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
+    elif absence:
+        lead.append(absence)
     exchanges = [
         message for candidate in _in_order(taken, "recent") for message in candidate.messages
     ]
@@ -393,14 +429,15 @@ def _rendered(
 
 def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -> Context:
     request, budget = choice.request, choice.request.budget
-    messages, text = _rendered(request, choice.taken)
+    messages, text = _rendered(request, choice.taken, choice.absence)
     taken_ids = {id(candidate) for candidate in choice.taken}
     why: list[Piece] = []
     if request.system is not None:
         why.append(_given("system", request.system, choice))
     for part in (*REMEMBERED, "recent"):
         for candidate in _in_order(choice.taken, part):
-            reason = f"{_REASONS[part]}{CUT_REASON if candidate.is_cut else ''}"
+            reason = SHOWN_WHOLE if candidate.is_whole else _REASONS[part]
+            reason += CUT_REASON if candidate.is_cut else ""
             size = choice.size(candidate)
             why.append(replace(candidate.piece, shown=True, reason=reason, tokens=size))
     if request.query is not None:

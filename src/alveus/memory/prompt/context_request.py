@@ -88,7 +88,7 @@ class Shares:
 
 
 MIN_SCORE = 0.5
-"""Relevance that the best item found must have, so that any is shown.
+"""Relevance that the best item found must have, so that any of a larger memory is shown.
 
 Of questions that something answers 99.6 % have such an item; of unrelated prompts 15 % (LoCoMo,
 minilm).
@@ -124,7 +124,7 @@ class ContextRequest:
     signals: Signals | None = None
     limit: int | None = None
     reranker: RerankerChoice = MEMORY_DEFAULT
-    min_score: float = MIN_SCORE
+    min_score: float | None = None
     shares: Shares = Shares()
     secrets: Secrecy = "mask"
     details: Details = "hide"

@@ -1,4 +1,4 @@
-"""Where a prompt's pieces come from: the last exchanges, searches, and exact values."""
+"""Where a prompt's pieces come from: the last exchanges, blocks, profiles, exact values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from alveus.memory.prompt.excerpts import head_and_tail, passages
 from alveus.memory.prompt.quoting import (
     ANSWERED,
     CONTRADICTS,
-    day_line,
     detailed_line,
     exact_line,
     item_line,
@@ -30,13 +29,12 @@ from alveus.memory.prompt.quoting import (
     quoted,
     shortened,
 )
-from alveus.sets import search_options
 from alveus.sets.writer import Writer
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
-from alveus.store import Scope, SetRef, StoredItem
+from alveus.store import SetRef, StoredItem
 from alveus.store.as_of import ANY_TIME, Moment, is_valid_at, valid_time
-from alveus.store.items import Hit, Hits, Item
+from alveus.store.items import Hit, Item
 from alveus.store.records import item_of, position_of
 from alveus.text.budget import Budget, Unit, units
 from alveus.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
@@ -68,13 +66,6 @@ FIELDS_SHOWN = 8
 PROFILE_TOKENS = 300
 """Tokens of a profile that a context considers."""
 
-HITS = 20
-"""Most hits of a search for a context without a budget."""
-
-FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
-"""With a budget: one for so many of its tokens, within bounds."""
-
-
 Ref: TypeAlias = tuple[str | None, str | None]
 """An item, by set and id."""
 
@@ -96,6 +87,7 @@ class PromptCandidate:
         refs: The items that are shown whole.
         hit: The item, if a search found it; with its secrets masked unless they are shown.
         is_cut: Whether only parts of it are shown.
+        is_whole: Whether it is shown with all items of its sets, and never cut.
         left_out: Why it is not considered; "" if it is.
     """
 
@@ -108,6 +100,7 @@ class PromptCandidate:
     refs: frozenset[Ref] = frozenset()
     hit: Hit | None = None
     is_cut: bool = False
+    is_whole: bool = False
     left_out: str = ""
 
     def show_whole(self) -> None:
@@ -147,7 +140,7 @@ class PromptCandidate:
         terms = frozenset(words.terms(request.query or ""))
         text = passages(self.hit.item.text, terms, request.budget, most)
         if text != self.hit.item.text:
-            self.line = _line(replace(self.hit.item, text=text), request)
+            self.line = line_of(replace(self.hit.item, text=text), request)
             self.piece, self.is_cut = replace(self.piece, text=text), True
 
 
@@ -250,7 +243,7 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
     if exchanges and query is not None and _is_query(exchanges[-1], query):
         item = exchanges.pop().items[0]
         conversation.query = frozenset({(item.set_name, item.id)})
-        conversation.left_out.append(_with_reason(_piece("recent", item), "it is the query"))
+        conversation.left_out.append(_with_reason(item_piece("recent", item), "it is the query"))
     if more and exchanges and not exchanges[0].is_whole:
         del exchanges[0]
     for unit in sorted(units([one.messages for one in exchanges]), key=lambda one: -one.places[-1]):
@@ -279,15 +272,19 @@ def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
         try:
             messages = _messages(item)
         except InvalidInput as problem:
-            left_out.append(_with_reason(_piece("recent", item), f"it is no message: {problem}"))
+            left_out.append(
+                _with_reason(item_piece("recent", item), f"it is no message: {problem}")
+            )
             continue
         if any(message.role == "system" for message in messages):
             left_out.append(
-                _with_reason(_piece("recent", item), "instructions of the past are not repeated")
+                _with_reason(
+                    item_piece("recent", item), "instructions of the past are not repeated"
+                )
             )
             continue
         if _is_rejected(item.value):
-            left_out.append(_with_reason(_piece("recent", item), "its reply was rejected"))
+            left_out.append(_with_reason(item_piece("recent", item), "its reply was rejected"))
             continue
         is_whole = len(messages) > 1
         if is_whole or messages[0].role == "user" or not exchanges or exchanges[-1].is_closed:
@@ -376,106 +373,16 @@ def _shown(message: Message) -> Message:
     return Message(text, "user", None, message.calls, message.answers)
 
 
-# --- what searches find -----------------------------------------------------------------------
+# --- items as lines -----------------------------------------------------------------------------
 
 
-def items(sources: Sources, request: ContextRequest, at: Moment | None, room: int | None) -> Hits:
-    """Return what a search of the key's sets finds."""
-    return _search(sources, sources.scope, request.sets, (request, at, room))
-
-
-def knowledge(
-    sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
-) -> Hits:
-    """Return what a search of knowledge finds."""
-    return _search(sources, sources.knowledge, request.knowledge, (request, at, room))
-
-
-def _search(
-    sources: Sources,
-    scope: Scope,
-    sets: object,
-    how: tuple[ContextRequest, Moment | None, int | None],
-) -> Hits:
-    request, at, room = how
-    if request.query is None or sets is None or sets == []:
-        return Hits()
-    limit = request.limit or (
-        HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
-    )
-    min_score = 0.0 if request.min_score else None
-    options = search_options(
-        limit,
-        request.where,
-        at,
-        request.signals,
-        request.valid_at,
-        min_score=min_score,
-        reranker=request.reranker,
-    )
-    names = cast("Sequence[str]", () if sets is ALL else sets)
-    refs = scope if sets is ALL else [SetRef(scope, name) for name in names]
-    hits = sources.writer.search(refs, request.query, options)
-    return _side_by_side(sources.writer, scope, hits, at)
-
-
-def _side_by_side(writer: Writer, scope: Scope, hits: Hits, at: Moment | None) -> Hits:
-    """Return hits, and right behind each the facts that contradict it, as far as they are there.
-
-    A fact that nothing contradicts any more is a plain one.
-    """
-    if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
-        return hits
-    hits_by_ref: dict[Ref, Hit] = {}
-    for hit in hits:
-        item, ids = hit.item, hit.item.metadata.get(CONTRADICTS)
-        others = _contradicting(writer, SetRef(scope, item.set_name or ""), ids, at)
-        if isinstance(ids, list):
-            metadata = {**item.metadata, CONTRADICTS: [other.id for other in others]}
-            hit = replace(hit, item=replace(item, metadata=metadata))  # noqa: PLW2901 - as shown
-        hits_by_ref.setdefault((item.set_name, item.id), hit)
-        for other in others:
-            beside = Hit(other, hit.score, {}, hit.relevance)
-            hits_by_ref.setdefault((other.set_name, other.id), beside)
-    return Hits(hits_by_ref.values(), partial=hits.partial, reranker_failure=hits.reranker_failure)
-
-
-def _contradicting(writer: Writer, ref: SetRef, ids: object, at: Moment | None) -> list[Item]:
-    """Return the live facts of *ids* that nothing replaced."""
-    id_list = cast("list[object]", ids) if isinstance(ids, list) else []
-    names = [one for one in id_list if isinstance(one, str)]
-    stored_items = writer.get(ref, names, at=at) if names else []
-    items = [item_of(stored) for stored in stored_items if stored is not None]
-    return [item for item in items if item.valid_to is None]
-
-
-def hits_found(hits: Hits, request: ContextRequest, part: Part) -> list[PromptCandidate]:
-    """Return hits as what may become pieces."""
-    candidates: list[PromptCandidate] = []
-    best = max([hit.relevance or 0.0 for hit in hits], default=0.0)
-    left_out = ""
-    if best < request.min_score:
-        left_out = f"nothing found bears on the query: the best has a relevance of {best:.2f}"
-    for rank, hit in enumerate(hits, start=1):
-        item = hit.item if request.secrets == "show" else masked_item(hit.item)
-        candidate = PromptCandidate(
-            _piece(part, item, rank=rank, hit=hit),
-            refs=frozenset({(item.set_name, item.id)}),
-            hit=replace(hit, item=item),
-            left_out=left_out,
-        )
-        candidate.line = _line(item, request)
-        if request.details == "hide" and item.time is not None:
-            candidate.day = day_line(item.time)
-        candidates.append(candidate)
-    return candidates
-
-
-def _line(item: Item, request: ContextRequest) -> str:
+def line_of(item: Item, request: ContextRequest) -> str:
+    """Return an item as a line of what is remembered."""
     return detailed_line(item) if request.details == "show" else item_line(item)
 
 
-def _piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:
+def item_piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:
+    """Return an item as a piece that is not shown yet, with the score of its hit, if any."""
     return Piece(
         part,
         place_of(item),
@@ -541,8 +448,8 @@ def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
         shown = item if request.secrets == "show" else masked_item(item)
         candidates.append(
             PromptCandidate(
-                _piece("profile", shown, rank=rank),
-                line=_line(shown, request),
+                item_piece("profile", shown, rank=rank),
+                line=line_of(shown, request),
                 refs=frozenset({(FACTS, fact.id)}),
             )
         )

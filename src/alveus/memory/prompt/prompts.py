@@ -9,7 +9,6 @@ from alveus.memory.blocks import Blocks
 from alveus.memory.prompt.context import Context
 from alveus.memory.prompt.context_request import (
     ALL,
-    MIN_SCORE,
     NEWEST,
     All,
     ContextRequest,
@@ -59,7 +58,7 @@ class Prompts:
         signals: Signals | None = None,
         limit: int | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
-        min_score: float = MIN_SCORE,
+        min_score: float | None = None,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
         details: Details = "hide",
@@ -68,12 +67,13 @@ class Prompts:
 
         Its messages are the instructions with what is remembered, the last exchanges, and the
         query. What is remembered is quoted, so that nothing in it can pose as an instruction or as
-        another message. Never over budget, neither the messages nor the text; the newest exchange
-        is in it wherever it fits beside instructions and query; a tool call is shown with what
-        answers it, or not at all. With a budget, an item or a recent message that has more than
-        150 tokens and more than an eighth of what the instructions and the query leave is cut:
-        an item to the lines and sentences that match the query, a message to its beginning and its
-        end. The same call on the same memory gives the same context.
+        another message; if nothing of memory is shown, a sentence says why. Never over budget,
+        neither the messages nor the text; the newest exchange is in it wherever it fits beside
+        instructions and query; a tool call is shown with what answers it, or not at all. With a
+        budget, an item or a recent message that has more than 150 tokens and more than an eighth
+        of what the instructions and the query leave is cut: an item to the lines and sentences
+        that match the query, a message to its beginning and its end. The same call on the same
+        memory gives the same context.
 
         Args:
             query: What is asked now; None: nothing yet, and nothing is searched.
@@ -99,7 +99,9 @@ class Prompts:
             reranker: Orders again what each search finds; see `MemorySet.search`. By default that
                 of `Memory.open`, if any; None: this context goes without.
             min_score: Leave out all that a search finds if its best item has a lower relevance,
-                0..1: then nothing that is remembered bears on the query. 0: leave out nothing.
+                0..1. 0: leave out nothing. By default sets are shown whole, whatever is asked, if
+                *limit* allows so many items and they take at most a third of what the
+                instructions and the query leave; of others the least relevance is `MIN_SCORE`.
             shares: How the budget is divided.
             secrets: "mask" replaces each secret in what is remembered by its kind, as the rule
                 `Secrets` of the write barrier finds it; "show" does not. Instructions and query

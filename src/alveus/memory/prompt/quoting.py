@@ -23,6 +23,9 @@ MADE_UP_SHOWN = 8
 CONTRADICTS = "contradicts"
 """The metadata field of a fact that names others of its set which cannot be true with it."""
 
+ABSENCE = "Nothing was found in memory:"
+"""How a prompt begins to say why it shows nothing of memory."""
+
 BEGIN, END = "<memory>", "</memory>"
 
 SAID = "The conversation so far, quoted:"
