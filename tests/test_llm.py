@@ -40,9 +40,10 @@ from alveus.llm import (
     openai_chat,
 )
 from alveus.llm.openai_chat import _dialect_of
-from alveus.llm.server_replies import asked_wait_s, lines
+from alveus.llm.server_replies import lines
 from alveus.testing import ChatReply, ChatServer
 from alveus.values.retries import Retry
+from alveus.values.server_failures import asked_wait_s
 from waiting import LIMIT_S, SHORT_S, wait_until
 
 KEY = "sk-never-to-be-seen"
@@ -462,18 +463,6 @@ def test_what_will_not_pass_is_refused_at_once(serve, status, error, says):
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        (ChatReply(body=b'{"choices": ['), "broken, not JSON"),
-        (ChatReply(body=b""), "broken, not JSON"),
-        (ChatReply(body=b"\xff\xfe"), "broken, not JSON"),
-        (ChatReply(body=b"[" * 100_000), "broken, not JSON"),
-        (ChatReply(body=b"<html>", kind="text/html; charset=utf-8"), "text/html, not JSON"),
-        (ChatReply(body=b"<html>", kind="sk-x " * 9), "of no known type, not JSON"),
-        (ChatReply(body=b"[1, 2]"), "not an object"),
-        (ChatReply(body=b"{}"), "no choices"),
-        (ChatReply(body=b'{"choices": []}'), "no choices"),
-        (ChatReply(body=b'{"choices": {"0": 1}}'), "no choices"),
-        (ChatReply(body=b'{"choices": [3]}'), "no text"),
-        (ChatReply(body=b'{"choices": [{"message": {"content": ["a"]}}]}'), "no text"),
         (ChatReply(body=b'{"choices": [{"message": {"content": "\\ud83d"}}]}'), "surrogate"),
         (ChatReply(None), "no text"),
         (ChatReply(""), "no text"),
@@ -486,6 +475,32 @@ def test_an_answer_that_is_none_is_invalid(serve, reply, says):
     with pytest.raises(ModelAnswerInvalid, match=says):
         chat.complete(SAID)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (ChatReply(body=b'{"choices": ['), "broken, not JSON"),
+        (ChatReply(body=b""), "empty, not JSON"),
+        (ChatReply(body=b"\xff\xfe"), "broken, not JSON"),
+        (ChatReply(body=b"[" * 100_000), "broken, not JSON"),
+        (ChatReply(body=b"<html>", kind="text/html; charset=utf-8"), "text/html, not JSON"),
+        (ChatReply(body=b"<html>", kind="sk-x " * 9), "of no known type, not JSON"),
+        (ChatReply(body=b"[1, 2]"), "not an object"),
+        (ChatReply(body=b"{}"), "without choices"),
+        (ChatReply(body=b'{"choices": []}'), "without choices"),
+        (ChatReply(body=b'{"choices": {"0": 1}}'), "without choices"),
+        (ChatReply(body=b'{"choices": [3]}'), "without choices"),
+    ],
+)
+def test_a_body_that_is_no_answer_is_a_server_out_of_reach(serve, reply, says):
+    """A proxy's page, half a body or no choices say nothing of the request: it is tried again."""
+    chat, server = serve(reply, reply, "fine")
+    assert chat.complete(SAID) == "fine"
+    assert len(server.requests) == 3
+    chat, _ = serve(reply)
+    with pytest.raises(ModelUnavailable, match=says):
+        chat.complete(SAID)
 
 
 def test_an_answer_larger_than_any_is_not_read(serve, monkeypatch: pytest.MonkeyPatch):
@@ -546,16 +561,16 @@ def piece(text: str, finish: str = "null") -> str:
 @pytest.mark.parametrize(
     ("reply", "error"),
     [
-        (sse("{broken"), ModelAnswerInvalid),
-        (sse("[1]"), ModelAnswerInvalid),
-        (sse("[DONE]"), ModelAnswerInvalid),
+        (sse("{broken"), ModelUnavailable),
+        (sse("[1]"), ModelUnavailable),
+        (sse("[DONE]"), ModelUnavailable),
         (sse(piece("\\ud83d")), ModelAnswerInvalid),
         (sse(piece("a", '"content_filter"')), ModelRefused),
         (sse('{"choices": [{"delta": {"refusal": "no"}, "finish_reason": "stop"}]}'), ModelRefused),
         (sse('{"error": {"type": "server_error", "message": "x"}}'), ModelUnavailable),
         (sse('{"error": {"type": {"of": 1}, "code": [1]}}'), ModelUnavailable),
         (sse(), ModelUnavailable),
-        (ChatReply(body=b"<html>", kind="text/html"), ModelAnswerInvalid),
+        (ChatReply(body=b"<html>", kind="text/html"), ModelUnavailable),
         (ChatReply(status=401), ModelRefused),
     ],
 )
@@ -570,11 +585,11 @@ def test_a_stream_may_hold_what_is_not_for_us(serve):
     """Comments, other fields, empty choices and line ends of both kinds are passed over."""
     last = piece("b", '"stop"')
     text = (
-        f': alive\r\nevent: x\r\ndata: {{"choices": []}}\r\n\r\ndata:{piece("a")}\n\ndata: {last}'
+        f': alive\r\nevent: x\r\ndata: {{"choices": []}}\r\n\r\ndata:{piece("c")}\n\ndata: {last}'
     )
     body = text.encode()
     chat, _ = serve(ChatReply(body=body, kind="text/event-stream"))
-    assert list(chat.stream(SAID)) == ["a", "b"]
+    assert list(chat.stream(SAID)) == ["c", "b"]
 
 
 def test_a_stream_that_nobody_reads_on_lets_go(serve):
@@ -616,7 +631,7 @@ def test_no_error_tells_the_key_or_the_users_words(serve, status):
 def test_no_error_of_a_body_tells_what_it_said(serve):
     """An answer that cannot be read is not printed."""
     chat, _ = serve(ChatReply(body=f"{{{WORDS}".encode()))
-    with pytest.raises(ModelAnswerInvalid) as raised:
+    with pytest.raises(ModelUnavailable) as raised:
         chat.complete(SAID)
     assert WORDS not in "".join(traceback.format_exception(raised.value))
 

@@ -21,7 +21,7 @@ from alveus.cli.session import Session
 from alveus.conversation import ConversationMemory
 from alveus.errors import AlveusError, InvalidInput, ModelFailed
 from alveus.facts import Learning
-from alveus.llm import ChatModel, OpenAIChat
+from alveus.llm import ChatModel, OpenAIChat, said_by, stream_text
 from alveus.memory.keys import KeyMemory
 from alveus.memory.prompt import Context, Piece
 from alveus.text.messages import MESSAGES
@@ -321,7 +321,8 @@ class Chat:
                 pieces.append(piece)
                 if not self.session.json:
                     click.echo(output.plain(piece), nl=False)
-            answer = "".join(pieces)
+            shown = "".join(pieces)
+            answer = shown if self.model is None else said_by(self.model.name, shown)
             kept = self._kept(request, answer)
         except KeyboardInterrupt:
             self._ended(request, pieces, {"answer": None, "stopped": True})
@@ -332,6 +333,9 @@ class Chat:
             raise
         self.failed.discard(request.id)
         self._ended(request, pieces, {"answer": kept, "stopped": False})
+        if answer.strip() != shown.strip() and not self.session.json:
+            self.session.note("that began with thoughts, which are not kept; the answer is:")
+            click.echo(output.plain(answer))
         if kept != answer and not self.session.json:
             self.session.note("another chat answered first; this is the answer that is kept:")
             click.echo(output.plain(kept))
@@ -365,7 +369,7 @@ class Chat:
         if self.model is None:
             yield from_memory(made)
             return
-        yield from self.model.stream(made.messages)
+        yield from stream_text(self.model, made.messages)
 
     def _ended(self, request: Request, pieces: list[str], fields: dict[str, output.Json]) -> None:
         if self.session.json:

@@ -768,7 +768,7 @@ class ModelUnavailable(ModelFailed):
     """A language model cannot be reached, is overloaded, or took too long; try again later.
 
     Attributes:
-        status: Of its HTTP answer, if there was one.
+        status: Of its HTTP answer, or the one that an answer of status 200 reports.
         retry_after_s: How long the server asks to wait, if it does.
     """
 
@@ -788,7 +788,7 @@ class ModelRefused(ModelFailed):
     """A language model turned a request down; the same request will be turned down again.
 
     Attributes:
-        status: Of its HTTP answer; None: the model itself refused.
+        status: As of `ModelUnavailable`; None: the model itself refused.
     """
 
     def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:

@@ -24,13 +24,21 @@ from alveus.llm.reranker import (
 from alveus.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from alveus.llm.json_answers import Asking, Unfit, ask_json, read_json
+    from alveus.llm.answer_reader import (
+        AnswerReader,
+        Unfit,
+        answer_text,
+        read_json,
+        read_json_alone,
+    )
+    from alveus.llm.asking import Asking, ask_json, ask_text, said_by, stream_text
     from alveus.llm.openai_chat import Dialect, OpenAIChat
     from alveus.llm.reranking import ChatReranker, HttpReranker
     from alveus.llm.scripted import ScriptedChat
 
 __all__ = [
     "MEMORY_DEFAULT",
+    "AnswerReader",
     "Asking",
     "ChatModel",
     "ChatRequest",
@@ -45,19 +53,31 @@ __all__ = [
     "ScriptedChat",
     "Unfit",
     "Usage",
+    "answer_text",
     "ask_json",
+    "ask_text",
     "candidates_of",
     "checked_messages",
     "checked_request",
     "checked_reranker",
     "read_json",
+    "read_json_alone",
+    "said_by",
+    "stream_text",
 ]
 
 if not TYPE_CHECKING:  # else any name would be one of the package
     __getattr__ = lazy_names(
         __name__,
         {
-            "alveus.llm.json_answers": ("Asking", "Unfit", "ask_json", "read_json"),
+            "alveus.llm.answer_reader": (
+                "AnswerReader",
+                "Unfit",
+                "answer_text",
+                "read_json",
+                "read_json_alone",
+            ),
+            "alveus.llm.asking": ("Asking", "ask_json", "ask_text", "said_by", "stream_text"),
             "alveus.llm.openai_chat": ("Dialect", "OpenAIChat"),
             "alveus.llm.reranking": ("ChatReranker", "HttpReranker"),
             "alveus.llm.scripted": ("ScriptedChat",),

@@ -160,7 +160,8 @@ class ChatModel(Protocol):
         """Return the model's answer to *messages*.
 
         Nothing is promised of what it says: whoever asks checks. An answer that was cut at
-        *max_tokens* is returned as far as it came.
+        *max_tokens* is returned as far as it came. It may have the model's thoughts in it:
+        `ask_text` and `ask_json` read it without them.
 
         Args:
             json_schema: Ask for JSON of this schema. The answer should be JSON then, but may be

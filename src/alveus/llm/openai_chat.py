@@ -96,8 +96,9 @@ class OpenAIChat(ChatModel):
     """A `ChatModel` at OpenAI, or at any server that speaks its protocol.
 
     It connects at the first call, and again in a child after a fork. Answers of status 408, 409,
-    425, 429 and 5xx, connections that cannot be made or are cut, and silence are tried again, as
-    *retry* says and no sooner than the server asks for.
+    425, 429 and 5xx, answers of status 200 that report such a failure or are none, connections
+    that cannot be made or are cut, and silence are tried again, as *retry* says and no sooner
+    than the server asks for. Answers have no thoughts: see `answer_text`.
 
     Args:
         model: What the server calls the model.
@@ -182,7 +183,7 @@ class OpenAIChat(ChatModel):
             ModelMissing: The package ``openai``, or a key, is not there; nothing was asked.
             ModelUnavailable: The server did not answer, or was busy, at each try.
             ModelRefused: The server, or the model, turned the request down.
-            ModelAnswerInvalid: The answer is not one of the protocol, or has no text.
+            ModelAnswerInvalid: The answer has no text, or thoughts and nothing else.
             ModelClosed: It was closed.
         """
         request = checked_request(messages, images=self._takes_images, **options)
@@ -227,8 +228,8 @@ class OpenAIChat(ChatModel):
         with self._sent(request, stream=False) as response:
             latest = monotonic() + 2 * self._timeout_s
             body = b"".join(self._bytes(response, latest=latest))
-            kind = response.headers.get("content-type", "")
-        found = server_replies.read_body(self._model, body, kind)
+            headers = response.headers
+        found = server_replies.read_body(self._model, body, headers)
         self._here().meter.add(found.usage)
         return server_replies.text_of(
             self._model, found, asked_json=request.json_schema is not None
@@ -236,14 +237,15 @@ class OpenAIChat(ChatModel):
 
     def _streamed(self, request: ChatRequest) -> Generator[str]:
         with self._sent(request, stream=True) as response, ExitStack() as stack:
-            said = server_replies.Streamed(self._model, response.headers.get("content-type", ""))
+            said = server_replies.Streamed(self._model, response.headers)
             stack.callback(lambda: self._here().meter.add(said.usage))
             for line in server_replies.lines(self._bytes(response, latest=None)):
                 if piece := said.piece(line):
                     yield piece
                 if said.ended:
                     break
-            said.check()
+            if rest := said.end():
+                yield rest
 
     @contextmanager
     def _sent(self, request: ChatRequest, *, stream: bool) -> Generator[APIResponse[Any]]:

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import cast
 
 from alveus.errors import ModelAnswerInvalid, ModelFailed, ModelRefused, ModelUnavailable
+from alveus.llm.answer_reader import AnswerReader, Unfit, answer_text, read_json_alone
 from alveus.llm.chat import Usage
 from alveus.values.lazy_dataclass import dataclass
-
-BUSY = frozenset({408, 409, 425, 429})
-"""Status of an answer that may be another one later; all from 500 on are, too."""
-
-SERVER_ERROR = 500
-"""The first status that is the server's fault."""
-
-CODES = frozenset(
-    {
-        "content_filter",
-        "context_length_exceeded",
-        "insufficient_quota",
-        "invalid_api_key",
-        "invalid_request_error",
-        "model_not_found",
-        "overloaded_error",
-        "rate_limit_exceeded",
-        "server_error",
-        "unsupported_parameter",
-        "unsupported_value",
-    }
+from alveus.values.server_failures import (
+    NO_QUOTA,
+    ServerFailure,
+    asked_wait_s,
+    failure_of,
+    reported_failure,
 )
-"""What is repeated of a server's own words: codes that are known to be nothing else."""
 
 _KIND = re.compile(r"\s*([\w.+-]{1,40}/[\w.+-]{1,40})", re.ASCII)
 
@@ -47,20 +31,68 @@ _HINTS = {
 }
 
 
+_FILTERED = frozenset(
+    {
+        "blocklist",
+        "content_filter",
+        "content_filtered",
+        "guardrail_intervened",
+        "prohibited_content",
+        "recitation",
+        "refusal",
+        "safety",
+        "sensitive",
+        "spii",
+    }
+)
+"""Ends of an answer that a filter stopped, in lower case: those of OpenAI, Google, AWS, Zhipu."""
+
+_FAILED = frozenset(
+    {
+        "abort",
+        "aborted",
+        "cancelled",
+        "error",
+        "insufficient_system_resource",
+        "load",
+        "network_error",
+        "rate_limit_exceeded",
+        "resource_exhausted",
+        "server_error",
+        "timeout",
+        "unload",
+        "upstream_error",
+    }
+)
+"""Ends of an answer that the server could not go on with.
+
+Those of OpenRouter, vLLM, DeepSeek, Ollama, Zhipu, OpenAI's Responses.
+"""
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a message for the model's thoughts, where a server knows its marks."""
+
+_TEXT_PARTS = (None, "text", "output_text")
+"""The types of parts of a content that are the answer; others are thoughts, calls, images."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerReply:
     """What a server answered.
 
     Attributes:
         text: None: it has none.
-        finish: Why it ended, in the protocol's words.
+        finish: Why it ended, in the protocol's words; "": it does not say.
         refused: Whether the model said that it will not answer.
+        structured: What else may be JSON that was asked for: the arguments of the one tool that
+            is called, or thoughts; of thoughts it is taken only if they are JSON.
     """
 
     text: str | None
     finish: str
     refused: bool
     usage: Usage
+    structured: str | None = None
 
 
 def unusable(model: str, problem: str) -> ModelAnswerInvalid:
@@ -68,29 +100,37 @@ def unusable(model: str, problem: str) -> ModelAnswerInvalid:
     return ModelAnswerInvalid(model, f"its answer {problem}")
 
 
-def read_body(model: str, body: bytes, kind: str) -> ServerReply:
-    """Return the answer that a body holds; *kind* is its content type.
+def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerReply:
+    """Return the answer that a body of status 200 holds.
 
     Raises:
-        ModelAnswerInvalid: It is not an answer of the protocol.
+        ModelUnavailable: It is no answer: a report of a failure that may pass, a page of a proxy,
+            an empty or broken body, or one without choices.
+        ModelRefused: It reports a failure that will not pass.
     """
-    found = _object(model, body, kind)
-    choices = found.get("choices")
-    if not isinstance(choices, list) or not choices:
-        raise unusable(model, "has no choices")
-    choice = _mapping(cast("list[object]", choices)[0])
-    message = _mapping(choice.get("message"))
-    text = message.get("content")
-    return ServerReply(
-        text=text if isinstance(text, str) else None,
-        finish=str(choice.get("finish_reason")),
-        refused=bool(message.get("refusal")),
+    found = _object(model, body, headers)
+    choice = _first_choice(found)
+    message = choice.get("message")
+    check_report(model, found, choice, headers, is_answer=isinstance(message, dict))
+    if not isinstance(message, dict):
+        _check_filters(model, found)
+        raise ModelUnavailable(model, "its server answered without choices; try again later")
+    answered = cast("dict[str, object]", message)
+    reply = ServerReply(
+        text=content_text(answered.get("content")),
+        finish=_finish(choice),
+        refused=bool(answered.get("refusal")) or _has_refusal(answered.get("content")),
         usage=_usage(found),
+        structured=_structured(answered),
     )
+    says = reply.text or reply.structured or reply.refused or reply.finish
+    if reply.finish in _FAILED or not says:
+        raise _cut_off(model, reply.finish)
+    return reply
 
 
 def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
-    """Return the text of an answer.
+    """Return the text of an answer, without thoughts.
 
     Raises:
         ModelRefused: The model, or a filter, refused to answer.
@@ -98,24 +138,114 @@ def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
     """
     if reply.refused:
         raise ModelRefused(model, "it refused to answer; ask for something else")
-    if reply.finish == "content_filter":
+    if reply.finish in _FILTERED:
         raise ModelRefused(model, "a content filter stopped its answer; ask for something else")
-    if not reply.text and reply.finish == "length":
+    given = reply.text or ""
+    if asked_json and not given.strip():
+        given = reply.structured or ""
+    text = answer_text(given)
+    if not text.strip() and reply.finish == "length":
         raise unusable(model, "ended at its limit of tokens before it said anything")
-    if not reply.text:
-        raise unusable(model, "has no text")
+    if not text.strip():
+        raise unusable(model, "has thoughts and nothing else" if given.strip() else "has no text")
     if asked_json and reply.finish == "length":
         raise unusable(model, "was cut at its limit of tokens, so it is not whole JSON")
-    return _encodable(model, reply.text)
+    return _encodable(model, text)
+
+
+def content_text(content: object) -> str | None:
+    """Return the text of a content, which may be a list of parts; None: it has none."""
+    if isinstance(content, list):
+        texts = [_part_text(part) for part in cast("list[object]", content)]
+        return "".join(text for text in texts if text is not None) or None
+    if isinstance(content, dict):  # JSON that the server has read already
+        return json.dumps(content, ensure_ascii=False)
+    return content if isinstance(content, str) else None
+
+
+def _part_text(part: object) -> str | None:
+    if isinstance(part, str):
+        return part
+    found = _mapping(part)
+    if found.get("type") not in _TEXT_PARTS or found.get("thought"):
+        return None
+    text = found.get("text")
+    text = _mapping(text).get("value", text)
+    return text if isinstance(text, str) else None
+
+
+def _has_refusal(content: object) -> bool:
+    parts = cast("list[object]", content) if isinstance(content, list) else []
+    return any(_mapping(part).get("refusal") for part in parts)
+
+
+def _structured(message: Mapping[str, object]) -> str | None:
+    """Return what may be JSON of a message without a text; see `ServerReply`."""
+    calls = message.get("tool_calls")
+    listed = cast("list[object]", calls) if isinstance(calls, list) else []
+    functions = [_mapping(_mapping(call).get("function")) for call in listed]
+    functions = functions or [_mapping(message.get("function_call"))]
+    if functions[0]:
+        given = functions[0].get("arguments") if len(functions) == 1 else None
+        return content_text(given)
+    for name in _THOUGHTS:
+        thoughts = message.get(name)
+        try:
+            if isinstance(read_json_alone(thoughts), dict):
+                return cast("str", thoughts)
+        except Unfit:
+            continue
+    return None
+
+
+def check_report(
+    model: str,
+    found: Mapping[str, object],
+    choice: Mapping[str, object],
+    headers: Mapping[str, str],
+    *,
+    is_answer: bool,
+) -> None:
+    """Raise if a body of status 200, or its choice, reports a failure.
+
+    Raises:
+        ModelUnavailable: It may pass.
+        ModelRefused: It will not.
+    """
+    failure = reported_failure(found, is_answer=is_answer)
+    failure = failure or reported_failure(choice, is_answer=True)
+    if failure is not None:
+        raise _failed(
+            model, "its server reports a failure in an answer of status 200", failure, headers
+        )
+
+
+def _check_filters(model: str, found: Mapping[str, object]) -> None:
+    """Raise if a body without choices says that a filter kept them back, as Azure and Google do."""
+    results = found.get("prompt_filter_results")
+    text = json.dumps(results) if results else ""
+    blocked = _mapping(found.get("promptFeedback")).get("blockReason")
+    if '"filtered": true' in text or blocked:
+        raise ModelRefused(model, "a content filter stopped the request; ask for something else")
+
+
+def _cut_off(model: str, finish: str) -> ModelUnavailable:
+    why = f" ({finish})" if finish in _FAILED else ""
+    return ModelUnavailable(
+        model, f"its server could not go on with its answer{why}; try again later"
+    )
 
 
 class Streamed:
     """A streamed answer, as its lines come in."""
 
-    def __init__(self, model: str, kind: str) -> None:
-        self._model, self._kind = model, kind
+    def __init__(self, model: str, headers: Mapping[str, str]) -> None:
+        self._model, self._headers = model, headers
+        self._reader = AnswerReader()
         self._finish, self._refused, self._said = "", False, False
+        self._has_answered = False
         self._tokens: Usage | None = None
+        self._plain = bytearray()
         self.ended = False
 
     @property
@@ -129,50 +259,72 @@ class Streamed:
         """Return what a line adds to the answer.
 
         Raises:
-            ModelUnavailable: The server says that it failed.
-            ModelAnswerInvalid: It is not a line of the protocol.
+            ModelUnavailable: The server reports that it failed, or it is no line of the protocol.
+            ModelRefused: The server reports a failure that will not pass.
         """
-        if not line.startswith(b"data:"):
+        name, _, data = line.partition(b":")
+        data = data.strip()
+        if name not in (b"data", b"error") or not data:
+            self._plain += line + b"\n" if line[:1] not in b":" else b""
             return ""
-        data = line[5:].strip()
         if data == b"[DONE]":
             self.ended = True
             return ""
-        found = _object(self._model, data, self._kind)
-        if found.get("error"):
-            told = f"it failed in the middle of its answer{_code(found)}"
-            raise ModelUnavailable(self._model, told)
+        found = _object(self._model, data, self._headers)
+        choice = _first_choice(found)
+        is_answer = "choices" in found or not ("message" in found or "detail" in found)
+        found = {"error": found} if name == b"error" else found
+        check_report(self._model, found, choice, self._headers, is_answer=is_answer)
         if found.get("usage"):
             self._tokens = _usage(found)
-        choices = found.get("choices")
-        if not isinstance(choices, list) or not choices:
-            return ""
-        return self._choice(_mapping(cast("list[object]", choices)[0]))
+        return self._choice(choice)
 
     def _choice(self, choice: Mapping[str, object]) -> str:
         delta = _mapping(choice.get("delta"))
-        self._finish = str(choice.get("finish_reason") or self._finish)
-        self._refused = self._refused or bool(delta.get("refusal"))
-        text = delta.get("content")
-        if not isinstance(text, str) or not text:
+        self._finish = _finish(choice) or self._finish
+        if self._finish in _FAILED:
+            raise _cut_off(self._model, self._finish)
+        content = delta.get("content")
+        self._refused = self._refused or bool(delta.get("refusal")) or _has_refusal(content)
+        text = content_text(content)
+        if not text:
             return ""
         self._said = True
-        return _encodable(self._model, text)
+        return self._told(self._reader.feed(_encodable(self._model, text)))
 
-    def check(self) -> None:
-        """Raise unless the answer is whole.
+    def _told(self, text: str) -> str:
+        """Return *text*, noted: what was said before a mark of thoughts' end is no answer."""
+        answer = text[len(self._reader.took_back) :]
+        self._has_answered = bool(answer.strip()) or (
+            self._has_answered and not self._reader.took_back
+        )
+        self._reader.took_back = ""
+        return text
+
+    def end(self) -> str:
+        """Return the rest of the answer; raise unless it is whole.
 
         Raises:
             ModelUnavailable: It ended before it was whole.
             ModelRefused, ModelAnswerInvalid: As `text_of`.
         """
         if not self._finish and not self.ended:
-            if not self._said and "event-stream" not in self._kind:
-                raise unusable(self._model, f"is {_named(self._kind)}, not a stream")
+            if not self._said and "event-stream" not in _kind(self._headers):
+                return self._whole()
             raise ModelUnavailable(self._model, "its answer was cut off in the middle")
-        text = "said" if self._said else None
+        if not (self._said or self._finish or self._refused):
+            raise ModelUnavailable(self._model, "its server streamed no choices; try again later")
+        rest = self._told(self._reader.end())
+        text = "said" if self._has_answered else "<think>" if self._said else None
         whole = ServerReply(text, self._finish, refused=self._refused, usage=Usage())
         text_of(self._model, whole, asked_json=False)
+        return rest
+
+    def _whole(self) -> str:
+        """Return the answer of a server that was asked for a stream, and sent none."""
+        reply = read_body(self._model, bytes(self._plain), self._headers)
+        self._tokens = reply.usage
+        return text_of(self._model, reply, asked_json=False)
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -189,50 +341,65 @@ def status_failure(
     model: str, server: str, status: int, headers: Mapping[str, str], body: object
 ) -> ModelFailed:
     """Return the error of an answer that is not a success."""
-    code = _code({"error": body})
-    told = f"{server} answered with status {status}{code}"
-    if "insufficient_quota" in code:
+    failure = replace(failure_of(body), status=status)
+    return _failed(model, f"{server} answered with status {status}", failure, headers)
+
+
+def _failed(
+    model: str, told: str, failure: ServerFailure, headers: Mapping[str, str]
+) -> ModelFailed:
+    """Return the error of a failure, which may pass or not."""
+    status = failure.status
+    says = f" {status}" if status is not None and f"status {status}" not in told else ""
+    told = f"{told}{f':{says}' if says else ''}{f' ({failure.code})' if failure.code else ''}"
+    if failure.code in NO_QUOTA:
         return ModelRefused(model, f"{told}; its account has no quota left", status=status)
-    if status in BUSY or status >= SERVER_ERROR:
+    if failure.may_pass:
         asked_s = asked_wait_s(headers, datetime.now(UTC))
+        asked_s = failure.retry_after_s if asked_s is None else asked_s
         wait = "" if asked_s is None else f", and asks to be left alone for {asked_s:g} s"
-        return ModelUnavailable(
-            model, f"{told}{wait}; try again later", status=status, retry_after_s=asked_s
-        )
-    hint = _HINTS.get(status, "check the model, the options and, for JSON, the dialect")
-    return ModelRefused(model, f"{told}: {hint}", status=status)
+        problem = f"{told}{wait}; try again later"
+        return ModelUnavailable(model, problem, status=status, retry_after_s=asked_s)
+    hint = "check the model, the options and, for JSON, the dialect"
+    return ModelRefused(model, f"{told}: {_HINTS.get(status or 0, hint)}", status=status)
 
 
-def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return for how long a server asks to be left alone; None: it does not say.
+def _object(model: str, data: bytes, headers: Mapping[str, str]) -> Mapping[str, object]:
+    """Return the object of JSON that a server sent.
 
-    ``Retry-After`` is a number of seconds or a date (RFC 9110, 10.2.3); ``retry-after-ms`` is
-    OpenAI's own, finer one.
+    Raises:
+        ModelUnavailable: It is none, as the page of a proxy before a server that is away.
     """
-    for header, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            asked_s = float(headers.get(header, "")) * unit_s
-        except ValueError:
-            continue
-        if not math.isnan(asked_s):
-            return max(asked_s, 0.0)
-    try:
-        until = parsedate_to_datetime(headers.get("retry-after", ""))
-    except (ValueError, OverflowError):  # the second of numbers that no date has
-        return None
-    aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    return max((aware - now).total_seconds(), 0.0)
-
-
-def _object(model: str, data: bytes, kind: str) -> Mapping[str, object]:
+    kind = _kind(headers)
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one, too
-        named = f"is {_named(kind)}" if "json" not in kind and "event-stream" not in kind else ""
-        raise unusable(model, f"{named or 'is broken'}, not JSON") from error
+        is_named = "json" not in kind and "event-stream" not in kind
+        named = _named(kind) if is_named else "broken" if data.strip() else "empty"
+        problem = f"its server sent no answer: a body that is {named}, not JSON"
+        told = f"{problem}; try again later, and check base_url= if it stays so"
+        raise ModelUnavailable(model, told) from error
+    if isinstance(found, list) and len(cast("list[object]", found)) == 1:  # Google's failures
+        found = cast("list[object]", found)[0]
     if not isinstance(found, dict):
-        raise unusable(model, "is JSON, but not an object")
+        raise ModelUnavailable(model, "its server sent no answer: JSON that is not an object")
     return cast("dict[str, object]", found)
+
+
+def _kind(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "")
+
+
+def _first_choice(found: Mapping[str, object]) -> Mapping[str, object]:
+    choices = found.get("choices")
+    listed = cast("list[object]", choices) if isinstance(choices, list) else []
+    return _mapping(listed[0]) if listed else {}
+
+
+def _finish(choice: Mapping[str, object]) -> str:
+    """Return why an answer ended, in lower case; "": nothing says."""
+    given = choice.get("finish_reason")
+    return given.lower() if isinstance(given, str) and given != "null" else ""
 
 
 def _named(kind: str) -> str:
@@ -250,15 +417,6 @@ def _usage(found: Mapping[str, object]) -> Usage:
     if type(prompt) is int and type(completion) is int and prompt >= 0 and completion >= 0:
         return Usage(1, prompt, completion)
     return Usage(calls=1, uncounted=1)
-
-
-def _code(found: Mapping[str, object]) -> str:
-    """Return a code that a server gives, if it is a known one, in parentheses."""
-    error = _mapping(found.get("error"))
-    inner = _mapping(error.get("error")) or error
-    given = (inner.get(name) for name in ("code", "type"))
-    code = next((code for code in given if isinstance(code, str) and code in CODES), None)
-    return "" if code is None else f" ({code})"
 
 
 def _encodable(model: str, text: str) -> str:

@@ -29,8 +29,11 @@ class ChatReply:
 
     Attributes:
         text: What the model says; streamed, word by word.
+        message: Fields of the model's message beside its text, or in place of it, such as
+            ``reasoning_content``, ``tool_calls``, or a ``content`` that is a list of parts.
         status, headers: Of the answer; a status of 400 and more has `error` as its body.
-        error: What the server says went wrong, as the protocol has it.
+        error: What the server says went wrong, as the protocol has it. With a status below 400 it
+            is reported in place of an answer; of a stream, behind the text.
         finish: Why the answer ended; None: it never says, as if it had been cut there.
         usage: Tokens of prompt and answer; None: not told.
         body: Sent instead of all that, as it is.
@@ -41,6 +44,7 @@ class ChatReply:
     """
 
     text: str | None = ""
+    message: Mapping[str, object] = field(default_factory=dict[str, object])
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     error: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -209,7 +213,7 @@ def _hang_up(connection: socket.socket) -> None:
 def _plain(found: ChatReply) -> list[bytes]:
     if found.body is not None:
         body = found.body
-    elif found.status >= 400:
+    elif found.status >= 400 or found.error:
         body = json.dumps({"error": dict(found.error)}).encode()
     else:
         body = json.dumps(_completion(found)).encode()
@@ -219,7 +223,7 @@ def _plain(found: ChatReply) -> list[bytes]:
 
 
 def _completion(found: ChatReply) -> dict[str, object]:
-    message = {"role": "assistant", "content": found.text}
+    message = {"role": "assistant", "content": found.text, **found.message}
     choice = {"index": 0, "message": message, "finish_reason": found.finish}
     return {**_head("chat.completion"), "choices": [choice], **_usage(found)}
 
@@ -227,16 +231,21 @@ def _completion(found: ChatReply) -> dict[str, object]:
 def _events(found: ChatReply) -> list[bytes]:
     events = list(_chunks(found))
     parts = [b"data: %s\n\n" % json.dumps(event).encode() for event in events]
-    return parts if found.finish is None else [*parts, b"data: [DONE]\n\n"]
+    return parts if found.finish is None or found.error else [*parts, b"data: [DONE]\n\n"]
 
 
 def _chunks(found: ChatReply) -> Iterator[dict[str, object]]:
     head = _head("chat.completion.chunk")
     words = (found.text or "").split(" ")
+    if found.message:
+        delta = {"role": "assistant", **found.message}
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     for at, word in enumerate(words):
         delta = {"content": word if at == len(words) - 1 else f"{word} "}
         yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    if found.finish is not None:
+    if found.error:
+        yield {**head, "choices": [], "error": dict(found.error)}
+    elif found.finish is not None:
         ended: dict[str, object] = {"index": 0, "delta": {}, "finish_reason": found.finish}
         yield {**head, "choices": [ended]}
         if found.usage is not None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import cast
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+
+from alveus.values.server_failures import ServerFailure, asked_wait_s, reported_failure
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """Bytes of an answer; a longer one is refused."""
@@ -19,10 +22,6 @@ TRIES = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 20.0
 CHUNK_BYTES = 65_536
 """Bytes of an answer that are read between two checks of the deadline."""
-
-SERVER_ERROR = 500
-_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
-"""Statuses below `SERVER_ERROR` that may be others later."""
 
 _HINTS = {401: "; check the API key", 403: "; check the API key"}
 
@@ -57,8 +56,9 @@ def post_json(
     """Return the JSON that a server answers with.
 
     A server that is busy, or that cannot be reached, is asked up to `TRIES` times, with pauses that
-    double; a ``Retry-After`` of up to 20 seconds is kept. Redirects are not followed: the key would
-    go with them.
+    double; a ``Retry-After`` of up to 20 seconds is kept. So is one that reports such a failure in
+    an answer of status 200, or sends a body there that is no JSON. Redirects are not followed: the
+    key would go with them.
 
     Args:
         timeout_s: For all tries and pauses together. A server that is silent is asked once.
@@ -77,40 +77,59 @@ def post_json(
         headers["Authorization"] = f"Bearer {key}"
     request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `server_url` checked it
     deadline = time.monotonic() + timeout_s
-    timeout_problem = f"{host} did not answer within {timeout_s:g} s"
     for attempt in range(1, TRIES + 1):
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1))
         try:
-            return _open_and_read(request, host, deadline)
-        except HTTPError as error:
-            pause_s = max(pause_s, _retry_after(error, host))
-            problem = f"{host} answered with status {error.code}"
+            return _tried(request, host, deadline)
+        except _Failed as failed:
+            problem, failure = failed.args
         except TimeoutError:
-            raise ServerFailed(timeout_problem) from None
-        except (HTTPException, OSError) as error:
-            cause = getattr(error, "reason", error)
-            if isinstance(cause, TimeoutError):
-                raise ServerFailed(timeout_problem) from None
-            problem = f"{host} cannot be reached ({type(cause).__name__})"
+            raise ServerFailed(f"{host} did not answer within {timeout_s:g} s") from None
+        asked_s = failure.retry_after_s or 0.0
+        if not failure.may_pass or asked_s > LONGEST_PAUSE_S:
+            hint = _HINTS.get(failure.status or 0, "")
+            raise ServerFailed(f"{problem}{hint}", status=failure.status)
+        pause_s = max(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)), asked_s)
         if attempt == TRIES or time.monotonic() + pause_s >= deadline:
             raise ServerFailed(f"{problem}; tried {attempt} times")
         time.sleep(pause_s)
     raise AssertionError("a server is asked at least once")
 
 
-def _retry_after(error: HTTPError, host: str) -> float:
-    """Return the seconds that a server asks to wait before the next request.
+class _Failed(Exception):
+    """A try failed: the problem in words, and what the server says of it."""
+
+    args: tuple[str, ServerFailure]
+
+
+def _tried(request: Request, host: str, deadline: float) -> object:
+    """Return the answer of one try.
 
     Raises:
-        ServerFailed: Asking again would change nothing, or only much later.
+        _Failed: There is none.
+        TimeoutError: The deadline passed.
     """
-    retry_after_s = _seconds(error.headers.get("Retry-After"))
-    error.close()
-    retryable = error.code in _RETRYABLE_STATUSES or error.code >= SERVER_ERROR
-    if not retryable or retry_after_s > LONGEST_PAUSE_S:
-        hint = _HINTS.get(error.code, "")
-        raise ServerFailed(f"{host} answered with status {error.code}{hint}", status=error.code)
-    return retry_after_s
+    try:
+        content = _open_and_read(request, host, deadline)
+    except HTTPError as error:
+        asked_s = asked_wait_s(dict(error.headers.items()), datetime.now(UTC))
+        error.close()
+        failure = ServerFailure(error.code, retry_after_s=asked_s)
+        raise _Failed(f"{host} answered with status {error.code}", failure) from None
+    except (HTTPException, OSError) as error:
+        cause = getattr(error, "reason", error)
+        if isinstance(cause, TimeoutError):
+            raise cause from None
+        problem = f"{host} cannot be reached ({type(cause).__name__})"
+        raise _Failed(problem, ServerFailure(None)) from None
+    try:
+        answer = cast("object", json.loads(content))
+    except (ValueError, RecursionError):
+        problem = f"{host} answered with something that is not JSON"
+        raise _Failed(problem, ServerFailure(None)) from None
+    if (reported := reported_failure(answer, is_answer=_has_list(answer))) is not None:
+        status = "" if reported.status is None else f" {reported.status}"
+        raise _Failed(f"{host} reports failure{status} in an answer of status 200", reported)
+    return answer
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -123,7 +142,12 @@ def _opener() -> OpenerDirector:
     return build_opener(_NoRedirects())
 
 
-def _open_and_read(request: Request, host: str, deadline: float) -> object:
+def _has_list(answer: object) -> bool:
+    fields = cast("dict[str, object]", answer).values() if isinstance(answer, dict) else ()
+    return any(isinstance(value, list) for value in fields)
+
+
+def _open_and_read(request: Request, host: str, deadline: float) -> bytes:
     remaining_s = max(deadline - time.monotonic(), 0.001)
     content = bytearray()
     with _opener().open(request, timeout=remaining_s) as opened:
@@ -136,14 +160,4 @@ def _open_and_read(request: Request, host: str, deadline: float) -> object:
                 raise TimeoutError
         if response.length:
             raise IncompleteRead(bytes(content), response.length)
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise ServerFailed(f"{host} answered with something that is not JSON") from None
-
-
-def _seconds(header: str | None) -> float:
-    try:
-        return max(0.0, float(header or 0))
-    except ValueError:
-        return 0.0
+    return bytes(content)

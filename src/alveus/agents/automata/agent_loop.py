@@ -11,7 +11,7 @@ from alveus.agents.automata.tools import ToolCall, ToolResult, Tools, read_resul
 from alveus.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
 from alveus.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
 from alveus.events.events import Event, OutputEvent
-from alveus.llm import Unfit
+from alveus.llm import Unfit, said_by
 from alveus.runs.agent import Agent, action
 from alveus.runs.durable_calls import Durable
 from alveus.runs.task import RunnerContext
@@ -209,7 +209,8 @@ class Cycle(Agent):
             if not isinstance(text, str):
                 problem = f"it returned {type(text).__name__}, not a text"
                 raise ModelAnswerInvalid(parts.model_name, problem)
-            return {"text": str.__str__(text), "created": str(Stamp.new())}
+            answer = said_by(parts.model_name, str.__str__(text))
+            return {"text": answer, "created": str(Stamp.new())}
 
         said = durable.using(name="model", retry=parts.retry)(model, state.epoch)
         created = Stamp(said["created"])

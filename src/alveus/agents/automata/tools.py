@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
 from alveus.errors import InvalidInput, InvalidValue, PromptAborted
-from alveus.llm import Unfit, read_json
+from alveus.llm import Unfit, read_json_alone
 from alveus.runs.durable_calls import Reconcile, message_of, options_of
 from alveus.tools import MemoryTools
 from alveus.values.lazy_dataclass import dataclass
@@ -108,11 +108,14 @@ class Tools:
         return self._memory.get(tool)
 
     def calls(self, answer: str) -> tuple[ToolCall, ...]:
-        """Return the calls that an answer of a model is; none: it is an answer to the user."""
+        """Return the calls that an answer of a model is; none: it is an answer to the user.
+
+        It is a call only if it says nothing else: what a model quotes is not carried out.
+        """
         if not self.names:
             return ()
         try:
-            found = read_json(answer)
+            found = read_json_alone(answer)
         except Unfit:
             return ()
         listed = cast("list[object]", found) if isinstance(found, list) else [found]

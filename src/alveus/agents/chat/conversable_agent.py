@@ -38,7 +38,7 @@ from alveus.agents.layers.gpts_memory import MESSAGES
 from alveus.agents.storage import FairLock
 from alveus.errors import InvalidInput, RunDiscarded, RunParked
 from alveus.events.events import Event, OutputEvent
-from alveus.llm import ModelMessage, checked_messages
+from alveus.llm import ModelMessage, checked_messages, said_by
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, action
 from alveus.runs.run import LOOK_S, Interrupted
@@ -519,7 +519,8 @@ class Answering:
         else:
             options = {"temperature": context.temperature, "max_tokens": context.max_new_tokens}
             durable = self.ctx.durable.using(name=ASK)
-            text = cast("str", await durable(client.complete, list(messages), **options))
+            answer = cast("str", await durable(client.complete, list(messages), **options))
+            text = said_by(client.name, answer)
         if context.verbose:
             print_answer(messages, text)
         return text

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from alveus.agents.messages import MemoryBase, MessageBase, Msg, TemporaryMemory
 from alveus.errors import InvalidInput
-from alveus.llm import ChatModel, checked_messages
+from alveus.llm import ChatModel, ask_text, checked_messages
 from alveus.values.storable import checked_name
 
 
@@ -100,7 +100,7 @@ class DialogAgent(AgentBase):
         if self.sys_prompt:
             asked.insert(0, {"role": "system", "content": self.sys_prompt})
         said = checked_messages(asked, images=self.model.takes_images)
-        answer = Msg(self.name, self.model.complete(said))
+        answer = Msg(self.name, ask_text(self.model, said))
         self.memory.add([*got, answer])
         return answer
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from alveus.agents.layers.fragments import MemoryFragment, finite
 from alveus.errors import InvalidInput
-from alveus.llm import ChatModel
+from alveus.llm import ChatModel, ask_text
 from alveus.values.lazy_dataclass import dataclass
 
 LOWEST, HIGHEST = 1.0, 10.0
@@ -203,13 +203,13 @@ def prompt_with_text(prompt: str) -> str:
 
 
 async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
-    """Return what *model* answers."""
+    """Return what *model* answers, without thoughts."""
     if model is None:
         raise InvalidInput(
             "LLM client is required: pass it to initialize(), or take the offline stand-in"
         )
     message = {"role": "user", "content": prompt.replace("{text}", text)}
-    return await asyncio.to_thread(model.complete, [message])
+    return await asyncio.to_thread(ask_text, model, [message])
 
 
 _FEELINGS = frozenset(

@@ -1,27 +1,23 @@
-"""JSON from a model: asked for, read with suspicion, and asked for again with the reason."""
+"""How a model is asked: for a text, for pieces of it, or for JSON that is checked."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar, Unpack
 
 from alveus.errors import AlveusError, ModelAnswerInvalid, ModelFailed
-from alveus.llm.chat import ChatModel, Messages, ModelMessage, checked_messages
+from alveus.llm.answer_reader import AnswerReader, Unfit, answer_text, read_json
+from alveus.llm.chat import (
+    ChatModel,
+    ChatOptions,
+    Messages,
+    ModelMessage,
+    StreamOptions,
+    checked_messages,
+)
 from alveus.values.lazy_dataclass import dataclass
 
-LONGEST_ANSWER = 1_000_000
-"""Characters; a longer answer is not read."""
-
 T = TypeVar("T")
-
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_FENCED = re.compile(r"\A```[a-zA-Z]*\s*\n(.*)\n\s*```\Z", re.DOTALL)
-
-
-class Unfit(ValueError):
-    """What a check raises: the reason, in words that the model is told and can act on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +32,42 @@ class Asking:
     attempts: int = 3
     temperature: float | None = None
     max_tokens: int | None = None
+
+
+def ask_text(chat: ChatModel, messages: Messages, **options: Unpack[ChatOptions]) -> str:
+    """Return the model's answer, without thoughts and marks of its template.
+
+    Raises:
+        ModelAnswerInvalid: It has thoughts and nothing else.
+        ModelFailed: The model could not be asked.
+    """
+    return said_by(chat.name, chat.complete(messages, **options))
+
+
+def stream_text(
+    chat: ChatModel, messages: Messages, **options: Unpack[StreamOptions]
+) -> Iterator[str]:
+    """Yield the pieces of the model's answer, without thoughts; see `AnswerReader`.
+
+    Raises:
+        ModelFailed: The model could not be asked.
+    """
+    reader = AnswerReader()
+    yield from filter(None, map(reader.feed, chat.stream(messages, **options)))
+    if rest := reader.end():
+        yield rest
+
+
+def said_by(model: str, answer: str) -> str:
+    """Return `answer_text` of the answer of the model of that name.
+
+    Raises:
+        ModelAnswerInvalid: It has thoughts and nothing else.
+    """
+    text = answer_text(answer)
+    if answer.strip() and not text.strip():
+        raise ModelAnswerInvalid(model, "its answer has thoughts and nothing else")
+    return text
 
 
 def ask_json(
@@ -90,39 +122,3 @@ def _asked(
         raise
     except Exception as error:  # the edge to other people's code; the cause is kept
         raise ModelFailed(chat.name, f"it raised {type(error).__name__}") from error
-
-
-def read_json(answer: object) -> object:
-    """Return the JSON that *answer* is, without the fence or the thoughts some models put around.
-
-    Raises:
-        Unfit: It is no JSON, has a name twice, NaN or infinity, or is nested too deeply or long.
-    """
-    if not isinstance(answer, str):
-        raise Unfit(f"it is {type(answer).__name__}, not a text")
-    if len(answer) > LONGEST_ANSWER:
-        raise Unfit(f"it has more than {LONGEST_ANSWER:,} characters")
-    bare = _THOUGHTS.sub("", answer).strip()
-    if fenced := _FENCED.match(bare):
-        bare = fenced[1]
-    try:
-        return json.loads(bare, object_pairs_hook=_once, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise Unfit(f"it is not JSON ({error.msg} at character {error.pos})") from error
-    except RecursionError as error:
-        raise Unfit("it is nested too deeply") from error
-    except Unfit:
-        raise
-    except ValueError as error:
-        raise Unfit("it has a number with too many digits") from error
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Unfit("an object in it has the same name twice")
-    return found
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise Unfit(f"{constant} is not JSON")

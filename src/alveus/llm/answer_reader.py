@@ -1,0 +1,556 @@
+"""The one reader of models' answers: without thoughts and marks of templates, as text or as JSON.
+
+Open models write their thoughts into the answer, between marks that their chat templates define; a
+server that does not know a model's marks leaves them there. The opening mark is missing where the
+template ends a prompt with it, and the closing one where the answer was cut.
+
+Sources: the chat templates of the models, and the reasoning parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NoReturn
+
+LONGEST_ANSWER = 1_000_000
+"""Characters; a longer answer is not read as JSON."""
+
+_TAGS = (
+    "think",  # DeepSeek R1, Qwen 3, QwQ, GLM, Nemotron, EXAONE 4, MiniMax M2, Phi-4, SmolLM3 …
+    "thinking",  # Amazon Nova, Reflection, Claude where it is asked to
+    "thought",  # EXAONE Deep, Marco-o1, Gemini
+    "thoughts",
+    "reasoning",  # Reka
+    "seed:think",  # Seed-OSS
+    "mm:think",  # MiniMax M3
+    "longcat_think",  # LongCat
+    "ifm|think",  # K2 Horizon
+)
+_PAIRS: Mapping[str, str] = {
+    **{f"<{name}>": f"</{name}>" for name in _TAGS},
+    "[THINK]": "[/THINK]",  # Mistral's Magistral
+    "◁think▷": "◁/think▷",  # Kimi
+    "<|START_THINKING|>": "<|END_THINKING|>",  # Cohere's Command
+    "<|channel>": "<channel|>",  # Gemma 4
+    "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
+    "<|begin_of_thought|>": "<|end_of_thought|>",  # OpenThinker, Sky-T1
+    "[unused16]": "[unused17]",  # Pangu
+    "<|think|>": "<|end|>",  # Solar Open
+}
+"""The marks that begin thoughts, and those that end them."""
+
+_HEADERS = ("<|channel|>", "<|start|>")
+"""What begins a header of OpenAI's harmony format (gpt-oss), which `_HEADER_END` ends."""
+_HEADER_END = "<|message|>"
+_MESSAGE_ENDS = ("<|end|>", "<|return|>", "<|call|>")
+
+_DROPPED = (
+    *_MESSAGE_ENDS,
+    "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>",
+    "<|begin_of_solution|>", "<|end_of_solution|>",
+    "<|begin_of_box|>", "<|end_of_box|>",  # GLM
+    "<|begin|>assistant", "<|content|>",  # Solar Open
+)  # fmt: skip
+"""Marks around the answer itself."""
+
+_WRAPPERS = ("<answer>", "<response>", "<output>")  # Hunyuan, Granite 3.3 and ERNIE, Reflection
+_UNWRAPPERS = tuple(f"</{one[1:]}" for one in _WRAPPERS)
+"""Tags around the answer, where they follow thoughts."""
+
+_STARTS = (
+    "<|im_start|>assistant", "<|start_header_id|>assistant<|end_header_id|>", "<|assistant|>",
+    "assistantfinal", "assistant:", "Assistant:", "ASSISTANT:",
+)  # fmt: skip
+_ENDS = (
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
+    "<turn|>", "<|END_OF_TURN_TOKEN|>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<seed:eos>", "</s>", "<eos>",
+)  # fmt: skip
+"""Marks of a turn of the chat, at the beginning and at the end of an answer."""
+
+_PHRASES: Mapping[str, str] = {
+    "Here is my thought process:": "Here is my response:",  # Granite 3.2
+    "Here's my thought process:": "Here's my response:",  # the same, quantized
+    "analysis": "assistantfinal",  # gpt-oss, if a server drops the marks and keeps their names
+}
+"""Words that begin thoughts at the beginning of an answer, if the words that end them follow."""
+
+
+def _any_of(marks: Iterable[str]) -> str:
+    """Return a pattern of marks, in letters of either case but for words and square brackets."""
+    ordered = sorted(marks, key=len, reverse=True)
+    exact = [one for one in ordered if one[0].isalpha() or one[0] == "["]
+    free = [one for one in ordered if one not in exact]
+    patterns = ["|".join(map(re.escape, exact))] if exact else []
+    patterns += [f"(?i:{'|'.join(map(re.escape, free))})"] if free else []
+    return "|".join(patterns)
+
+
+_MARK = re.compile(
+    f"(?P<open>{_any_of(_PAIRS)})|(?P<header>{_any_of(_HEADERS)})|(?P<dropped>{_any_of(_DROPPED)})"
+    f"|(?P<close>{_any_of(_PAIRS.values())})|(?P<unwrap>{_any_of(_UNWRAPPERS)})"
+    r"|(?P<escape>\\[^\n])|(?P<context>\n|```|~~~|[`\"{}\[\]])"
+)
+_START = re.compile(_any_of(_STARTS))
+_OPEN = re.compile(_any_of(_PAIRS))
+_PHRASE = re.compile(_any_of(_PHRASES))
+_WRAPPER = re.compile(_any_of(_WRAPPERS))
+_CLOSINGS = {opening.lower(): re.compile(_any_of([end])) for opening, end in _PAIRS.items()}
+_PHRASE_ENDS = {words: re.compile(re.escape(end)) for words, end in _PHRASES.items()}
+_MESSAGE_ENDING = re.compile(f"{_any_of(_MESSAGE_ENDS)}|(?={_any_of(_HEADERS)})")
+_END = re.compile(rf"(?:\s*(?:{_any_of(_ENDS)}))+\s*\Z")
+_JSON_BEGINS = re.compile(r"\{\s*[\"}]|\[\s*[\[{\"\]]")
+
+_LITERALS = tuple(
+    one.lower()
+    for group in (
+        _PAIRS, _PAIRS.values(), _HEADERS, _DROPPED, _WRAPPERS, _UNWRAPPERS, _ENDS, _STARTS,
+        _PHRASES,
+    )
+    for one in group
+)  # fmt: skip
+_LONGEST = max(map(len, _LITERALS))
+_LONGEST_END = 4 * _LONGEST
+_CONTEXT_TAIL = re.compile(r"(?:\\|`{1,3}|~{1,3}|[{\[]\s*)\Z")
+
+_FENCES = ("```", "~~~")
+
+_QUOTES = frozenset("\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e")
+"""A mark directly between two of these is mentioned."""
+
+_SPACE = " \t\r\n\f\v\ufeff"
+
+LONGEST_PIECE = 1 << 14
+"""Characters of an answer that are read at once: what they cost grows with their square."""
+
+_State = Literal["start", "answer", "thoughts", "header"]
+
+_FIRSTS = re.compile(
+    f"[{re.escape(''.join(sorted({m[0] for m in _LITERALS if not m[0].isalpha()})))}]"
+)
+
+
+def answer_text(answer: str) -> str:
+    """Return what *answer* says, without thoughts and without the marks around it.
+
+    Marks that are mentioned stay: in strings of JSON, in code, and between quotes. An answer
+    without marks is returned as it is; of others the white space around is cut off. "" if there is
+    nothing but thoughts.
+    """
+    reader, pieces = AnswerReader(), list[str]()
+    last = max(0, len(answer) - 1) // LONGEST_PIECE * LONGEST_PIECE
+    for at in range(0, last + 1, LONGEST_PIECE):
+        piece = answer[at : at + LONGEST_PIECE]
+        told = reader.end(piece) if at == last else reader.feed(piece)
+        if reader.took_back:
+            pieces.clear()
+            told, reader.took_back = told[len(reader.took_back) :], ""
+        pieces.append(told)
+    found = "".join(pieces)
+    return found if len(found) == len(answer) else found.strip()
+
+
+class AnswerReader:
+    """Reads an answer that comes in pieces, as `answer_text` reads a whole one.
+
+    Thoughts without an opening mark are known by their closing mark alone. What was returned
+    before that cannot be taken back: then the mark is returned too, and `answer_text` of all that
+    was returned is the answer.
+
+    Attributes:
+        took_back: The last mark that was returned for that reason; "": none was.
+    """
+
+    def __init__(self) -> None:
+        self._held, self._at = "", 0
+        self._pieces: list[str] = []
+        self._state: _State = "start"
+        self._closing = _MESSAGE_ENDING
+        self._may_be_text = self._is_final = self._was_cut = False
+        self._has_said = self._has_returned = self._has_thought = self._has_struck = False
+        self._wrapper = ""
+        self.took_back = ""
+        self._context = _Context()
+
+    def feed(self, piece: str) -> str:
+        """Return what of the answer is known now, and was not returned before."""
+        self._held += piece
+        return self._read(is_last=False)
+
+    def end(self, piece: str = "") -> str:
+        """Return the rest of the answer, of which *piece* is the last piece."""
+        self._held += piece
+        return self._read(is_last=True)
+
+    def _read(self, *, is_last: bool) -> str:
+        steps = {
+            "start": self._begin,
+            "answer": self._answer,
+            "thoughts": self._thoughts,
+            "header": self._header,
+        }
+        while steps[self._state](is_last=is_last):
+            pass
+        found = "".join(self._pieces)
+        self._pieces.clear()
+        self._has_returned = self._has_returned or bool(found.strip())
+        return found
+
+    def _drop(self, count: int) -> None:
+        self._held, self._at = self._held[count:], 0
+
+    def _say(self, count: int) -> None:
+        """Take the first characters as a part of the answer."""
+        text = self._held[:count]
+        self._drop(count)
+        if text:
+            self._pieces.append(text)
+            self._has_said = self._has_said or bool(text.strip())
+            self._has_struck = self._has_struck or "<s>" in text
+            self._context.go_on(text)
+
+    # --- before an answer, and behind thoughts ------------------------------------------------
+
+    def _begin(self, *, is_last: bool) -> bool:
+        """Read what stands before an answer; return whether to go on."""
+        body = self._held.lstrip(_SPACE)
+        blank = len(self._held) - len(body)
+        if not is_last and blank < _LONGEST_END and (not body or _may_become_a_mark(body)):
+            return False
+        if self._has_said:
+            self._drop(blank if self._context.is_after_space else 0)
+        elif found := self._first_mark(body):
+            self._drop(blank + found.end())
+            self._was_cut = True
+            return True
+        elif found := _OPEN.match(body):
+            self._think(blank, found)
+            return True
+        elif found := _PHRASE.match(body):
+            self._drop(blank)
+            self._state, self._may_be_text, self._at = "thoughts", True, found.end()
+            self._closing = _PHRASE_ENDS[found[0]]
+            return True
+        elif self._was_cut or self._held.startswith("\ufeff"):
+            self._drop(blank)
+        self._state = "answer"
+        return True
+
+    def _first_mark(self, body: str) -> re.Match[str] | None:
+        """Return a mark of the chat's template at the beginning, if there is one."""
+        if found := _START.match(body):
+            is_speaker = found[0].endswith(":")
+            return (
+                found if not is_speaker or body[found.end() : found.end() + 1].isspace() else None
+            )
+        if self._was_cut and (found := _WRAPPER.match(body)):
+            self._wrapper = f"</{found[0][1:].lower()}"
+            return found
+        return None
+
+    # --- the answer ---------------------------------------------------------------------------
+
+    def _answer(self, *, is_last: bool) -> bool:
+        """Read the answer up to the next mark; return whether there is one."""
+        text = self._held
+        end = _undecided(text) if not is_last else len(text)
+        if is_last and (tail := _END.search(text, max(0, end - _LONGEST_END))):
+            is_html = "</s>" in tail[0] and (self._has_struck or "<s>" in text)
+            end = end if is_html else tail.start()
+        for found in _MARK.finditer(text, 0, end):
+            if self._context.keeps(found, is_last=is_last):
+                continue
+            if found["unwrap"] and found[0].lower() != self._wrapper:
+                continue
+            at = found.start()
+            is_at_line_start = self._context.is_line_blank(text, at)
+            self._say(at)
+            self._take(found, is_at_line_start=is_at_line_start)
+            return True
+        self._say(end)
+        if is_last:
+            self._drop(len(self._held))
+        return False
+
+    def _take(self, found: re.Match[str], *, is_at_line_start: bool) -> None:
+        """Go on behind a mark, at which the held text begins."""
+        size = len(found[0])
+        if found["open"]:
+            self._think(0, found)
+            if self._has_said and not is_at_line_start and not self._has_thought:
+                self._held, self._at, self._may_be_text = found[0] + self._held, size, True
+        elif found["header"]:
+            self._state = "header"
+        else:
+            self._drop(size)
+            if found["close"]:
+                self._forget(found[0])
+            if not self._has_said:
+                self._state, self._was_cut = "start", True
+
+    def _forget(self, mark: str) -> None:
+        """Have what was said be thoughts."""
+        self._pieces.clear()
+        if self._has_returned:
+            self._pieces.append(mark)
+            self.took_back = mark
+        self._has_said, self._context = False, _Context()
+
+    # --- thoughts -----------------------------------------------------------------------------
+
+    def _think(self, blank: int, opening: re.Match[str]) -> None:
+        mark = opening[0]
+        self._drop(blank + len(mark))
+        self._closing = _CLOSINGS[mark.lower()]
+        self._state, self._may_be_text = "thoughts", False
+
+    def _thoughts(self, *, is_last: bool) -> bool:
+        """Read thoughts up to their end; return whether there is one."""
+        for found in self._closing.finditer(self._held, self._at):
+            if not is_last and found.end() == len(self._held):
+                return False
+            if not _is_quoted(self._held, *found.span()):
+                self._drop(found.end())
+                self._state, self._was_cut, self._has_thought = "start", True, True
+                self._context.is_line_new = True
+                return True
+        if is_last:
+            self._state = "answer"
+            self._say(len(self._held) if self._may_be_text else 0)
+            self._drop(len(self._held))
+        elif self._may_be_text:
+            self._at = max(self._at, len(self._held) - _LONGEST)
+        else:
+            self._drop(max(0, len(self._held) - _LONGEST - 1))
+        return False
+
+    def _header(self, *, is_last: bool) -> bool:
+        """Read a header of the harmony format, which says whether thoughts follow."""
+        head, end, _ = self._held.partition(_HEADER_END)
+        if not end:
+            if is_last:
+                self._drop(len(self._held))
+            return False
+        self._drop(len(head) + len(end))
+        channel = head.rpartition(_HEADERS[0])[2].split()
+        if _HEADERS[0] in head and channel[:1] != ["final"]:
+            self._state, self._may_be_text, self._closing = "thoughts", False, _MESSAGE_ENDING
+            return True
+        if not self._is_final:
+            self._forget(f"{_HEADERS[0]}final{_HEADER_END}")
+        self._state, self._was_cut, self._is_final = "start", True, True
+        return True
+
+
+class _Context:
+    """Where in an answer a mark stands: in code, in a string of JSON, at the start of a line."""
+
+    def __init__(self) -> None:
+        self.is_line_new = True
+        self._before = ""
+        self._fence, self._is_code = "", False
+        self._depth, self._is_string = 0, False
+
+    @property
+    def is_after_space(self) -> bool:
+        """Whether white space was said last, or nothing."""
+        return not self._before or self._before.isspace()
+
+    def go_on(self, text: str) -> None:
+        """Note that *text* was said."""
+        self.is_line_new, self._before = self.is_line_blank(text, len(text)), text[-1]
+
+    def is_line_blank(self, text: str, at: int) -> bool:
+        """Return whether only white space stands before a place of its line."""
+        near = text[max(0, at - _LONGEST_END) : at]
+        newline = near.rfind("\n")
+        is_blank = not near[newline + 1 :].strip()
+        return is_blank and (newline >= 0 or (at == len(near) and self.is_line_new))
+
+    def keeps(self, found: re.Match[str], *, is_last: bool) -> bool:
+        """Return whether a mark is a part of the text; note what begins and ends there."""
+        if found["escape"]:
+            return True
+        if found["context"]:
+            self._turn(found)
+            return True
+        text, (start, end) = found.string, found.span()
+        if self._is_string or _is_quoted(text, start, end, self._before):
+            return True
+        if self._fence:
+            return not is_last or text.find(self._fence, end) >= 0
+        if self._is_code:
+            tick, newline = text.find("`", end), text.find("\n", end)
+            return not is_last or 0 <= tick < (newline if newline >= 0 else len(text))
+        return False
+
+    def _turn(self, found: re.Match[str]) -> None:
+        mark = found[0]
+        if mark in _FENCES:
+            self._turn_fence(found)
+        elif mark == "\n":
+            self._is_code = False
+            if self._is_string:  # a string of JSON has no end of line
+                self._is_string, self._depth = False, 0
+        elif mark == '"':
+            self._is_string = bool(self._depth) and not self._is_string
+        elif self._is_string:
+            return
+        elif mark == "`":
+            self._is_code = not (self._is_code or self._depth or self._fence)
+        elif mark in ("}", "]"):
+            self._depth = max(0, self._depth - 1)
+        elif self._depth or _JSON_BEGINS.match(found.string, found.start()):
+            self._depth += 1
+
+    def _turn_fence(self, found: re.Match[str]) -> None:
+        if self._is_string or not self.is_line_blank(found.string, found.start()):
+            return
+        if self._fence in ("", found[0]):
+            self._fence = "" if self._fence else found[0]
+            self._depth = 0
+
+
+def _is_quoted(text: str, start: int, end: int, before: str = "") -> bool:
+    first = text[start - 1] if start else before
+    return first in _QUOTES and text[end : end + 1] in _QUOTES
+
+
+def _may_become_a_mark(text: str) -> bool:
+    """Return whether *text* is a mark, or the beginning of one."""
+    plain = text.lower()
+    return len(text) <= _LONGEST and any(one.startswith(plain) for one in _LITERALS)
+
+
+def _undecided(text: str) -> int:
+    """Return from where on the rest of an answer may change what *text* means."""
+    near = max(0, len(text) - _LONGEST)
+    found = [one.start() for one in _FIRSTS.finditer(text, near)]
+    marks = [at for at in found if _may_become_a_mark(text[at:])]
+    tails = [pattern.search(text, near) for pattern in (_CONTEXT_TAIL, _END)]
+    return min([len(text), *marks, *(one.start() for one in tails if one is not None)])
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+class Unfit(ValueError):
+    """What a check raises: the reason, in words that the model is told and can act on."""
+
+
+_FENCE = re.compile(
+    r"^[ \t]*(```+|~~~+)[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
+)
+_INLINE_FENCE = re.compile(
+    r"^[ \t]*```[A-Za-z0-9]*[ \t]*([{\[].*[}\]])[ \t]*```[ \t]*$", re.MULTILINE
+)
+_JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+
+MOST_PIECES = 100
+"""Places of an answer where JSON may begin that are tried."""
+
+
+def read_json(answer: object) -> object:
+    """Return the JSON of an answer: all that it says, or among sentences in a fence or own lines.
+
+    Raises:
+        Unfit: There is none, or several pieces that differ; it has a name twice, NaN or infinity,
+            or is nested too deeply or long.
+    """
+    text = _checked(answer)
+    try:
+        return _parsed(text)
+    except Unfit:
+        found = [*_pieces(text)]
+        if not found:
+            raise
+    values = {json.dumps(one, sort_keys=True): one for one in found}
+    if len(values) > 1:
+        raise Unfit(f"it has {len(values)} pieces of JSON that differ; give one")
+    return found[0]
+
+
+def read_json_alone(answer: object) -> object:
+    """Return the JSON of an answer that says nothing else; it may be in a fence.
+
+    Raises:
+        Unfit: As `read_json`, and if anything stands before or behind it.
+    """
+    text = _checked(answer)
+    fenced = _FENCE.fullmatch(text) or _INLINE_FENCE.fullmatch(text)
+    return _parsed(fenced[fenced.re.groups] if fenced else text)
+
+
+def _checked(answer: object) -> str:
+    if not isinstance(answer, str):
+        raise Unfit(f"it is {type(answer).__name__}, not a text")
+    if len(answer) > LONGEST_ANSWER:
+        raise Unfit(f"it has more than {LONGEST_ANSWER:,} characters")
+    return answer_text(answer).strip()
+
+
+def _pieces(text: str) -> Sequence[object]:
+    """Return the objects and lists of JSON that stand in fences, or else on lines of their own.
+
+    Raises:
+        Unfit: There are some in fences, and none of them can be read.
+    """
+    fenced = [
+        found[found.re.groups].strip()
+        for one in (_FENCE, _INLINE_FENCE)
+        for found in one.finditer(text)
+    ]
+    found: list[object] = []
+    problem: Unfit | None = None
+    for piece in fenced[:MOST_PIECES]:
+        if piece[:1] not in ("{", "["):
+            continue
+        try:
+            found.append(_parsed(piece))
+        except Unfit as error:
+            problem = problem or error
+    if problem is not None and not found:
+        raise problem
+    return found or _on_lines(text)
+
+
+def _on_lines(text: str) -> Sequence[object]:
+    decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+    found: list[object] = []
+    at = tried = 0
+    while (line := _JSON_LINE.search(text, at)) and tried < MOST_PIECES:
+        tried, at = tried + 1, line.end() + 1
+        try:
+            value, end = decoder.raw_decode(text, line.end())
+        except (ValueError, RecursionError):
+            continue
+        if not text[end:].partition("\n")[0].strip():
+            found.append(value)
+            at = end
+    return found
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise Unfit(f"it is not JSON ({error.msg} at character {error.pos})") from error
+    except RecursionError as error:
+        raise Unfit("it is nested too deeply") from error
+    except Unfit:
+        raise
+    except ValueError as error:
+        raise Unfit("it has a number with too many digits") from error
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Unfit("an object in it has the same name twice")
+    return found
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise Unfit(f"{constant} is not JSON")
