@@ -510,9 +510,8 @@ def test_memories_of_mem0_are_items(memory, file):
     assert (found.layout, found.keys) == ("mem0", 2)
     item = only(memory, key="user-1", name="facts")
     assert (item.id, item.text, item.time) == ("m-1", "Fact 1.", NOON)
-    assert item.metadata == {
-        "topic": "travel", "user_id": "user-1", "updated_at": "2025-02-06T12:00:00Z",
-    }  # fmt: skip
+    marks = {"user_id": "user-1", "updated_at": "2025-02-06T12:00:00Z"}
+    assert item.metadata == {"topic": "travel", "mem0": marks}
     assert bring(memory, file, target).entries == 2
     assert len(items(memory, "user-0", "facts")) == 1
 
@@ -556,10 +555,12 @@ def test_who_said_it_and_in_which_run_is_kept(memory):
     bring(memory, lines(record))
     item = only(memory)
     assert (item.session, item.speaker, item.role) == ("r", "Ada", "user")
-    assert item.metadata["agent_id"] == "other"
-    assert item.metadata["mem0_agent_id"] == "bot"
-    assert item.metadata["categories"] == ["food"]
-    assert "updated_at" not in item.metadata
+    marks = {"user_id": "user-1", "agent_id": "bot", "run_id": "r", "categories": ["food"]}
+    assert item.metadata == {"agent_id": "other", "mem0": marks}
+    taken = remembered(2, immutable=True, metadata={"immutable": "no"})
+    bring(memory, lines(taken), Target("bob"))
+    found = only(memory, key="bob").metadata
+    assert (found["immutable"], found["mem0_immutable"]) == ("no", True)
 
 
 def test_what_is_twice_in_a_file_is_one_item(memory):
@@ -595,7 +596,9 @@ def test_a_backup_of_openmemory_is_read(memory):
     }
     bring(memory, document(backup, indent=2), Target(key_from="user_id"))
     item = only(memory)
-    assert item.metadata == {"user_id": "ada", "state": "active", "categories": ["food"]}
+    assert item.metadata == {
+        "state": "active", "mem0": {"user_id": "ada", "categories": ["food"]},
+    }  # fmt: skip
     line = {name: v for name, v in kept.items() if name not in ("user_id", "category_ids")}
     bring(memory, lines(line | {"app": "cli", "categories": ["food"]}), Target("bob"))
     assert only(memory, key="bob").metadata["app"] == "cli"
@@ -834,7 +837,7 @@ def test_a_format_that_cannot_be_told_is_not_guessed():
 
 
 def test_a_target_is_needed():
-    """Only our own export, and plain items, name their keys."""
+    """Only our own export, plain items and memories of mem0 name their keys."""
     with pytest.raises(InvalidInput, match="names no keys"):
         survey(lines(*SAID), "chat", None)
 

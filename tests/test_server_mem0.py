@@ -9,11 +9,28 @@ import pytest
 
 from alveus import Memory
 from alveus.server.tokens import TokenFile
+from alveus.transfer import Target, import_file
+from alveus.transfer.mem0 import MemoryPlace, uuid_of
 from test_server import ServedHere
 
 ADD, ALL, SEARCH, ONE = "/v3/memories/add/", "/v3/memories/", "/v3/memories/search/", "/v1/memories"
 
 ADA = {"filters": {"user_id": "ada"}}
+
+NOBODYS = "00000000-0000-0000-0000-00000000000a"
+
+UNSERVED = [
+    ("POST", "/v1/feedback/"),
+    ("POST", "/v1/exports/"),
+    ("POST", "/v1/exports/get/"),
+    ("POST", "/v1/summary/"),
+    ("POST", "/v2/profiles/jobs/"),
+    ("GET", "/v2/profiles/settings/"),
+    ("GET", "/v2/entities/user/ada/profile/"),
+    ("GET", "/api/v1/orgs/organizations/alveus/projects/default/"),
+    ("DELETE", "/api/v1/webhooks/1/"),
+]
+"""What mem0's client for Python 2.2.1 calls besides."""
 
 
 @pytest.fixture
@@ -64,7 +81,7 @@ def test_a_memory_is_kept_found_changed_and_deleted(served, tmp_path):
     change = {"metadata": {"topic": "seats"}, "timestamp": 86_400, "expiration_date": "2999-01-01"}
     changed = served.ask("PUT", place, change)[1]
     assert changed["created_at"] == "1970-01-02T00:00:00Z"
-    assert changed["expiration_date"].startswith("2999-01-01T23:59")
+    assert changed["expiration_date"] == "2999-01-01"
     assert served.ask("PUT", place, {"expiration_date": None})[1]["expiration_date"] is None
     assert served.ask("GET", place)[1]["metadata"] == {"topic": "seats"}
     with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
@@ -158,7 +175,7 @@ def test_filters_choose_keys_and_memories(served):
         return sorted(listed(served, filters))
 
     assert found(ada) == ["One.", "Two."]
-    assert found(bot) == ["Three."]
+    assert found(bot) == ["One.", "Three."]
     assert found(ada | bot) == found({"AND": [ada, bot]}) == ["One."]
     assert found({"OR": [ada, bot]}) == ["One.", "Three.", "Two."]
     assert found({"user_id": {"in": ["ada", "bea"]}}) == ["Four.", "One.", "Two."]
@@ -175,6 +192,32 @@ def test_filters_choose_keys_and_memories(served):
     assert hit["memory"] == "Two."
 
 
+def test_a_memory_is_found_by_each_of_its_entities(served):
+    """Whichever of them its key is; who deletes by one of them deletes what it shows."""
+    kept(served, "One.", user_id="ada", agent_id="bot", run_id="r")
+    kept(served, "Two.", user_id="agent:bot", run_id="r")
+    kept(served, "Three.", agent_id="bot", app_id="web", run_id="r")
+    kept(served, "Four.", app_id="web", run_id="agent:bot")
+    kept(served, "Five.", run_id="r")
+
+    def found(filters, query=None):
+        body = {"filters": filters} | ({} if query is None else {"query": query, "limit": 9})
+        told = served.ask("POST", ALL if query is None else SEARCH, body)[1]["results"]
+        return sorted(each["memory"] for each in told)
+
+    assert found({"run_id": "r"}) == ["Five.", "One.", "Three.", "Two."]
+    assert found({"agent_id": "bot"}) == ["One.", "Three."]
+    assert found({"app_id": "web"}) == ["Four.", "Three."]
+    assert found({"run_id": "r", "agent_id": "bot"}) == ["One.", "Three."]
+    assert found({"OR": [{"app_id": "web"}, {"user_id": "ada"}]}) == ["Four.", "One.", "Three."]
+    assert found({"AND": [{"run_id": "r"}, {"NOT": {"agent_id": "bot"}}]}) == ["Five.", "Two."]
+    assert found({"run_id": "r"}, "two three") == ["Three.", "Two."]
+    assert served.ask("DELETE", f"{ONE}/", agent_id="bot", run_id="r")[0] == 200
+    assert found({"run_id": "r"}) == ["Five.", "Two."]
+    assert served.ask("DELETE", "/v2/entities/run/r/")[0] == 200
+    assert found({"run_id": "r"}) == ["Two."]
+
+
 def test_lists_have_pages(served):
     for number in range(5):
         kept(served, f"{number}", user_id="ada", timestamp=number)
@@ -189,14 +232,14 @@ def test_many_are_changed_or_deleted_at_once(served):
     """All of them, or, where one is not there, none."""
     ids = [kept(served, "One.", user_id="ada"), kept(served, "Two.", user_id="bea")]
     changes = [{"memory_id": each, "text": "New."} for each in ids]
-    missing = {"memory_id": "nothing", "text": "New."}
+    missing = {"memory_id": NOBODYS, "text": "New."}
     assert served.ask("PUT", "/v1/batch/", {"memories": [*changes, missing]})[0] == 404
     assert listed(served, ADA["filters"]) == ["One."]
     assert served.ask("PUT", "/v1/batch/", {"memories": changes})[0] == 200
     both = {"user_id": {"in": ["ada", "bea"]}}
     assert listed(served, both) == ["New.", "New."]
     named = [{"memory_id": each} for each in ids]
-    assert served.ask("DELETE", "/v1/batch/", {"memories": [*named, missing]})[0] in (400, 404)
+    assert served.ask("DELETE", "/v1/batch/", {"memories": [*named, missing]})[0] == 404
     assert served.ask("DELETE", "/v1/batch/", {"memories": named})[0] == 200
     assert listed(served, both) == []
 
@@ -255,7 +298,8 @@ def test_no_id_of_one_kind_is_that_of_another(served):
 
 def test_deleting_one_identity_leaves_every_other(served):
     """Not even one whose name begins with the name of a kind."""
-    everybody = [{f"{kind}_id": name} for kind in ("user", "agent", "run") for name in NAMES[5:10]]
+    names = (*NAMES[5:9], "x/", "/x", "a b/../c%2F")
+    everybody = [{f"{kind}_id": name} for kind in ("user", "agent", "run") for name in names]
     for ids in everybody:
         kept(served, json.dumps(ids), **ids)
     while everybody:
@@ -313,6 +357,197 @@ def test_a_mark_does_not_make_somebody_elses_memory(served, tmp_path):
     assert listed(served, narrowed) == ["The bot's."]
 
 
+PHOTO = {"type": "image_url", "image_url": {"url": "https://example.org/harbour.jpg"}}
+CALL = {"id": "c", "type": "function", "function": {"name": "seats", "arguments": "{}"}}
+TURNS = [
+    ({"role": "user", "content": [{"type": "text", "text": "I live in"}, {"text": "Lisbon."}]}, []),
+    ({"role": "user", "content": [PHOTO, {"type": "text", "text": "I drink tea."}]}, ["image_url"]),
+    ({"role": "user", "content": PHOTO}, ["image_url"]),
+    ({"role": "assistant", "tool_calls": [CALL]}, ["tool_calls"]),
+    ({"role": "assistant", "content": None, "tool_calls": [CALL]}, ["tool_calls"]),
+    ({"role": "assistant", "content": "", "tool_calls": [CALL]}, ["tool_calls"]),
+    ({"role": "assistant", "content": "I look.", "tool_calls": [CALL]}, ["tool_calls"]),
+    ({"role": "assistant", "content": [{"type": "tool_use", "name": "seats"}]}, ["tool_use"]),
+    ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, ["input_audio"]),
+    ({"role": "user", "content": None}, ["nothing"]),
+    ({"role": "user", "content": "  "}, ["nothing"]),
+]
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_of_a_message_its_text_is_taken_and_the_rest_is_told(served, infer):
+    """Calls of tools and pictures are no reason to lose what else was said."""
+    turns = [turn for turn, _ in TURNS]
+    body = {"messages": turns, "user_id": "ada", "infer": infer}
+    status, told = served.ask("POST", ADD, body)
+    assert status == 200, told
+    assert told["left_out"] == [
+        {"message": place, "role": turn["role"], "type": kind}
+        for place, (turn, kinds) in enumerate(TURNS)
+        for kind in kinds
+    ]
+    kept = sorted(listed(served, ADA["filters"]))
+    if infer:
+        assert "The user lives in Lisbon." in kept
+        assert not any("example.org" in each or "seats" in each for each in kept)
+    else:
+        assert kept == ["I drink tea.", "I live in Lisbon.", "I look."]
+    for wrong in (7, [7], {"type": "text", "text": HALF}):
+        body = {"messages": [{"role": "user", "content": wrong}], "user_id": "ada", "infer": infer}
+        assert served.ask("POST", ADD, body)[0] == 400
+    body = {"messages": turns[3:4], "user_id": "ada", "infer": infer}
+    assert served.ask("POST", ADD, body)[1]["results"] == []
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_an_add_answers_its_event_and_that_it_is_done(served, infer):
+    """As version 3 of mem0's client expects; a repeated request has the same event."""
+    client, events = served.client(), set()
+    for text in ("I live in Lisbon.", "Hm.", "I drink tea.", [PHOTO]):
+        once = {"Idempotency-Key": str(text)[:9]}
+        body = {"messages": [{"role": "user", "content": text}], "user_id": "ada", "infer": infer}
+        first = client.ask("POST", ADD, body)[1]
+        named, again = (client.ask("POST", ADD, body, once)[1] for _ in "12")
+        assert named == again
+        assert {each["status"] for each in (first, named)} == {"SUCCEEDED"}
+        events |= {first["event_id"], named["event_id"]}
+        assert all(uuid_of(each["event_id"]) for each in (first, named))
+        assert all(each["data"] == {"memory": each["memory"]} for each in first["results"])
+        served.ask("DELETE", "/v2/entities/user/ada/")
+    assert len(events) == 8
+
+
+def test_an_id_is_that_of_the_item_wherever_it_is(served, tmp_path):
+    """A UUID names the memory alone; what else may be an id comes packed with key and set."""
+    one, same = kept(served, "One.", user_id="ada"), NOBODYS
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        assert memory.key("ada").set("default").get(one).text == "One."
+        memory.key("agent:bot").set("facts").add("Two.", id="n-1")
+        memory.key("bob").set("notes").add("Not shown.", id=same)
+        memory.key("bob").add("Bob's.", id=same)
+    (shown,) = served.ask("POST", ALL, {"filters": {"agent_id": "bot"}})[1]["results"]
+    assert shown["id"] == MemoryPlace("agent:bot", "facts", "n-1").packed
+    for each, text in ((shown["id"], "Two."), (same, "Bob's."), (same.upper(), "Bob's.")):
+        assert served.ask("GET", f"{ONE}/{each}/")[1]["memory"] == text
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        memory.key("ada").add("Ada's.", id=same)
+    status, told = served.ask("DELETE", f"{ONE}/{same}/")
+    assert (status, "several memories" in told["detail"]) == (400, True)
+    bobs = MemoryPlace("bob", "default", same).packed
+    assert bobs in told["detail"]
+    assert served.ask("DELETE", f"{ONE}/{bobs}/")[0] == 200
+    assert served.ask("GET", f"{ONE}/{same}/")[1]["memory"] == "Ada's."
+    assert [row["event"] for row in served.ask("GET", f"{ONE}/{bobs}/history/")[1]][1:] == [
+        "DELETE"
+    ]
+
+
+EXPORTED = {
+    "id": "0b5e8a35-6d43-4b5a-9f0e-52a1c3f6d001",
+    "memory": "Prefers window seats.",
+    "user_id": "ada",
+    "agent_id": "bot",
+    "app_id": None,
+    "run_id": "trip-1",
+    "actor_id": "Ada",
+    "role": "user",
+    "hash": "ec3f6d",
+    "metadata": {"topic": "travel", "mem0": [1]},
+    "categories": ["travel", "preferences"],
+    "created_at": "2025-02-05T04:00:00-08:00",
+    "updated_at": "2025-02-06T12:00:00Z",
+    "expiration_date": "2999-12-31",
+}
+"""As mem0's `get_all()` answers it, of the platform and of the open source part."""
+
+EXPORT = [
+    EXPORTED,
+    {"id": "0b5e8a35-6d43-4b5a-9f0e-52a1c3f6d002", "memory": "Books flights.", "agent_id": "bot",
+     "created_at": "2025-02-05T12:00:00Z", "updated_at": None, "metadata": None},
+    {"id": "0b5e8a35-6d43-4b5a-9f0e-52a1c3f6d003", "memory": "Not the bot's.",
+     "user_id": "agent:bot", "created_at": "2025-02-05T12:00:00Z", "metadata": {"topic": "x"}},
+    {"id": "0b5e8a35-6d43-4b5a-9f0e-52a1c3f6d004", "memory": "Of a run.", "runId": "trip-1",
+     "appId": "web", "createdAt": "2025-02-05T12:00:00Z", "expirationDate": "2999-12-31"},
+]  # fmt: skip
+"""The last one as the client for TypeScript has it."""
+
+
+@pytest.mark.parametrize("target", [None, Target(key_from="entity", set="facts")])
+def test_an_import_is_found_as_if_the_client_had_added_it(served, tmp_path, target):
+    """By id, by each entity, by filters and by its words, with all that was exported."""
+    file = tmp_path / "mem0.json"
+    file.write_text(json.dumps({"results": EXPORT}))
+    with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
+        assert import_file(memory, file, target=target).done.added == 4
+        assert sorted(memory.keys()) == ["ada", "agent:bot", "app:web", "user:agent:bot"]
+    window, flights, other, run = (each["id"] for each in EXPORT)
+
+    def found(filters):
+        told = served.ask("POST", ALL, {"filters": filters})[1]["results"]
+        return {each["id"] for each in told}
+
+    shown = served.ask("GET", f"{ONE}/{window}/")[1]
+    moment = {"created_at": "2025-02-05T12:00:00Z"}
+    assert shown == {name: v for name, v in EXPORTED.items() if name != "hash"} | moment
+    assert found({"user_id": "ada"}) == found({"categories": {"in": ["travel"]}} | ADA["filters"])
+    assert found({"agent_id": "bot"}) == {window, flights}
+    assert found({"user_id": "agent:bot"}) == {other}
+    assert found({"run_id": "trip-1"}) == {window, run}
+    assert found({"app_id": "web"}) == {run}
+    both = {"user_id": "ada", "metadata": {"topic": "travel"}, "created_at": {"lt": "2025-02-06"}}
+    assert found(both) == {window}
+    assert found({"user_id": "ada", "categories": "food"}) == set()
+    (hit,) = served.ask("POST", SEARCH, {"query": "which seats?", **ADA})[1]["results"]
+    assert hit["id"] == window
+    (row,) = served.ask("GET", f"{ONE}/{window}/history/")[1]
+    assert (row["event"], row["new_memory"]) == ("ADD", "Prefers window seats.")
+    changed = served.ask("PUT", f"{ONE}/{window}/", {"text": "Prefers aisle seats."})[1]
+    assert changed["updated_at"] > EXPORTED["updated_at"]
+    assert (changed["run_id"], changed["metadata"]) == ("trip-1", EXPORTED["metadata"])
+    assert served.ask("DELETE", f"{ONE}/{run}/")[0] == 200
+    assert found({"run_id": "trip-1"}) == {window}
+
+
+def test_what_is_exported_here_is_imported_as_it_was(served, tmp_path):
+    """Answers of this server are a file of mem0, too: they come back with the same ids."""
+    kept(served, "One.", user_id="ada", agent_id="bot", run_id="r", metadata={"mem0": 1, "n": 2})
+    kept(served, "Two.", run_id="agent:x", timestamp=0, expiration_date="2999-01-01")
+    everybody = {"OR": [{"user_id": "ada"}, {"run_id": "agent:x"}]}
+    told = served.ask("POST", ALL, {"filters": everybody})[1]
+    file = tmp_path / "again.json"
+    file.write_text(json.dumps(told))
+    (tmp_path / "again").mkdir()
+    again = ServedHere(tmp_path / "again")
+    try:
+        with Memory.open(again.file, embedder="words") as memory:
+            import_file(memory, file)
+        assert again.ask("POST", ALL, {"filters": everybody})[1] == told
+    finally:
+        again.stop()
+
+
+def test_metadata_called_as_the_marks_are_is_kept(served):
+    """A name of metadata is the client's own, whatever it is."""
+    one = kept(served, "One.", user_id="ada", run_id="r", metadata={"mem0": {"user_id": "x"}})
+    place = f"{ONE}/{one}/"
+    assert served.ask("GET", place)[1]["metadata"] == {"mem0": {"user_id": "x"}}
+    changed = served.ask("PUT", place, {"metadata": {"mem0": "y", "n": 1}})[1]
+    assert (changed["metadata"], changed["run_id"]) == ({"mem0": "y", "n": 1}, "r")
+    assert listed(served, {"user_id": "ada", "metadata": {"mem0": "y"}}) == ["One."]
+    assert listed(served, {"user_id": "ada", "run_id": "r", "mem0": "y"}) == ["One."]
+    assert served.ask("PUT", place, {"metadata": {}})[1]["metadata"] == {}
+    assert listed(served, {"user_id": "ada", "run_id": "r"}) == ["One."]
+
+
+def test_the_metadata_of_a_learnt_fact_is_changed(served):
+    """A later change replaces what an earlier one said; what makes it a fact stays."""
+    (event,) = served.ask("POST", ADD, said("I live in Lisbon.", **ADA))[1]["results"]
+    for topic in ("home", "city"):
+        change = {"metadata": {"topic": topic, "kind": "mine"}}
+        changed = served.ask("PUT", f"{ONE}/{event['id']}/", change)[1]["metadata"]
+        assert (changed["topic"], changed["kind"]) == (topic, "profile")
+
+
 def test_what_is_not_served_is_refused_by_name(served):
     """In the form of which the client makes its own errors; never as a fault of the server."""
     one = kept(served, "One.", user_id="ada")
@@ -346,10 +581,13 @@ def test_what_is_not_served_is_refused_by_name(served):
         assert refused("DELETE", f"{ONE}/", **{"user_id": "ada", **narrower})
     assert listed(served, ada) == ["One."]
     for wrong in ("nothing", "m%2F1", "WzFd", "WyIiLCIiLCIiXQ", "%C3%A4"):
-        assert served.ask("GET", f"{ONE}/{wrong}/")[0] == 404
-        assert served.ask("GET", f"{ONE}/{wrong}/history/")[0] == 404
-    gone = served.ask("GET", f"{ONE}/{one[:-4]}AAAA/history/")
-    assert gone[0] == 404
+        for place in (f"{ONE}/{wrong}/", f"{ONE}/{wrong}/history/"):
+            assert "is no id of a memory" in refused("GET", place)
+    for gone in (NOBODYS, NOBODYS.upper(), MemoryPlace("ada", "default", "x").packed):
+        assert served.ask("GET", f"{ONE}/{gone}/")[0] == 404
+        assert served.ask("GET", f"{ONE}/{gone}/history/")[0] == 404
+    for method, path in UNSERVED:
+        assert "is not served" in refused(method, path, {} if method == "POST" else None)
 
 
 def test_its_key_is_a_token_with_its_scope(tmp_path):

@@ -21,9 +21,8 @@ from alveus.store import Definition
 from alveus.store.items import Item, text_of
 from alveus.text.messages import MESSAGES
 from alveus.transfer import (
-    KEY_OF_RECORD,
     LAYOUTS,
-    PLAIN,
+    OWN_TARGETS,
     ItemLine,
     Layout,
     Load,
@@ -113,8 +112,9 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
       langgraph     {"namespace": […], "key": "…", "value": {…}}, a store's SQLite file
       mcp-memory    {"type": "entity", "name": "…", "observations": […]}
 
-    All but the first need --key, --key-from or --knowledge, unless each item has a "key". A FIELD
-    is a dotted path: user_id, metadata.customer, namespace.1.
+    All but the first need --key, --key-from or --knowledge, unless each item has a "key", or is a
+    memory of mem0: then each goes where mem0's clients find it on alveus serve. A FIELD is a
+    dotted path: user_id, metadata.customer, namespace.1.
     With --json: the counts of what was added, kept, updated, skipped.
 
     Example: alveus import chat.jsonl --key ada --set chat
@@ -171,8 +171,8 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
 
 
 def _checked_target(layout: Layout, target: Target, knowledge: str | None) -> Target:
-    if layout == PLAIN and target.key is target.key_from is knowledge is None:
-        return replace(target, key_from=KEY_OF_RECORD.key_from)
+    if layout in OWN_TARGETS and target.key is target.key_from is knowledge is None:
+        return replace(target, key_from=OWN_TARGETS[layout].key_from)
     if layout != "alveus":
         if target.key_from is None:
             Owner(target.key, knowledge)

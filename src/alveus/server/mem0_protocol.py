@@ -8,12 +8,11 @@ alveus's own calls find both.
 from __future__ import annotations
 
 import ast
-import base64
 import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from datetime import time as time_of_day
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +20,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from alveus.errors import AlveusError, InvalidInput, NotFound
-from alveus.facts.fact import FACTS
+from alveus.facts.fact import FACTS, Fact
 from alveus.facts.learning import LEARNED
 from alveus.memory.keys import KeyMemory
 from alveus.server import json_forms as forms
@@ -34,15 +33,21 @@ from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
 from alveus.store import Scope
 from alveus.store.items import Item
-from alveus.transfer.mem0 import ENTITIES, Entity, entity_name
+from alveus.transfer.chats import OTHER_CONTENT, Content
+from alveus.transfer.mem0 import (
+    ENTITIES,
+    KINDS,
+    MARKS,
+    SETS,
+    Entity,
+    Mem0Memory,
+    MemoryPlace,
+    end_of,
+    entity_name,
+    uuid_of,
+)
+from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value, checked
-from alveus.values.times import format_time
-
-FIELD = "mem0"
-"""The field of an item's metadata that holds whom it belongs to."""
-
-SHOWN = ("default", FACTS)
-"""The sets that clients see."""
 
 Where = dict[str, Any]
 
@@ -100,14 +105,32 @@ class _Mem0Body(BaseModel):
         return {"AND": [filters, beside]} if beside else filters
 
 
-class _Said(BaseModel):
+class _Message(BaseModel):
+    """A message as models exchange them, with whatever else than a text it has."""
+
+    model_config = ConfigDict(extra="allow")
+
     role: str = "user"
-    content: str = Field(min_length=1)
+    content: object = None
     name: str | None = None
+
+    def read(self) -> tuple[str, list[str]]:
+        """Return the text of its parts, and the types of what else it has."""
+        content, given = Content(), self.content
+        if isinstance(given, dict):
+            given = [cast("object", given)]
+        if not isinstance(given, (str, list, type(None))):
+            raise InvalidInput(f"a content is a text or a list of parts, not {given!r:.40}")
+        content.read(cast("Value", given or ""))
+        others = ["image_url"] * len(content.images)
+        others += [str(cast("Where", part).get("type", "unknown")) for part in content.parts]
+        others += [name for name in OTHER_CONTENT if (self.model_extra or {}).get(name)]
+        text = " ".join(content.texts)
+        return (text, others) if text.strip() else ("", others or ["nothing"])
 
 
 class _AddBody(_Mem0Body):
-    messages: list[_Said] = Field(min_length=1, max_length=1_000)
+    messages: list[_Message] = Field(min_length=1, max_length=1_000)
     metadata: dict[str, Any] | None = None
     infer: bool = True
     timestamp: int | None = Field(None, ge=0, lt=1 << 37)
@@ -145,7 +168,7 @@ class _Change(BaseModel):
         if self.timestamp is not None:
             fields["time"] = _moment(self.timestamp)
         if "expiration_date" in self.model_fields_set:
-            fields["expire_at"] = _end_of(self.expiration_date)
+            fields["expire_at"] = _expiry(self.expiration_date)
         if not fields and self.metadata is None:
             raise InvalidInput("name text, metadata, timestamp or expiration_date to change")
         return fields
@@ -167,43 +190,6 @@ class _Deletions(BaseModel):
     memories: list[_Named] = Field(min_length=1, max_length=1_000)
 
 
-class _Place(NamedTuple):
-    """Where a memory is; as text it is the id that clients see."""
-
-    key: str
-    set_name: str
-    item_id: str
-
-    @property
-    def id(self) -> str:
-        """The id that clients see: it names the key, so that no other index is needed."""
-        text = json.dumps(self, ensure_ascii=False, separators=(",", ":"))
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-    @classmethod
-    def parse(cls, memory_id: str) -> _Place:
-        """Return the place that an id names.
-
-        Raises:
-            NotFound: It names none.
-        """
-        try:
-            padded = memory_id.encode() + b"=" * (-len(memory_id) % 4)
-            found: Any = json.loads(base64.b64decode(padded, b"-_", validate=True))
-            place = cls(*map(_text, found))
-        except (ValueError, TypeError, RecursionError):
-            place = None
-        if place is None or place.set_name not in SHOWN:
-            raise NotFound(f"there is no memory {memory_id!r}")
-        return place
-
-
-def _text(found: object) -> str:
-    if not isinstance(found, str) or not found:
-        raise ValueError(found)
-    return found
-
-
 # --- who, and where -------------------------------------------------------------------------------
 
 
@@ -215,13 +201,43 @@ def _open(caller: Caller, key: str, access: Access) -> KeyMemory:
     return caller.key(_space(caller), key, access)
 
 
-def _found(caller: Caller, memory_id: str, access: Access) -> tuple[_Place, MemorySet, Item]:
+def _place(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
+    """Return the place that an id of mem0 names; its item may have been deleted.
+
+    Raises:
+        InvalidInput: The id cannot be one, or items of several keys have it.
+        NotFound: No item of the space, which the token reaches, has or had this id.
+    """
+    packed, item_id = MemoryPlace.unpacked(memory_id), uuid_of(memory_id)
+    if packed is not None:
+        return packed
+    if item_id is None:
+        raise InvalidInput(f"{memory_id!r:.80} is no id of a memory, such as answers name: a UUID")
+    memory, space = caller.memory(_space(caller), access), _space(caller)
+    found = [
+        MemoryPlace(ref.scope.key or "", ref.name, item_id)
+        for ref in memory.store.sets_of_item(space, item_id)
+        if ref.name in SETS and (ref.scope.key or "").startswith(caller.token.keys)
+    ]
+    if len(found) > 1:
+        live = [each for each in found if memory.key(each.key).set(each.set_name).get(item_id)]
+        found = live or found
+    if len(found) > 1:
+        places = ", ".join(f"{each.packed} of {Entity.of_key(each.key).name!r}" for each in found)
+        raise InvalidInput(f"several memories have the id {memory_id}; name one: {places}")
+    if not found:
+        raise NotFound(f"there is no memory {memory_id!r}")
+    return found[0]
+
+
+def _found(caller: Caller, memory_id: str, access: Access) -> tuple[MemoryPlace, MemorySet, Item]:
     """Return a memory, and where it is.
 
     Raises:
+        InvalidInput: See `_place`.
         NotFound: There is none of this id.
     """
-    place = _Place.parse(memory_id)
+    place = _place(caller, memory_id, access)
     inside = _open(caller, place.key, access).set(place.set_name)
     item = inside.get(place.item_id)
     if item is None:
@@ -229,22 +245,38 @@ def _found(caller: Caller, memory_id: str, access: Access) -> tuple[_Place, Memo
     return place, inside, item
 
 
-def _keys_of(filters: Where) -> list[str]:
-    """Return the keys that a filter names.
+def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[KeyMemory, Where]]:
+    """Yield the keys that may have memories that a filter chooses, each with the filter for it.
+
+    A memory is in the key of its first entity. So a filter that names no user also looks through
+    the keys of users, and of other entities of the kinds before its own; they are yielded if they
+    have such a memory.
 
     Raises:
-        InvalidInput: It names none.
+        InvalidInput: The filter names no entity.
     """
-    keys = _ranked_keys(filters)[1]
+    rank, keys = _ranked_keys(filters)
     if not keys:
         raise InvalidInput(
             f"name whose memories are meant: one of {', '.join(ENTITIES)}; '*' is not served"
         )
-    return list(dict.fromkeys(keys))
+    for key in dict.fromkeys(keys):
+        yield _open(caller, key, access), _where(filters, key)
+    if rank == 0:
+        return
+    memory = caller.memory(_space(caller), access)
+    for key in memory.keys(prefix=caller.token.keys):
+        if KINDS.index(Entity.of_key(key).kind) < rank and key not in keys:
+            inside, where = _open(caller, key, access), _where(filters, key)
+            if any(inside.set(name).list(where=where, limit=1) for name in SETS):
+                yield inside, where
 
 
 def _ranked_keys(filters: Where) -> tuple[int, list[str]]:
-    """Return the keys that a filter names; of a conjunction, those of its first kind."""
+    """Return the keys that a filter names, and the last of their kinds, by its place in `KINDS`.
+
+    Of a conjunction, those whose last kind comes first.
+    """
     found: list[tuple[int, list[str]]] = []
     for name, operand in filters.items():
         if name in ENTITIES:
@@ -256,7 +288,7 @@ def _ranked_keys(filters: Where) -> tuple[int, list[str]]:
             ranked = [*map(_ranked_keys, _parts(name, operand))]
             if not all(keys for _, keys in ranked):
                 continue  # one of its branches is for anybody
-            found.append((min(rank for rank, _ in ranked), [key for _, ks in ranked for key in ks]))
+            found.append((max(rank for rank, _ in ranked), [key for _, ks in ranked for key in ks]))
     none: tuple[int, list[str]] = len(ENTITIES), []
     return min((each for each in found if each[1]), default=none)
 
@@ -301,15 +333,27 @@ def _clause(name: str, operand: object, key: str) -> Where:
         if not isinstance(operand, dict):
             raise InvalidInput("metadata must be an object of names and values")
         fields = cast("dict[str, object]", operand)
-        return {"all": [{_literal(field): value} for field, value in fields.items()] or [{}]}
+        return {"all": [{_metadata_path(field): value} for field, value in fields.items()]}
     if name == "created_at":
         bounds = cast(
             "dict[str, object]", operand if isinstance(operand, dict) else {"eq": operand}
         )
         return {"$time": {operator: _moment(value) for operator, value in bounds.items()}}
+    if name == "categories":
+        return _in_categories(operand)
     if name in _REFUSED:
         raise InvalidInput(f"memories cannot be filtered by {name!r} here; metadata can")
-    return {_literal(name): operand}
+    return {_metadata_path(name): operand}
+
+
+def _in_categories(operand: object) -> Where:
+    """Return the filter of memories that have one of some categories."""
+    asked_for = cast("Where", operand) if isinstance(operand, dict) else {"contains": operand}
+    ((operator, wanted),) = asked_for.items() if len(asked_for) == 1 else [("", None)]
+    several = cast("list[object]", wanted if isinstance(wanted, list) else [wanted])
+    if operator not in ("in", "contains"):
+        raise InvalidInput('categories must be a name, {"contains": name} or {"in": [names]}')
+    return {"any": [{f"{MARKS}.categories": {"contains": each}} for each in several]}
 
 
 def _owned_by(name: str, operand: object, key: str) -> Where:
@@ -318,18 +362,23 @@ def _owned_by(name: str, operand: object, key: str) -> Where:
     The key alone says who its own entity is, and that no entity of a kind before that owns an item:
     marks, which any writer of the key may have made, name entities of the kinds after it.
     """
-    entities, own = _entities(name, operand), ENTITIES.index(f"{Entity.of_key(key).kind}_id")
-    if ENTITIES.index(name) > own:
-        return {f"{FIELD}.{name}": {"in": [each.name for each in entities]}}
+    entities = _entities(name, operand)
+    if name in Entity.of_key(key).kinds_after:
+        return {f"{MARKS}.{name}": {"in": [each.name for each in entities]}}
     return {"all" if key in (each.key for each in entities) else "any": []}
 
 
-_REFUSED = frozenset({"updated_at", "categories", "keywords", "memory_ids", "feedback"})
+_REFUSED = frozenset(
+    {"updated_at", "expiration_date", "text", "keywords", "keywords_search", "memory_ids"}
+    | {"feedback"}
+)
 
 
-def _literal(field: str) -> str:
-    """Return the name of a field of metadata as filters have it."""
-    escaped = field.replace("\\", "\\\\").replace(".", "\\.")
+def _metadata_path(name: str) -> str:
+    """Return the name of a field of a memory's metadata as filters have it."""
+    escaped = name.replace("\\", "\\\\").replace(".", "\\.")
+    if name == MARKS:  # the marks have the name in the item's metadata
+        return f"{MARKS}.{MARKS}"
     is_special = escaped.startswith("$") or escaped in ("any", "all", "not")
     return f"\\{escaped}" if is_special else escaped
 
@@ -347,36 +396,22 @@ def _moment(found: object) -> datetime:
     raise InvalidInput(f"a time must be seconds, or ISO 8601, not {found!r}")
 
 
-def _end_of(day: date | None) -> datetime | None:
-    """Return the end of the day on which something is to go."""
-    return None if day is None else datetime.combine(day, time_of_day.max, UTC)
+def _expiry(day: date | None) -> datetime | None:
+    return None if day is None else end_of(day)
 
 
 # --- what clients see -----------------------------------------------------------------------------
 
 
 def _shown(key: str, item: Item) -> Document:
-    metadata = dict(item.metadata)
-    marked: Any = metadata.pop(FIELD, None)  # whoever writes to the key may have written it
-    marks: Where = cast("Where", marked) if isinstance(marked, dict) else {}
-    owner = Entity.of_key(key)
-    beside = ENTITIES[ENTITIES.index(f"{owner.kind}_id") + 1 :]
-    value = item.value
-    fields: Document = {
-        "id": _Place(key, item.set_name or "", item.id or "").id,
-        "memory": value if isinstance(value, str) else item.text,
-        **dict.fromkeys(ENTITIES),
-        **{each: forms.wired(marks.get(each)) for each in beside},
-        f"{owner.kind}_id": owner.name,
-        "metadata": forms.wired(metadata),
-        "categories": [],
-    }
-    dates = {"created_at": item.time, "updated_at": item.updated, "expiration_date": item.expire_at}
-    return fields | {name: day and format_time(day) for name, day in dates.items()}
+    fields = Mem0Memory.of_item(key, item).fields()
+    place = MemoryPlace(key, item.set_name or "", item.id or "")
+    return {"id": place.id, **cast("Document", forms.wired(fields))}
 
 
 def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) -> Document:
-    return {"id": _Place(key, set_name, item_id).id, "event": event, "memory": text}
+    told = {"event": event, "memory": text, "data": {"memory": text}}
+    return {"id": MemoryPlace(key, set_name, item_id).id, **told}
 
 
 @router.get("/v1/ping")
@@ -392,41 +427,65 @@ def ping(caller: Asking) -> Document:
 def add(
     caller: Asking, request: Request, body: _AddBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Keep messages as they are, or learn facts from them; say what came of it."""
-    belongs = _belongs(body.chosen())
-    if not belongs:
+    """Keep messages as they are, or learn facts from them; say what came of it, and what not.
+
+    It is done when it is answered: `status` says so to clients that would wait for the event.
+    """
+    entities = _belongs(body.chosen())
+    if not entities:
         raise InvalidInput(f"name the owner of these memories: one of {', '.join(ENTITIES)}")
-    first = next(entity for entity in ENTITIES if entity in belongs)
-    key = Entity(first.removesuffix("_id"), belongs[first]).key
+    key = Entity.first(entities).key
     memory = _open(caller, key, "write")
-    metadata = {**asked.stored(body.metadata or {}), FIELD: belongs}
+    read = [(each, *each.read()) for each in body.messages]
+    said = [(message, text) for message, text, _ in read if text]
+    left_out = [
+        {"message": place, "role": message.role, "type": kind}
+        for place, (message, _, others) in enumerate(read)
+        for kind in others
+    ]
+    kept = Mem0Memory(
+        None,
+        entities,
+        asked.stored(body.metadata or {}),
+        created=None if body.timestamp is None else _moment(body.timestamp),
+        expires=_expiry(body.expiration_date),
+    )
     # Before facts are learnt, which are marked after that.
-    checked(body.model_dump(exclude={"expiration_date"}), where="body")
-    time = None if body.timestamp is None else _moment(body.timestamp)
-    ends = _end_of(body.expiration_date)
+    texts = [[message.role, message.name, text] for message, text in said]
+    requested = {**body.model_dump(mode="json", exclude={"messages"}), "said": texts}
+    checked([requested, left_out], where="body")
     if body.infer:
-        results = answer_once(
+        answer = answer_once(
             memory.engine,
             Scope(memory.space, memory.key),
-            lambda: cast("Value", _learn(memory, request, body, metadata)),
+            lambda: cast("Value", _learn(memory, request, said, kept)),
             idempotency_key=idempotency_key,
-            plain=["mem0 add", body.model_dump_json()],
+            plain=["mem0 add", json.dumps(requested)],
         )
-        return {"results": results}
+        told = cast("Document", answer)
+    else:
+        told = _keep(memory, said, kept, idempotency_key)
+    return {**told, "status": "SUCCEEDED", **({"left_out": left_out} if left_out else {})}
+
+
+def _keep(
+    memory: KeyMemory,
+    said: list[tuple[_Message, str]],
+    kept: Mem0Memory,
+    idempotency_key: str | None,
+) -> Document:
+    """Keep messages as they are, in one commit."""
     made = [
-        Item(
-            said.content,
-            role=said.role,
-            speaker=said.name,
-            metadata=metadata,
-            time=time,
-            expire_at=ends,
-        )
-        for said in body.messages
+        replace(kept, text=text, actor=message.name, role=message.role).item()
+        for message, text in said
     ]
     ids = memory.set("default").add_many(made, idempotency_key=idempotency_key)
-    pairs = zip(ids, body.messages, strict=True)
-    return {"results": [_event(key, "default", each, "ADD", said.content) for each, said in pairs]}
+    event = "\n".join(ids) or idempotency_key or new_id()
+    pairs = zip(ids, said, strict=True)
+    return {
+        "event_id": derived_ids(event.encode())(),
+        "results": [_event(memory.key, "default", each, "ADD", text) for each, (_, text) in pairs],
+    }
 
 
 def _belongs(filters: Where) -> dict[str, str]:
@@ -445,30 +504,37 @@ def _belongs(filters: Where) -> dict[str, str]:
     return found
 
 
-def _learn(memory: KeyMemory, request: Request, body: _AddBody, metadata: Where) -> list[Document]:
+def _learn(
+    memory: KeyMemory, request: Request, said: list[tuple[_Message, str]], kept: Mem0Memory
+) -> Document:
     """Learn facts, and mark the new ones with what the client says of them, in one commit."""
-    said = [{"role": each.role, "content": each.content} for each in body.messages]
-    report = memory.learn(said, model=request.app.state.model)
+    messages = [{"role": message.role, "content": text} for message, text in said]
+    results: list[Document] = []
+    if messages:
+        report = memory.learn(messages, model=request.app.state.model)
+        _mark(memory, [fact.id for fact in report.added], kept)
+        results = [_event(memory.key, FACTS, fact.id, "ADD", fact.text) for fact in report.added]
+        facts = memory.set(FACTS)
+        for ended in (*report.superseded, *report.taken_back):
+            versions = facts.history(ended)
+            text = versions[-1].text if versions else None
+            results.append(_event(memory.key, FACTS, ended, "DELETE", text))
+    return {"event_id": new_id(), "results": results}
+
+
+def _mark(memory: KeyMemory, ids: Iterable[str], kept: Mem0Memory) -> None:
     given: dict[str, Any] = {}
-    if body.timestamp is not None:
-        given["time"] = _moment(body.timestamp)
-    if body.expiration_date is not None:
-        given["expire_at"] = _end_of(body.expiration_date)
+    if kept.created is not None:
+        given["time"] = kept.created
+    if kept.expires is not None:
+        given["expire_at"] = kept.expires
     with memory.batch() as batch:
         inside = batch.set(FACTS)
-        for fact in report.added:
-            item = inside.get(fact.id)
+        for fact_id in ids:
+            item = inside.get(fact_id)
             if item is not None:
-                marked = {**metadata, **item.metadata}
-                inside.update(fact.id, metadata=marked, **given)
-    added = [_event(memory.key, FACTS, fact.id, "ADD", fact.text) for fact in report.added]
-    ended = (*report.superseded, *report.taken_back)
-    facts = memory.set(FACTS)
-    return added + [
-        _event(memory.key, FACTS, each, "DELETE", versions[-1].text if versions else None)
-        for each in ended
-        for versions in [facts.history(each)]
-    ]
+                marked = {**kept.item_metadata(), **item.metadata}
+                inside.update(fact_id, metadata=marked, **given)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -509,12 +575,11 @@ def _listed(
 ) -> list[tuple[str, Item]]:
     """Return all memories that a filter chooses, each with its key."""
     found: list[tuple[str, Item]] = []
-    for key in _keys_of(filters):
-        memory, where = _open(caller, key, access), _where(filters, key)
+    for memory, where in _chosen(caller, filters, access):
         now = datetime.now(UTC)
-        for name in SHOWN:
+        for name in SETS:
             items = memory.set(name).list(where=where, valid_at="any" if ended else now)
-            found.extend((key, item) for item in items)
+            found.extend((memory.key, item) for item in items)
     return found
 
 
@@ -523,14 +588,10 @@ def search(caller: Asking, body: _SearchBody) -> Document:
     """Find memories; the score is alveus's relevance, 0 to 1."""
     filters, limit = body.chosen(), body.limit or body.top_k
     found = [
-        (key, hit)
-        for key in _keys_of(filters)
-        for hit in _open(caller, key, "read").search(
-            body.query,
-            sets=SHOWN,
-            limit=limit,
-            where=_where(filters, key),
-            min_score=body.threshold,
+        (memory.key, hit)
+        for memory, where in _chosen(caller, filters, "read")
+        for hit in memory.search(
+            body.query, sets=SETS, limit=limit, where=where, min_score=body.threshold
         )
     ]
     if len({key for key, _ in found}) > 1:  # relevance can be compared across keys, score cannot
@@ -543,7 +604,7 @@ def search(caller: Asking, body: _SearchBody) -> Document:
 @router.get("/v1/memories/{memory_id:path}/history")
 def history(caller: Asking, memory_id: str) -> list[Document]:
     """List what became of a memory, the oldest first, also after it was deleted."""
-    place = _Place.parse(memory_id)
+    place = _place(caller, memory_id, "read")
     inside = _open(caller, place.key, "read").set(place.set_name)
     versions = inside.history(place.item_id)
     if not versions:
@@ -551,7 +612,7 @@ def history(caller: Asking, memory_id: str) -> list[Document]:
     rows: list[Document] = []
     old: Item | None = None
     for item in versions:
-        if old is None or not (FIELD in item.metadata and FIELD not in old.metadata):
+        if old is None or not (MARKS in item.metadata and MARKS not in old.metadata):
             rows.append(_history_row(place, old, item, "ADD" if old is None else "UPDATE"))
         old = item
     if old is not None and old.retired is not None:
@@ -559,7 +620,7 @@ def history(caller: Asking, memory_id: str) -> list[Document]:
     return rows
 
 
-def _history_row(place: _Place, old: Item | None, new: Item | None, event: str) -> Document:
+def _history_row(place: MemoryPlace, old: Item | None, new: Item | None, event: str) -> Document:
     shown = _shown(place.key, cast("Item", new or old))
     return {
         "id": f"{place.id}:{event}:{new.version if new is not None else 0}",
@@ -589,7 +650,7 @@ def users(caller: Asking) -> Document:
     found: list[Document] = []
     for key in memory.keys(prefix=caller.token.keys):
         counts = memory.key(key).sets(counts=True)
-        total = sum(counts.get(name, 0) for name in SHOWN)
+        total = sum(counts.get(name, 0) for name in SETS)
         if total:
             owner = Entity.of_key(key)
             told = {"name": owner.name, "type": owner.kind, "total_memories": total}
@@ -604,17 +665,21 @@ def users(caller: Asking) -> Document:
 def update(caller: Asking, memory_id: str, body: _Change) -> Document:
     """Change a memory, as a new version."""
     place, inside, item = _found(caller, memory_id, "write")
-    changed = inside.update(place.item_id, **cast("Any", _changes(item, body)))
+    changed = inside.update(place.item_id, **cast("Any", _changes(place.key, item, body)))
     return _shown(place.key, changed)
 
 
-def _changes(item: Item, body: _Change) -> dict[str, Any]:
-    """Return the fields that change; whom it belongs to stays, and what makes a fact one."""
+def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
+    """Return the fields that change; the entities of a memory stay, and what makes a fact one."""
     fields = body.fields()
     if body.metadata is not None:
-        kept = dict(item.metadata) if item.set_name == FACTS else {}
-        kept |= {FIELD: item.metadata[FIELD]} if FIELD in item.metadata else {}
-        fields["metadata"] = {**asked.stored(body.metadata), **kept}
+        metadata: dict[str, Value] = asked.stored(body.metadata)
+        if MARKS in item.metadata or MARKS in metadata:
+            memory = replace(Mem0Memory.of_item(key, item), metadata=metadata, updated=None)
+            metadata = memory.item_metadata()
+        fact = Fact.of(item) if item.set_name == FACTS else None
+        own = () if fact is None else item.metadata.keys() & fact.to_json().keys()
+        fields["metadata"] = {**metadata, **{name: item.metadata[name] for name in own}}
     return fields
 
 
@@ -622,7 +687,7 @@ def _changes(item: Item, body: _Change) -> dict[str, Any]:
 def batch_update(caller: Asking, body: _Changes) -> Document:
     """Change memories; those of one user are changed in one commit."""
     found = [(_found(caller, each.memory_id, "write"), each) for each in body.memories]
-    changes = [(place, _changes(item, each)) for (place, _, item), each in found]
+    changes = [(place, _changes(place.key, item, each)) for (place, _, item), each in found]
     for key in dict.fromkeys(place.key for place, _ in changes):
         with _open(caller, key, "write").batch() as batch:
             for place, fields in changes:
@@ -640,13 +705,13 @@ def batch_delete(caller: Asking, body: _Deletions) -> Document:
     return {"message": f"Successfully deleted {len(places)} memories"}
 
 
-def _retire(caller: Caller, places: Iterable[_Place]) -> None:
-    by_key: dict[str, list[_Place]] = {}
+def _retire(caller: Caller, places: Iterable[MemoryPlace]) -> None:
+    by_key: dict[str, list[MemoryPlace]] = {}
     for place in places:
         by_key.setdefault(place.key, []).append(place)
     for key, inside in by_key.items():
         with _open(caller, key, "write").batch() as batch:
-            for name in SHOWN:
+            for name in SETS:
                 ids = [place.item_id for place in inside if place.set_name == name]
                 if ids:
                     batch.set(name).delete(ids)
@@ -666,7 +731,7 @@ def delete_all(
     given: Where = {entity: name for entity, name in named if name is not None}
     chosen = given if filters is None else {"AND": [_read_filters(filters), given]}
     found = _listed(caller, chosen, "write", ended=True)
-    _retire(caller, [_Place(key, item.set_name or "", item.id or "") for key, item in found])
+    _retire(caller, [MemoryPlace(key, item.set_name or "", item.id or "") for key, item in found])
     return {"message": "Memories deleted successfully!"}
 
 
@@ -707,8 +772,30 @@ def delete_users(
     Other sets of the key, and its exact memory, stay.
     """
     memory = _open(caller, Entity(kind, entity_name(kind, name)).key, "write")
-    if not any(memory.sets(counts=True).get(each) for each in (*SHOWN, LEARNED)):
+    if not any(memory.sets(counts=True).get(each) for each in (*SETS, LEARNED)):
         raise NotFound(f"there is no {kind} {name!r}")
-    for each in (LEARNED, *SHOWN):
+    for each in (LEARNED, *SETS):
         memory.set(each).forget(where={})
     return {"message": "Entity deleted successfully!"}
+
+
+# --- calls that are not served --------------------------------------------------------------------
+
+_UNSERVED = (
+    *("/v1/feedback", "/v1/exports", "/v1/exports/get", "/v1/summary"),
+    *("/v2/profiles/{rest:path}", "/v2/entities/user/{rest:path}/profile"),
+    *("/api/v1/orgs/{rest:path}", "/api/v1/webhooks/{rest:path}"),
+)
+"""Addresses of mem0's client for feedback, exports, summaries, profiles, projects, webhooks."""
+
+
+def refuse(caller: Asking, request: Request) -> Response:
+    """Refuse a call of mem0's client by name, so that the client does not look for a memory."""
+    caller.check("read")
+    raise InvalidInput(
+        f"{request.method} {request.url.path} of mem0 is not served; docs/server.md lists the calls"
+    )
+
+
+for _path in _UNSERVED:
+    router.add_api_route(_path, refuse, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])

@@ -257,6 +257,13 @@ class Ledger(Protocol):
         """Return the spaces that have a key, by name."""
         ...
 
+    def sets_of_item(self, space: str, item_id: str) -> list[SetRef]:
+        """Return the sets of keys of *space* that have a version of an item of this id, in order.
+
+        The time of a call grows with the number of sets of the space.
+        """
+        ...
+
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:

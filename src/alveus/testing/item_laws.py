@@ -258,6 +258,19 @@ class ItemLaws(Laws):
         write(store, add("i"))
         assert store.versions(NOTES, "j") == store.versions(NEVER, "i") == []
 
+    def test_an_item_is_found_in_any_key_of_its_space(self, store: Store) -> None:
+        """By its id alone, also after it was retired; not in knowledge, nor in another space."""
+        elsewhere = SetRef(Scope("elsewhere", "ada"), "notes")
+        others = SetRef(BOB, "a"), SetRef(BOB, "n\0"), SetRef(Scope(ADA.space, "agent:é\n"), "b")
+        for ref in (NOTES, *others, SetRef(HANDBOOK, "notes"), elsewhere):
+            write(store, Add(ref, record("odd 🦊")), Add(ref, record("other")), scope=ref.scope)
+        found = sorted([NOTES, *others])
+        assert store.sets_of_item(ADA.space, "odd 🦊") == found
+        write(store, Retire(NOTES, "odd 🦊", 1))
+        assert store.sets_of_item(ADA.space, "odd 🦊") == found
+        assert store.sets_of_item("elsewhere", "odd 🦊") == [elsewhere]
+        assert store.sets_of_item(ADA.space, "odd") == store.sets_of_item("never", "other") == []
+
     def test_the_past_is_read_at_its_commit(self, store: Store) -> None:
         """Each version when it was live, for get and page alike."""
         numbers = [

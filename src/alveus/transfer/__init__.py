@@ -15,9 +15,8 @@ from alveus.transfer.export import (
 from alveus.transfer.foreign_formats import Target
 from alveus.transfer.history_export import history_lines
 from alveus.transfer.import_formats import (
-    KEY_OF_RECORD,
     LAYOUTS,
-    PLAIN,
+    OWN_TARGETS,
     Layout,
     entries,
     layout_of,
@@ -38,10 +37,9 @@ from alveus.transfer.migration import migrate
 
 __all__ = [
     "CHUNK",
-    "KEY_OF_RECORD",
     "LAST",
     "LAYOUTS",
-    "PLAIN",
+    "OWN_TARGETS",
     "Imported",
     "ItemLine",
     "Layout",

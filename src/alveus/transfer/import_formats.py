@@ -15,7 +15,7 @@ from alveus.transfer.history_format import AccessedLine, CommitLine, HistoryLine
 from alveus.transfer.import_source import JsonRecord, Source
 from alveus.transfer.langgraph import LangGraphFile, LangGraphReader
 from alveus.transfer.mcp_memory import McpMemoryReader
-from alveus.transfer.mem0 import Mem0Reader
+from alveus.transfer.mem0 import OWN_KEY, Mem0Reader
 from alveus.transfer.plain_items import ItemReader
 from alveus.values import wire
 from alveus.values.storable import Value
@@ -28,8 +28,11 @@ Layout: TypeAlias = Literal[
 PLAIN: Layout = "items"
 """The format of what has a text, and fits no other."""
 
-KEY_OF_RECORD = Target(key_from="key")
-"""Where items of a plain file go, unless somebody says: to the key that each names."""
+OWN_TARGETS: Mapping[Layout, Target] = {
+    "items": Target(key_from="key"),
+    "mem0": Target(key_from=OWN_KEY),
+}
+"""The targets of formats whose records name their keys, for imports without a key."""
 
 Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
 """What an import writes."""
@@ -96,8 +99,8 @@ def entries(
     """Yield the entries of a file, with the numbers of their lines or records.
 
     Args:
-        target: Needed for every format but "alveus", which names its own keys, and "items", each
-            of which may.
+        target: Needed for every format but "alveus", which names its own keys, and those of
+            `OWN_TARGETS`, whose records may.
 
     Raises:
         InvalidInput: A record cannot be used; the message names it and what to do.
@@ -105,8 +108,7 @@ def entries(
     if layout == "alveus":
         yield from _lines(source)
         return
-    if target is None and layout == PLAIN:
-        target = KEY_OF_RECORD
+    target = target or OWN_TARGETS.get(layout)
     if target is None:
         raise InvalidInput(f"{source.name} names no keys of its own; pass a Target with a key")
     reader = READERS[layout](target)

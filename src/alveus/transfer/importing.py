@@ -234,7 +234,8 @@ def import_file(
     them one commit; the same call again adds nothing twice.
 
     Args:
-        target: The key and set of the items; needed for every format but "alveus".
+        target: The key and set of the items; needed for every format but "alveus", and "items" and
+            "mem0" whose records name their keys.
 
     Raises:
         InvalidInput: A record cannot be used, or the format is not recognised.

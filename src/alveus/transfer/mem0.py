@@ -4,21 +4,30 @@ A user is the key of that name. An agent, an app or a run that memories belong t
 the key ``agent:…``, ``app:…`` or ``run:…``. A user whose name looks like one of those keys is the
 key ``user:`` and the name. So each key is one entity of mem0, and each entity is one key, whatever
 characters its name has.
+
+A memory is an item of that key. `Mem0Memory` says which field of one is which of the other.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Iterator
-from typing import ClassVar, NamedTuple, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from datetime import UTC, date, datetime, time
+from typing import Any, ClassVar, NamedTuple, cast
 
 from alveus.errors import InvalidInput
+from alveus.facts.fact import FACTS
 from alveus.store.items import Item
 from alveus.transfer.alveus_format import ItemLine
 from alveus.transfer.foreign_formats import Reader, Skipped
 from alveus.transfer.import_source import JsonRecord
-from alveus.transfer.record_fields import label_of, metadata_of, name_of
+from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
+from alveus.values.times import format_time
 
 KINDS = ("user", "agent", "app", "run")
 """Kinds of entities; a memory is in the key of the first kind that it names."""
@@ -26,11 +35,23 @@ KINDS = ("user", "agent", "app", "run")
 ENTITIES = tuple(f"{kind}_id" for kind in KINDS)
 """The fields of a memory that name its entities."""
 
+SETS = ("default", FACTS)
+"""The sets of a key whose items are memories of mem0."""
+
+MARKS = "mem0"
+"""The field of an item's metadata that holds the entities of a memory, and its other fields."""
+
 ANYBODY = "*"
 """The wildcard of mem0's filters, which names no entity."""
 
+OWN_KEY = "entity"
+"""A field that an import adds to each record: the key of the first entity that the record names."""
+
 _OTHER_KIND = re.compile("(?:user:)*(?:agent|app|run):.", re.DOTALL)
 """The beginning of a user's name that would be read as another entity, if it were a key."""
+
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The ids of mem0, which are also those that alveus makes."""
 
 
 class Entity(NamedTuple):
@@ -57,9 +78,23 @@ class Entity(NamedTuple):
         kind, _, name = key.partition(":")
         return cls(kind, name)
 
+    @classmethod
+    def first(cls, entities: Mapping[str, str]) -> Entity:
+        """Return the entity whose key holds a memory of these; there must be one."""
+        name = next(each for each in ENTITIES if each in entities)
+        return cls(name.removesuffix("_id"), entities[name])
 
-def entity_name(field: str, value: object) -> str:
+    @property
+    def kinds_after(self) -> Sequence[str]:
+        """The fields that may name further entities of a memory in this entity's key."""
+        return ENTITIES[KINDS.index(self.kind) + 1 :]
+
+
+def entity_name(name: str, value: object) -> str:
     """Return the name of an entity: a text, or a whole number, which mem0 takes as its digits.
+
+    Args:
+        name: The field that holds it, for errors.
 
     Raises:
         InvalidInput: The value names no entity.
@@ -68,14 +103,175 @@ def entity_name(field: str, value: object) -> str:
         return str(value)
     if not isinstance(value, str) or value in ("", ANYBODY):
         raise InvalidInput(
-            f'{field} must be a name or a whole number, not {value!r:.80}; the wildcard "*" is not '
+            f'{name} must be a name or a whole number, not {value!r:.80}; the wildcard "*" is not '
             "served"
         )
     return value
 
 
-FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
+class MemoryPlace(NamedTuple):
+    """The key, the set and the id of an item that is a memory of mem0."""
+
+    key: str
+    set_name: str
+    item_id: str
+
+    @property
+    def id(self) -> str:
+        """The id of the memory in mem0: that of the item if it is a UUID, as mem0's are."""
+        return self.item_id if _UUID.fullmatch(self.item_id) else self.packed
+
+    @property
+    def packed(self) -> str:
+        """An id that names key, set and item, whatever the item's own id is."""
+        text = json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def unpacked(cls, memory_id: str) -> MemoryPlace | None:
+        """Return the place that a packed id names; None if it is no packed id."""
+        try:
+            padded = memory_id.encode() + b"=" * (-len(memory_id) % 4)
+            found: Any = json.loads(base64.b64decode(padded, b"-_", validate=True))
+            place = cls(*map(_text, found))
+        except (ValueError, TypeError, RecursionError):
+            return None
+        return place if place.set_name in SETS else None
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str) or not found:
+        raise ValueError(found)
+    return found
+
+
+def uuid_of(memory_id: str) -> str | None:
+    """Return an id of mem0 as items have it; None if it is no UUID."""
+    lower = memory_id.lower()
+    return lower if _UUID.fullmatch(lower) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Mem0Memory:
+    """A memory as mem0 has it: it becomes an item, and an item becomes a memory.
+
+    Attributes:
+        entities: Names of entities by the fields of `ENTITIES`; at least one.
+        metadata: Any names, one called ``mem0`` too.
+        actor: The name of the speaker.
+        updated: ISO 8601; None: never changed, or not known.
+        expires: The memory is not found from then on.
+    """
+
+    text: str | None
+    entities: Mapping[str, str]
+    metadata: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    actor: str | None = None
+    role: str | None = None
+    created: datetime | None = None
+    updated: str | None = None
+    expires: datetime | None = None
+    categories: Sequence[Value] = ()
+
+    def item(self, item_id: str | None = None) -> Item:
+        """Return the item that keeps this memory in the key of its first entity."""
+        return Item(
+            self.text,
+            id=item_id,
+            metadata=self.item_metadata(),
+            speaker=self.actor,
+            role=self.role,
+            session=self.entities.get("run_id"),
+            time=self.created,
+            expire_at=self.expires,
+        )
+
+    def item_metadata(self) -> dict[str, Value]:
+        """Return the metadata of the item: the memory's own, and its other fields as marks."""
+        marks: dict[str, Value] = dict(self.entities)
+        if self.categories:
+            marks["categories"] = [*self.categories]
+        if self.updated is not None:
+            marks["updated_at"] = self.updated
+        if MARKS in self.metadata:
+            marks[MARKS] = self.metadata[MARKS]
+        return {**self.metadata, MARKS: marks}
+
+    @classmethod
+    def of_item(cls, key: str, item: Item) -> Mem0Memory:
+        """Return the memory that an item is, whoever added it.
+
+        The key says who its first entity is. Marks, which any writer of the key may have made, name
+        entities of the kinds after that, and nothing else of them is trusted to have a type.
+        """
+        metadata: dict[str, Value] = dict(item.metadata)
+        found = metadata.pop(MARKS, None)
+        marks: dict[str, Value] = found if isinstance(found, dict) else {}
+        if MARKS in marks:
+            metadata[MARKS] = marks[MARKS]
+        owner = Entity.of_key(key)
+        beside = {name: marks[name] for name in owner.kinds_after if name in marks}
+        updated, categories = marks.get("updated_at"), marks.get("categories")
+        if item.version > 1 or not isinstance(updated, str):
+            updated = None if item.updated is None else format_time(item.updated)
+        return cls(
+            item.value if isinstance(item.value, str) else item.text,
+            {f"{owner.kind}_id": owner.name}
+            | {name: each for name, each in beside.items() if isinstance(each, str)},
+            metadata,
+            actor=item.speaker,
+            role=item.role,
+            created=item.time,
+            updated=updated,
+            expires=item.expire_at,
+            categories=categories if isinstance(categories, list) else (),
+        )
+
+    def fields(self) -> dict[str, Value]:
+        """Return the fields of the memory as mem0 answers them, but the id."""
+        said: dict[str, Value] = {"actor_id": self.actor, "role": self.role}
+        return {
+            "memory": self.text,
+            **dict.fromkeys(ENTITIES),
+            **self.entities,
+            **{name: value for name, value in said.items() if value is not None},
+            "metadata": dict(self.metadata),
+            "categories": [*self.categories],
+            "created_at": self.created and format_time(self.created),
+            "updated_at": self.updated,
+            "expiration_date": self.expires and day_of(self.expires),
+        }
+
+
+def end_of(day: date) -> datetime:
+    """Return the end of the last day on which a memory is found."""
+    return datetime.combine(day, time.max, UTC)
+
+
+def day_of(expires: datetime) -> str:
+    """Return the date of which `end_of` is this time; another time as ISO 8601."""
+    last = expires.astimezone(UTC)
+    return (
+        last.date().isoformat()
+        if last.timetz() == time.max.replace(tzinfo=UTC)
+        else format_time(last)
+    )
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+FIELDS = {
+    *("id", "memory", "content", "metadata", "hash", "score", "category_ids", "categories"),
+    *("created_at", "updated_at", "expiration_date", "actor_id", "role", *ENTITIES),
+}
 """Fields of a memory that become fields of an item, or follow from them; others are metadata."""
+
+CAMEL = {
+    re.sub("_([a-z])", lambda letter: letter[1].upper(), name): name
+    for name in FIELDS
+    if "_" in name
+}
+"""The names of fields as mem0's client for TypeScript has them."""
 
 DELETED = "was deleted there"
 RELATION = "is a relation of mem0's graph"
@@ -98,9 +294,10 @@ class Mem0Reader(Reader):
         if record.list_name == "relations":
             yield Skipped(RELATION)
             return
-        fields = dict(record.fields)
+        fields = {CAMEL.get(name, name): value for name, value in record.fields.items()}
         memory = fields.get("memory", fields.get("content"))
-        if name_of(fields, "id") is None or not isinstance(memory, str):
+        item_id = name_of(fields, "id")
+        if item_id is None or not isinstance(memory, str):
             raise InvalidInput(
                 'a memory has an "id" and a "memory" (or "content"), which is a text'
             )
@@ -110,49 +307,74 @@ class Mem0Reader(Reader):
         user = record.document.get("user")
         if isinstance(user, dict) and isinstance(user.get("user_id"), str):
             fields["user_id"] = user["user_id"]  # a backup of OpenMemory numbers its users
-        item = Item(
-            value=memory,
-            id=name_of(fields, "id"),
-            metadata=_metadata(fields, record.document),
-            speaker=label_of(fields, "actor_id"),
+        entities = {
+            name: entity_name(name, fields[name])
+            for name in ENTITIES
+            if fields.get(name) not in (None, "")
+        }
+        found = Mem0Memory(
+            memory,
+            entities,
+            _metadata(fields),
+            actor=label_of(fields, "actor_id"),
             role=label_of(fields, "role"),
-            session=name_of(fields, "run_id"),
-            time=self.when(fields, names=("created_at",)),
+            created=self.when(fields, names=("created_at",)),
+            updated=self._updated(fields),
+            expires=_expiry(fields),
+            categories=_categories(fields, record.document),
         )
-        yield self.item_line(item, self._with_key(fields), record.document)
+        keys: dict[str, Value] = {
+            name: Entity(name.removesuffix("_id"), each).key for name, each in entities.items()
+        }
+        if entities:
+            keys[OWN_KEY] = Entity.first(entities).key
+        yield self.item_line(found.item(item_id), fields | keys, record.document)
 
-    def _with_key(self, fields: dict[str, Value]) -> dict[str, Value]:
-        """Return the fields; the name of the entity that names the key becomes that key."""
-        field = self.target.key_from
-        if field not in ENTITIES or fields.get(field) is None:
-            return fields
-        name = entity_name(field, fields[field])
-        return fields | {field: Entity(field.removesuffix("_id"), name).key}
+    def _updated(self, fields: dict[str, Value]) -> str | None:
+        with inside("field 'updated_at'"):
+            found = self.read_time(fields.get("updated_at"), self.target.zone or UTC)
+        return None if found is None else format_time(found)
 
 
-def _metadata(fields: dict[str, Value], document: dict[str, Value]) -> dict[str, Value]:
+def _expiry(fields: dict[str, Value]) -> datetime | None:
+    """Return the end of the day on which a memory expires, or the very time if a file has one."""
+    found = fields.get("expiration_date")
+    if found is None:
+        return None
+    try:
+        if isinstance(found, str) and len(found) == len("2999-12-31"):
+            return end_of(date.fromisoformat(found))
+        read = datetime.fromisoformat(cast("str", found))
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"field 'expiration_date': {found!r:.40} is no date; write it like 2999-12-31"
+        ) from None
+    return read.replace(tzinfo=read.tzinfo or UTC)
+
+
+def _metadata(fields: dict[str, Value]) -> dict[str, Value]:
     metadata = metadata_of(fields)
     others = {
         name: value
         for name, value in fields.items()
         if name not in FIELDS and value is not None and value != []
     }
-    if others.get("updated_at") == fields.get("created_at"):
-        others.pop("updated_at", None)
-    if categories := _categories(fields, document):
-        others["categories"] = categories
     clashes = {n for n, value in others.items() if n in metadata and metadata[n] != value}
     return {f"mem0_{n}" if n in clashes else n: v for n, v in others.items()} | metadata
 
 
-def _categories(fields: dict[str, Value], document: dict[str, Value]) -> list[Value]:
-    """Return the names of the categories that a backup of OpenMemory numbers."""
-    ids, categories = fields.get("category_ids"), document.get("categories")
+def _categories(fields: dict[str, Value], document: dict[str, Value]) -> Sequence[Value]:
+    """Return the names of categories; a backup of OpenMemory numbers them."""
+    given, ids, known = (
+        fields.get("categories"),
+        fields.get("category_ids"),
+        document.get("categories"),
+    )
     if not isinstance(ids, list):
-        return []
+        return given if isinstance(given, list) else ()
     names = {
         cast("str", category.get("id")): category.get("name")
-        for category in (categories if isinstance(categories, list) else [])
+        for category in (known if isinstance(known, list) else [])
         if isinstance(category, dict) and isinstance(category.get("id"), str)
     }
     return [names.get(i, i) for i in ids if isinstance(i, str)]

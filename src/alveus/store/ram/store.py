@@ -342,6 +342,14 @@ class RamStore(RamLanes, RamFinder, RamErasing):
     # --- items
 
     @locked
+    def sets_of_item(self, space: str, item_id: str) -> list[SetRef]:
+        return sorted(
+            rows.ref
+            for rows in self._sets.all_sets()
+            if rows.ref.scope.space == space and rows.ref.scope.key and rows.versions.get(item_id)
+        )
+
+    @locked
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:

@@ -50,6 +50,13 @@ _SETS = """
     ORDER BY name
 """
 
+_SETS_OF_ITEM = """
+    SELECT key, name FROM scope JOIN memory_set ON memory_set.scope = scope.id
+    WHERE space IS ?1 AND key <> ''
+    AND EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id AND item.id IS ?2)
+    ORDER BY key, name
+"""
+
 _SPACES = """
     WITH RECURSIVE each (name) AS (
         SELECT min(space) FROM scope
@@ -326,6 +333,11 @@ class SqlReads(WholeSets, SqlDatabase):
         return [SetRef(scope, name) for (name,) in rows]
 
     # --- items --------------------------------------------------------------------------------
+
+    @reads
+    def sets_of_item(self, db: Connection, space: str, item_id: str) -> list[SetRef]:
+        rows = query(db, _SETS_OF_ITEM, space, item_id)
+        return [SetRef(Scope(space, key), name) for key, name in rows]
 
     @reads
     def get(
