@@ -587,7 +587,8 @@ def test_what_is_not_served_is_refused_by_name(served):
         assert served.ask("GET", f"{ONE}/{gone}/")[0] == 404
         assert served.ask("GET", f"{ONE}/{gone}/history/")[0] == 404
     for method, path in UNSERVED:
-        assert "is not served" in refused(method, path, {} if method == "POST" else None)
+        body, query = ({}, {}) if method == "POST" else (None, {"fields": "x"})
+        assert "is not served" in refused(method, path, body, **query)
 
 
 def test_its_key_is_a_token_with_its_scope(tmp_path):

@@ -25,7 +25,7 @@ from alveus.facts.learning import LEARNED
 from alveus.memory.keys import KeyMemory
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
-from alveus.server.answers import StrictRoute, error_answer
+from alveus.server.answers import PlainRoute, StrictRoute, error_answer
 from alveus.server.callers import Caller
 from alveus.server.routes import Asking, Document
 from alveus.server.tokens import Access
@@ -52,7 +52,7 @@ from alveus.values.storable import Value, checked
 Where = dict[str, Any]
 
 
-class _Mem0Route(StrictRoute):
+class _Mem0Errors(PlainRoute):
     """Answers errors in the form of which the client makes its own."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -72,6 +72,10 @@ class _Mem0Route(StrictRoute):
                 return JSONResponse({"detail": f"{place}: {first['msg']}"}, 400)
 
         return handler
+
+
+class _Mem0Route(_Mem0Errors, StrictRoute):
+    """A route of a call that is served."""
 
 
 _KEPT = ("retry-after", "www-authenticate")
@@ -798,4 +802,9 @@ def refuse(caller: Asking, request: Request) -> Response:
 
 
 for _path in _UNSERVED:
-    router.add_api_route(_path, refuse, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    router.add_api_route(
+        _path,
+        refuse,
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        route_class_override=_Mem0Errors,
+    )
