@@ -169,13 +169,13 @@ def memory(
     embedder: Embedder | str,
 ) -> Iterator[Memory]:
     url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder=embedder, clock=clock, wait_s=LIMIT_S) as memory:
+    with Memory.open(url, embedder=embedder, clock=clock, wait_s=LIMIT_S, timezone="UTC") as memory:
         yield memory
 
 
 @pytest.fixture
 def ram(clock: Callable[[], datetime], embedder: Embedder | str) -> Iterator[Memory]:
-    with Memory.open(embedder=embedder, clock=clock, wait_s=LIMIT_S) as memory:
+    with Memory.open(embedder=embedder, clock=clock, wait_s=LIMIT_S, timezone="UTC") as memory:
         yield memory
 
 

@@ -44,7 +44,7 @@ from postgres_server import url_for
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
     """A memory in RAM, and one on PostgreSQL."""
     place = ":memory:" if request.param == "ram" else url_for(tmp_path)
-    with Memory.open(place, embedder="words") as opened:
+    with Memory.open(place, embedder="words", timezone="UTC") as opened:
         yield opened
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from alveus import Memory
 from alveus.facts import LearnReport
-from alveus.facts.english import in_third_person, with_dates
+from alveus.facts.english import in_third_person
 from alveus.memory.keys import KeyMemory
+from alveus.values.relative_dates import with_dates
 
 SAID = "2026-03-04T10:00:00+00:00"
 """A Wednesday."""

@@ -26,7 +26,7 @@ WORKER = Path(__file__).with_name("tools_worker.py")
 
 @pytest.fixture
 def ada(tmp_path):
-    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+    with Memory.open(tmp_path / "app.db", embedder="words", timezone="UTC") as memory:
         yield memory.key("ada")
 
 

@@ -22,6 +22,7 @@ from alveus.compaction.lineage import Ancestor, Lineage
 from alveus.display import html
 from alveus.errors import InvalidInput, Unsupported
 from alveus.search.projection import MapPoints
+from alveus.values.zones import Zone
 from pages import ROOT, blocks
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -137,11 +138,18 @@ def test_each_value_shows_what_it_holds(memory):
     shown = {
         name: Display(value).text for name, value in everything(travels(memory), memory).items()
     }
+    next_day = Zone.of(None).text(BEGIN + timedelta(days=1))
     told = {
         "memory": [":memory:", "ada", "embedder words"],
         "key": ["'ada'", "chat", "diary", "3", "profile", "{city}", "a.b", "[1,2]"],
         "knowledge": ["Knowledge 'default'", "handbook", "1"],
-        "set": ["3 items", "Takes the night train.", "2026-11-02 00:00 UTC", "Ada", '{"day":1}'],
+        "set": [
+            "3 items",
+            "Takes the night train.",
+            next_day,
+            "Ada",
+            '{"day":1}',
+        ],
         "diary": ["capacity: 4 items", "walked by the river".capitalize()],
         "hits": ["Relevance", "Seat 12.", "default", "words 1.000"],
         "context": ["of 200 tokens", "Exact memory", "profile.city", "Question", "Left out: "],

@@ -58,7 +58,7 @@ SAYINGS = [
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with Memory.open(embedder="words", clock=Clock()) as memory:
+    with Memory.open(embedder="words", clock=Clock(), timezone="UTC") as memory:
         yield memory
 
 
@@ -183,7 +183,7 @@ NOTHING: dict[str, Any] = {"sets": None, "knowledge": None, "exact": None}
 @given(WORLDS)
 def test_a_context_keeps_its_promises_whatever_is_in_memory(world: World) -> None:
     """Never over budget; query last; calls with answers; the newest exchange; always the same."""
-    with Memory.open(embedder="words", clock=Clock()) as memory:
+    with Memory.open(embedder="words", clock=Clock(), timezone="UTC") as memory:
         world.fill(memory)
         fixed = world.ask(memory, messages=None, budget_tokens=None, **NOTHING)
         if not world.fits(fixed):

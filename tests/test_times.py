@@ -730,3 +730,38 @@ def test_what_another_process_renewed_is_found(tmp_path, clock) -> None:
         assert said(notes.get("seat")) == "Seat by the glass."
         with pytest.raises(StoreReadOnly):
             notes.renew("seat", ttl=20 * HOUR)
+
+
+@pytest.mark.parametrize("place", [":memory:", "app.db"])
+def test_reads_of_the_past_follow_commits_where_created_goes_back(
+    tmp_path: Path, place: str
+) -> None:
+    """A clock was ahead for a commit: each read of a time is that of one commit, in their order."""
+    url, now = place if place == ":memory:" else tmp_path / place, [START]
+    with Memory.open(url, embedder="words", clock=lambda: now[0]) as memory:
+        ada = memory.key("ada")
+        ada.add("one", id="a")
+        now[0] = START + timedelta(days=365)
+        ada.add("two", id="b")
+        ada.short_term.set("n", 2)
+        now[0] = START + timedelta(seconds=90)
+        ada.add("three", id="c")
+        items = {str(item.id): item for item in ada.list()}
+        assert items["c"].created < items["b"].created
+        seen = [
+            {item.id for item in ada.list(as_of=at)}
+            for at in sorted([START, *(item.created for item in items.values())])
+        ]
+        assert seen == [{"a"}, {"a"}, {"a", "b", "c"}, {"a", "b", "c"}]
+        then = items["c"].created
+        assert [hit.item.id for hit in ada.search("two", as_of=then)][:1] == ["b"]
+        assert ada.get("b", as_of=then) is not None
+        assert ada.short_term.at(then).get("n") == 2
+        assert {change.id for change in memory.diff("ada", START, then).items} == {"b", "c"}
+        numbers = [memory.store.commit_at(int(at.timestamp() * 1e6)) for at in (START, then)]
+        assert [len(ada.list(as_of=number)) for number in range(numbers[0], numbers[1] + 1)] == [
+            1,
+            2,
+            2,
+            3,
+        ]

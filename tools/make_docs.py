@@ -57,7 +57,14 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 - What `get` prints restores the value: `alveus set PATH "$(alveus get PATH --key ada)" --key ada`, whatever its type, with and without `--json`.
 - Every id that a command prints is accepted where a command takes an `ID`: `show`, `delete` and `lineage` look through all sets of the key, and also take `SET/ID`. If several sets have the id, name one with `--set`.
 - Every list is a table with a header; `--quiet` leaves the header out, and `--json` prints a line per row.
-- A span of time is written `20ms`, `90s`, `10m`, `12h`, `7d` or `2w`; a time has a zone, as `2025-01-31T12:00:00Z`.
+- A span of time is written `20ms`, `90s`, `10m`, `12h`, `7d` or `2w`; a time `2025-01-31T12:00:00Z`, and a [day](#days) `2025-01-31`.
+
+## Days
+
+A day or a time without an offset is one where you are: where this machine is, or `--timezone ZONE`, or `ALVEUS_TIMEZONE`.
+A day begins or ends there, as its place asks: `diff 2026-11-20 2026-11-21` is two whole days, and `--as-of 2026-11-20` is the end of that day.
+A time with an offset wins over both.
+Lists show times where you are, too; see [whose day](time-travel.md#whose-day).
 
 ## Exit codes
 
@@ -75,7 +82,7 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `show --history`, `compactions`, `facts list`, `facts check`, `quarantine list`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
 Fields are only ever added.
 Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, in the standard alphabet, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`; commands read the same forms.
-Times are ISO 8601 in UTC.
+Times are ISO 8601: in UTC, but the `time` of an item, which has the offset that it came with.
 An item has `id set value text metadata importance speaker role session time created updated accessed sources compacted version retired`.
 An error is one line on stderr, `{"error": {"type": …, "message": …, "facts": {…}}}`: the class of the error, its message, and its attributes.
 Where nothing was found, the exit code is 3.

@@ -10,6 +10,8 @@ export interface ConnectionOptions {
   retryForMs?: number;
   /** After how long without a word a stream of events is followed anew, in milliseconds; 60 seconds by default. The server says a word every 15. */
   silentMs?: number;
+  /** Where the reader is, such as `Europe/Lisbon` or `+05:30`: by it days are counted. By default where this machine, or browser, is. */
+  timezone?: string;
 }
 
 /** What any call takes. */

@@ -63,6 +63,13 @@ function onAbort(signal, act) {
   };
 }
 
+// Of this machine, or browser, from UTC. Not its name, which a server without time zone data does not know.
+function offset() {
+  const minutes = -new Date().getTimezoneOffset();
+  const [hours, rest] = [Math.trunc(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `${minutes < 0 ? "-" : "+"}${String(hours).padStart(2, "0")}:${String(rest).padStart(2, "0")}`;
+}
+
 const pause = (ms, signal) =>
   new Promise((resolve, reject) => {
     const forget = onAbort(signal, () => {
@@ -82,8 +89,10 @@ export class Connection {
   #timeoutMs;
   #retryForMs;
   #silentMs;
+  #timezone;
 
-  constructor(url, { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000, silentMs = 60_000 } = {}) {
+  constructor(url, options = {}) {
+    const { token, fetch = globalThis.fetch, timeoutMs = 30_000, retryForMs = 30_000, silentMs = 60_000 } = options;
     const isUrl = /^https?:\/\/[^?#@\s]+$/i.test(url) && URL.canParse(url);
     if (!isUrl) throw new TypeError(`${url}: the url of a server is http://host:port, or https://…, with nothing after it`);
     this.#url = String(url).replace(/\/+$/, "");
@@ -94,6 +103,7 @@ export class Connection {
     this.#timeoutMs = timeoutMs;
     this.#retryForMs = retryForMs;
     this.#silentMs = silentMs;
+    this.#timezone = options.timezone;
   }
 
   async _json(operation, query, body, options = {}) {
@@ -139,7 +149,7 @@ export class Connection {
   /** Return an answer; ask again, under the same name, while there is none. */
   async #answer([method, path, isWrite], query, body, options) {
     const { signal, idempotencyKey, ifMatch, isStream = false } = options;
-    const headers = { ...options.headers };
+    const headers = { ...options.headers, "Alveus-Timezone": this.#timezone ?? offset() };
     if (this.#token !== undefined) headers.Authorization = `Bearer ${this.#token}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (isWrite) headers["Idempotency-Key"] = idempotencyKey ?? crypto.randomUUID();

@@ -17,6 +17,8 @@ export interface AddItems {
 export interface AddMessages {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.add";
   messages: Array<Record<string, any>>;
   marks?: Array<string>;
@@ -86,6 +88,8 @@ export interface CheckFacts {
 export interface ClearConversation {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.clear";
 }
 
@@ -154,6 +158,8 @@ export interface CompareMoments {
 export interface CompressConversation {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.compress";
   keep_recent?: number | null;
   keep_tokens?: number | null;
@@ -195,6 +201,8 @@ export interface ContextBody {
 export interface ConversationState {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.state_dict";
 }
 
@@ -247,6 +255,8 @@ export interface Describe {
 export interface DescribeConversation {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.describe";
 }
 
@@ -295,6 +305,7 @@ export interface FactAnswer {
   conversation: string;
   sources: Array<string>;
   when: Array<string | null>;
+  zone: string;
   valid_from: string | null;
   valid_to: string | null;
   confirmed: number;
@@ -410,7 +421,7 @@ export interface IncrementValue {
   by?: any;
 }
 
-/** An item; times are ISO 8601, in UTC. */
+/** An item; times are ISO 8601, in UTC, and `time` with the offset that it came with. */
 export interface ItemAnswer {
   id: string;
   set: string;
@@ -443,6 +454,8 @@ export interface ItemBody {
   text?: string | null;
   texts?: Array<string> | null;
   time?: string | null;
+  /** Whose offset the item keeps: a name, or an offset; that of `time`. */
+  timezone?: string | null;
   metadata?: Record<string, any> | null;
   importance?: number | null;
   speaker?: string | null;
@@ -640,6 +653,8 @@ export interface ListSets {
 export interface LoadConversation {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.load_state_dict";
   state: any;
   strict?: boolean;
@@ -677,6 +692,8 @@ export interface MakePrompt {
 export interface MarkMessages {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.mark";
   new_mark?: string | null;
   old_mark?: string | null;
@@ -716,6 +733,8 @@ export interface NewItem {
   text?: string | null;
   texts?: Array<string> | null;
   time?: string | null;
+  /** Whose offset the item keeps: a name, or an offset; that of `time`. */
+  timezone?: string | null;
   metadata?: Record<string, any> | null;
   importance?: number | null;
   speaker?: string | null;
@@ -871,6 +890,8 @@ export interface ReadLineage {
 export interface ReadMessages {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.get_memory";
   mark?: string | null;
   exclude_mark?: string | null;
@@ -1027,6 +1048,8 @@ export interface SearchAnswer {
   /** Items are left out that wait for their vectors. */
   partial: boolean;
   reranker_failure: string | null;
+  /** The days that the question names by a word such as "yesterday", and the zone. */
+  dated: string | null;
   hits: Array<HitAnswer>;
 }
 
@@ -1094,6 +1117,8 @@ export interface SetList {
 export interface SetSummary {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.summary";
   summary: string;
   /** Messages that it stands for besides those it did. */
@@ -1151,6 +1176,8 @@ export interface SupersedeItem {
 export interface TellMessages {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.messages";
   recent_n?: number | null;
   mark?: string | null;
@@ -1171,6 +1198,8 @@ export interface TouchedItem {
 export interface UncompressConversation {
   /** Its name; it is the set of that name. */
   conversation: string;
+  /** Where it takes place; left out: where the reader is. */
+  timezone?: string | null;
   call: "conversation.uncompress";
 }
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 
 import click
 
@@ -19,7 +20,8 @@ from alveus.memory.memory import Memory
 from alveus.server.json_forms import compaction_fields
 from alveus.sets import MemorySet
 from alveus.store import SetInfo
-from alveus.values.times import format_time, read_span
+from alveus.values.times import read_span
+from alveus.values.zones import Zone
 
 
 def _read_share(text: str) -> float:
@@ -153,13 +155,14 @@ def compactions_command(session: Session, *, key: str, set_name: str, limit: int
     if not found:
         session.nothing(f"set {set_name!r} was never compacted")
     columns = ("id", "time", "strategy", "by", "retired", "added", "undone")
-    session.listing(columns, found, row=_row, fields=compaction_fields)
+    row = partial(_row, session.zone)
+    session.listing(columns, found, row=row, fields=compaction_fields)
 
 
-def _row(done: CompactionInfo) -> tuple[str, ...]:
+def _row(zone: Zone, done: CompactionInfo) -> tuple[str, ...]:
     return (
         str(done.id),
-        format_time(done.time),
+        zone.text(done.time),
         str(done.strategy.get("name")),
         done.by,
         f"{done.retired:,}",

@@ -24,6 +24,7 @@ from alveus.store.as_of import ValidAt
 from alveus.transfer import LAST
 from alveus.values.threads import Flag
 from alveus.values.times import read_span
+from alveus.values.zones import Zone
 
 STEPS = options.Whole(1, 16)
 
@@ -448,12 +449,12 @@ def show_fact(session: Session, *, item_id: str, key: str) -> None:
     if session.json:
         output.document(_fields(versions[-1]))
         return
-    output.facts(_described(versions[-1]))
+    output.facts(_described(versions[-1], session.zone))
 
 
-def _described(fact: Fact) -> list[tuple[str, str]]:
+def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
     holds = [
-        f"{word} {time:%Y-%m-%d %H:%M}"
+        f"{word} {zone.text(time)}"
         for word, time in (("from", fact.valid_from), ("until", fact.valid_to))
         if time is not None
     ]
@@ -464,14 +465,14 @@ def _described(fact: Fact) -> list[tuple[str, str]]:
         ("kind", fact.kind),
         ("subject", fact.subject),
         ("holds", " ".join(holds)),
-        ("takes place", when),
+        ("takes place", when and f"{when}, counted in {fact.zone}"),
         ("confidence", f"{fact.confidence:.2f}, confirmed {fact.confirmed:,} times"),
         ("learnt by", f"{fact.model}, {fact.prompt}"),
         ("learning", fact.learning),
         *(("quotation", f"{one.source}: {one.text}") for one in fact.quotations),
         ("replaced by", " ".join(fact.replaced_by)),
         ("contradicts", " ".join(fact.contradicts)),
-        ("gone since", "" if fact.retired is None else f"{fact.retired:%Y-%m-%d %H:%M}"),
+        ("gone since", "" if fact.retired is None else zone.text(fact.retired)),
     ]
     return [(name, said) for name, said in rows if said]
 

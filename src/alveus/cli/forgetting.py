@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
@@ -14,6 +15,7 @@ from alveus.memory.memory import Memory
 from alveus.server.json_forms import receipt_fields
 from alveus.sets.forgetting import Receipt
 from alveus.values.storable import Value
+from alveus.values.zones import Zone
 
 Json = output.Json
 
@@ -169,9 +171,8 @@ def receipts_command(session: Session, *, receipt_id: str | None) -> None:
                 session.nothing(f"there is no receipt {receipt_id!r}; alveus receipts lists them")
             show_receipt(session, found)
             return
-        session.listing(
-            ("id", "time", "kind", "state", "erased"), _all(memory), row=_row, fields=receipt_fields
-        )
+        columns, row = ("id", "time", "kind", "state", "erased"), partial(_row, session.zone)
+        session.listing(columns, _all(memory), row=row, fields=receipt_fields)
 
 
 def _all(memory: Memory) -> Iterator[Receipt]:
@@ -181,6 +182,11 @@ def _all(memory: Memory) -> Iterator[Receipt]:
         before = page[-1].commit
 
 
-def _row(receipt: Receipt) -> tuple[str, ...]:
-    time = receipt.time.isoformat(timespec="seconds")
-    return receipt.id, time, str(receipt.request.get("kind")), receipt.state, _counts(receipt)
+def _row(zone: Zone, receipt: Receipt) -> tuple[str, ...]:
+    return (
+        receipt.id,
+        zone.text(receipt.time),
+        str(receipt.request.get("kind")),
+        receipt.state,
+        _counts(receipt),
+    )

@@ -14,13 +14,12 @@ from alveus.memory.differences import ChangedItem, ChangedValue, Difference
 from alveus.server import json_forms
 from alveus.store.items import Item
 from alveus.values.storable import Value
-from alveus.values.times import parse_time
 
 _MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
 @options.command("diff")
-@click.argument("since", callback=options.parsed(options.read_moment))
+@click.argument("since", callback=options.parsed(options.read_begin))
 @click.argument(
     "until", metavar="[UNTIL]", callback=options.parsed(options.read_moment), required=False
 )
@@ -38,7 +37,8 @@ def diff_command(
 ) -> None:
     """Show what changed in a key's memory between two moments.
 
-    SINCE and UNTIL are commit numbers or times; without UNTIL it is now. Compares exact memory and
+    SINCE and UNTIL are commit numbers, times, or days where you are: from the begin of the day
+    SINCE to the end of the day UNTIL; without UNTIL it is now. Compares exact memory and
     all sets, unless --tree or --set names what to compare.
     With --json: {"key": …, "since": …, "until": …, "tree": [{"kind": "added" | "removed" |
     "changed", "path": …, "before": …, "after": …}], "items": [{"kind": …, "set": …, "id": …,
@@ -111,7 +111,7 @@ def _marked(kind: str, text: str) -> Text:
 @options.option(
     "--before TIME",
     "Remove values that were replaced before this time.",
-    read=parse_time,
+    read=options.read_time,
     required=True,
 )
 def prune_history_command(session: Session, *, before: datetime) -> None:

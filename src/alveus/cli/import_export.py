@@ -213,7 +213,7 @@ def _show(session: Session, found: Survey) -> None:
     if len(found.items) > SHOWN:
         session.answer(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
     if not session.quiet:
-        rows = (output.item_row(_sample(line)) for line in found.sample)
+        rows = (output.item_row(_sample(line), session.zone) for line in found.sample)
         output.table(output.ITEM_COLUMNS, rows, header=True)
 
 

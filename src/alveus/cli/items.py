@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypedDict, Unpack
 
 import click
@@ -18,7 +19,8 @@ from alveus.sets.set_options import ItemFields
 from alveus.store.as_of import ValidAt
 from alveus.store.items import Hit, Hits, Item
 from alveus.values.storable import Value
-from alveus.values.times import format_time, parse_time, read_span
+from alveus.values.times import format_time, read_span
+from alveus.values.zones import Zone
 
 
 class AddOptions(ItemFields, total=False):
@@ -38,13 +40,15 @@ class AddOptions(ItemFields, total=False):
 @options.option("--speaker NAME", "Who said it.")
 @options.option("--role NAME", "Such as user or assistant.")
 @options.option("--session NAME", "The conversation it belongs to.")
-@options.option("--time TIME", "When it happened.  [default: now]", read=parse_time)
-@options.option("--expire-at TIME", "Remove it at this time, which is to come.", read=parse_time)
+@options.option("--time TIME", "When it happened.  [default: now]", read=options.read_time)
+@options.option(
+    "--expire-at TIME", "Remove it at this time, which is to come.", read=options.read_time
+)
 @options.option(
     "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
 )
-@options.option("--valid-from TIME", "The fact holds from this time on.", read=parse_time)
-@options.option("--valid-to TIME", "The fact holds until this time.", read=parse_time)
+@options.option("--valid-from TIME", "The fact holds from this time on.", read=options.read_time)
+@options.option("--valid-to TIME", "The fact holds until this time.", read=options.read_end)
 @options.on_existing_option("error", "What to do if the id is taken.")
 @options.option("--idempotency-key NAME", "A second add of this name adds nothing.")
 @options.no_wait_option
@@ -147,8 +151,8 @@ def search_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Searches all sets of the key by words and meaning, and lists the best hit first. Compare scores
     within one search only; relevance, which --explain shows, means the same in every search.
-    With --json: {"partial": …, "reranker_failure": …, "hits": [{"score": …, "relevance": …,
-    "parts": {…}, "item": {…}}, …]}.
+    With --json: {"partial": …, "reranker_failure": …, "dated": …, "hits": [{"score": …,
+    "relevance": …, "parts": {…}, "item": {…}}, …]}.
 
     Example: alveus search "which seat?" --key ada
     """
@@ -166,6 +170,8 @@ def search_command(  # noqa: PLR0913 - an option each, as click passes them
         session.note("alveus: some items were searched by their words only: not embedded yet")
     if hits.reranker_failure:
         session.note(f"alveus: the hits are not re-ranked: {hits.reranker_failure}")
+    if hits.dated:
+        session.note(f"alveus: the question means {hits.dated}")
     if session.json:
         output.document(output.hits_fields(hits))
     elif explain and hits:
@@ -175,14 +181,16 @@ def search_command(  # noqa: PLR0913 - an option each, as click passes them
         screen.print(tables.explained(hits, width=screen.width))
     elif hits:
         output.table(
-            ("score", "set", *output.ITEM_COLUMNS), map(_hit_row, hits), header=not session.quiet
+            ("score", "set", *output.ITEM_COLUMNS),
+            (_hit_row(hit, session.zone) for hit in hits),
+            header=not session.quiet,
         )
     if not hits:
         session.nothing(f"nothing of {owner.name} answers that")
 
 
-def _hit_row(hit: Hit) -> tuple[str, ...]:
-    return (f"{hit.score:5.2f}", hit.item.set_name or "", *output.item_row(hit.item))
+def _hit_row(hit: Hit, zone: Zone) -> tuple[str, ...]:
+    return (f"{hit.score:5.2f}", hit.item.set_name or "", *output.item_row(hit.item, zone))
 
 
 @options.command("show")
@@ -301,7 +309,8 @@ def list_command(  # noqa: PLR0913 - an option each, as click passes them
 
 
 def _list(session: Session, items: Iterable[Item]) -> None:
-    session.listing(output.ITEM_COLUMNS, items, row=output.item_row, fields=output.item_fields)
+    row = partial(output.item_row, zone=session.zone)
+    session.listing(output.ITEM_COLUMNS, items, row=row, fields=output.item_fields)
 
 
 @options.command("recent")

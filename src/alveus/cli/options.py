@@ -6,12 +6,11 @@ import json
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from functools import update_wrapper
 from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +22,7 @@ from alveus.values import wire
 from alveus.values.storable import MAX_DEPTH, Value, checked_name
 from alveus.values.times import parse_time
 from alveus.values.urls import IMMUTABLE_SUFFIX
+from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus import Memory
@@ -40,6 +40,8 @@ MOST_NAMES = 200
 """Names that shell completion offers at once."""
 
 NEGATIVE = re.compile(r"-(\d|\.\d|Infinity)")
+
+_COMMIT = re.compile(r"[0-9]{1,18}")
 
 
 class FileName(click.Path):
@@ -107,12 +109,21 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
         metavar="NAME",
         help="minilm, static or words. Default: the one that the space remembers.",
     )
+    zone = click.Option(
+        ["--timezone"],
+        metavar="ZONE",
+        envvar=None if hidden else "ALVEUS_TIMEZONE",
+        show_envvar=True,
+        is_eager=True,
+        help="Where you are: Europe/Lisbon, +01:00, UTC. Days are counted, and times are shown, "
+        "there. Default: where this machine is.",
+    )
     switches = {
         "--json": "Print JSON: one document, or a line per result.",
         "--quiet": "Print only results and errors, and no header of a list.",
         "--verbose": "Say which file is used, also with --json.",
     }
-    options = [db, space, embedder]
+    options = [db, space, embedder, zone]
     for name, says in switches.items():
         options.append(click.Option([name], is_flag=True, flag_value=True, default=None, help=says))
     for option in options:
@@ -268,29 +279,39 @@ def _cut(text: str) -> str:
     return f"{text[:CUT]!r}{' …' * (len(text) > CUT)}"
 
 
-def read_moment(text: str) -> int | datetime:
-    """Return the commit number or the time that *text* is."""
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else parse_time(text)
-
-
-def read_zone(text: str) -> tzinfo:
+def read_zone(text: str) -> tzinfo | None:
     """Return the zone that *text* is: an offset like ``+01:00``, or a name."""
-    found = re.fullmatch(r"([+-])([0-9]{2}):([0-5][0-9])", text)
-    if found:
-        away = timedelta(hours=int(found[2]), minutes=int(found[3]))
-        if away < timedelta(days=1):
-            return timezone(away if found[1] == "+" else -away)
-    elif text in ("UTC", "Z"):
-        return UTC
-    else:
-        try:
-            return ZoneInfo(text)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass
-    raise InvalidInput(
-        f"{_cut(text)} is not a zone that this system knows; write UTC, +01:00, or a name like "
-        "Europe/Lisbon"
-    )
+    return Zone.of(text, "the zone").info
+
+
+def read_time(text: str) -> datetime:
+    """Return the time that *text* is; without a zone it is one of the reader's."""
+    return parse_time(text, session_of(click.get_current_context()).zone)
+
+
+def read_end(text: str) -> datetime:
+    """Return the time that *text* is; of a day its end, which is the begin of the next one."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return read_time(text)
+    try:
+        return read_time((day + timedelta(days=1)).isoformat())
+    except OverflowError:
+        raise InvalidInput(f"the day {text!r} is the last one; name an earlier one") from None
+
+
+def read_begin(text: str) -> int | datetime:
+    """Return the commit number or the time that *text* is; of a day its begin."""
+    return int(text) if _COMMIT.fullmatch(text) else read_time(text)
+
+
+def read_moment(text: str) -> int | datetime:
+    """Return the commit number or the time that *text* is; of a day its last instant."""
+    if _COMMIT.fullmatch(text):
+        return int(text)
+    end = read_end(text)
+    return end if end == read_time(text) else end - timedelta(microseconds=1)
 
 
 def read_path(text: str) -> str | tuple[str, ...]:
@@ -335,7 +356,7 @@ def _unusable(error: Exception) -> click.UsageError:
 
 def _read_valid(text: str) -> ValidAt:
     """Return the time, or the word "any", that *text* is."""
-    return "any" if text == "any" else parse_time(text)
+    return "any" if text == "any" else read_time(text)
 
 
 # --- options and arguments --------------------------------------------------------------------
@@ -412,7 +433,7 @@ where_option = option(
     "--where JSON", 'Only items that match: \'{"topic": "travel"}\'.', read=read_object
 )
 as_of_option = option(
-    "--as-of MOMENT", "Read the past: a commit number or a time.", read=read_moment
+    "--as-of MOMENT", "Read the past: a commit number, a time, or a day's end.", read=read_moment
 )
 valid_at_option = option(
     "--valid-at TIME", 'Only facts that hold at TIME; "any": all.  [default: now]', read=_read_valid

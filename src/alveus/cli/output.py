@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,6 +18,7 @@ from alveus.server.json_forms import Json, wired
 from alveus.store.fsync import sync_folder
 from alveus.store.part_files import part_of
 from alveus.values.storable import Value
+from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus.store.items import Item
@@ -107,9 +107,9 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 ITEM_COLUMNS = ("id", "time", "text")
 
 
-def item_row(item: Item) -> tuple[str, str, str]:
-    """Return the cells of an item: its id, when, who and what."""
-    time = "" if item.time is None else f"{item.time.astimezone(UTC):%Y-%m-%d %H:%M}"
+def item_row(item: Item, zone: Zone) -> tuple[str, str, str]:
+    """Return the cells of an item: its id, when it was for the reader, who and what."""
+    time = "" if item.time is None else f"{zone.local(item.time):%Y-%m-%d %H:%M}"
     who = item.speaker or item.role
     text = item.text or inline(wired(item.value))
     return item.id or "", time, text if who is None else f"{who}: {text}"

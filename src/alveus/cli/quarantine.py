@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, NoReturn
 
 import click
@@ -13,7 +14,7 @@ from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.server.json_forms import held_fields
 from alveus.sets.admission import Quarantine, Quarantined
-from alveus.values.times import format_time
+from alveus.values.zones import Zone
 
 
 @click.group("quarantine", no_args_is_help=False, params=options.shared(hidden=True))
@@ -45,13 +46,12 @@ def list_held(session: Session, *, owner: Owner, set_name: str | None) -> None:
     """
     with _opened(session, owner, set_name, "ro") as quarantine:
         found = quarantine.list()
-    session.listing(
-        ("id", "set", "held since", "rule", "reason"), found, row=_row, fields=held_fields
-    )
+    columns, row = ("id", "set", "held since", "rule", "reason"), partial(_row, session.zone)
+    session.listing(columns, found, row=row, fields=held_fields)
 
 
-def _row(held: Quarantined) -> tuple[str, ...]:
-    return held.id, held.set_name, format_time(held.since), held.rule, held.reason
+def _row(zone: Zone, held: Quarantined) -> tuple[str, ...]:
+    return held.id, held.set_name, zone.text(held.since), held.rule, held.reason
 
 
 @options.command("show")
@@ -76,7 +76,7 @@ def show_held(session: Session, *, item_id: str, owner: Owner, set_name: str | N
         [
             ("id", held.id),
             ("set", held.set_name),
-            ("held since", format_time(held.since)),
+            ("held since", session.zone.text(held.since)),
             ("rule", held.rule),
             ("reason", held.reason),
             ("text", held.item.text or ""),

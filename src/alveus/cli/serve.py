@@ -128,7 +128,13 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
     telemetry = _telemetry() if given["telemetry"] else None
 
     def open_space(space: str) -> Memory:
-        return Memory.open(place, space=space, embedder=session.embedder, telemetry=telemetry)
+        return Memory.open(
+            place,
+            space=space,
+            embedder=session.embedder,
+            timezone=session.zone.info,
+            telemetry=telemetry,
+        )
 
     app = create_app(
         open_space,

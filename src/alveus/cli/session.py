@@ -22,6 +22,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.signals import handle_ends
 from alveus.values.storable import DEFAULT_SPACE, checked_name
 from alveus.values.urls import is_http, is_server, path_of_file, without_password
+from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet
@@ -63,9 +64,15 @@ class Session:
     db: str | None = None
     space: str = DEFAULT_SPACE
     embedder: str | None = None
+    timezone: str | None = None
     json: bool = False
     quiet: bool = False
     verbose: bool = False
+
+    @property
+    def zone(self) -> Zone:
+        """Where the reader is."""
+        return Zone.of(self.timezone, "--timezone")
 
     # --- the memory ---------------------------------------------------------------------------
 
@@ -136,6 +143,7 @@ class Session:
             space=self.space,
             knowledge=knowledge,
             embedder=self.embedder,
+            timezone=self.zone.info,
             model=model,
         )
         if self.server is not None:

@@ -51,7 +51,9 @@ def ui_command(session: Session, **given: Unpack[UiOptions]) -> None:
     place = session.server or session.file
 
     def open_space(space: str) -> Memory:
-        return Memory.open(place, space=space, embedder=session.embedder, mode=mode)
+        return Memory.open(
+            place, space=space, embedder=session.embedder, timezone=session.zone.info, mode=mode
+        )
 
     app = create_app(open_space, tokens=tokens)
     add_inspector(app, space=session.space, writes=given["write"])

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from http.client import (
     HTTPConnection,
@@ -43,6 +44,7 @@ from alveus.values import wire
 from alveus.values.forks import FORKS, ProcessBound
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name
+from alveus.values.zones import UTC_ZONE, offset_name
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -57,6 +59,9 @@ _BLANK = re.compile("[\x00-\x20\x7f]")
 
 VERSION_HEADER = "Alveus-Version"
 """The header of answers that says which version of alveus the server is."""
+
+TIMEZONE_HEADER = "Alveus-Timezone"
+"""The header of requests that says where the reader is."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -165,19 +170,24 @@ class ServerConnection(ProcessBound):
 
     A request that gets no answer is repeated until the timeout, a writing one under one
     idempotency key: the server does it once. In a forked child it makes connections of its own.
+
+    Attributes:
+        timezone: Where the reader is.
+        names_zone: Whether the server is told the name of that; else the offset of now, which a
+            server without time zone data knows as well.
     """
 
     def __init__(self, address: ServerAddress) -> None:
-        self.address = address
+        self.address, self.timezone, self.names_zone = address, UTC_ZONE, False
         self._of_thread = threading.local()
         self._opened: list[tuple[threading.Thread, HTTPConnection]] = []
         self._lock = threading.Lock()
         self._generation = FORKS.generation
-        self._closed = False
+        self._ended = list[bool]()  # of all variants of it
 
     def close(self) -> None:
         """Close all connections; later requests raise `StoreClosed`."""
-        self._closed = True
+        self._ended.append(True)
         with self._lock:
             while self._opened:
                 self._opened.pop()[1].close()
@@ -228,7 +238,11 @@ class ServerConnection(ProcessBound):
         *,
         tries: int | None = None,
     ) -> Json:
-        headers = {"Content-Type": "application/json", "User-Agent": "alveus"}
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "alveus",
+            TIMEZONE_HEADER: self._zone_text(),
+        }
         if self.address.token is not None:
             headers["Authorization"] = f"Bearer {self.address.token}"
         if idempotency_key is not None:
@@ -255,6 +269,12 @@ class ServerConnection(ProcessBound):
                 raise problem from None
             time.sleep(wait_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _zone_text(self) -> str:
+        now = datetime.now(UTC)
+        if self.names_zone:
+            return self.timezone.name(now)
+        return offset_name(self.timezone.offset(now))
 
     def _send(
         self,
@@ -299,7 +319,7 @@ class ServerConnection(ProcessBound):
             raise
 
     def _kept(self) -> HTTPConnection | None:
-        if self._closed:
+        if self._ended:
             raise StoreClosed("this memory was closed; open it again")
         if FORKS.is_inherited(self._generation):
             self._of_thread, self._lock = threading.local(), threading.Lock()

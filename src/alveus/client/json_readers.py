@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from alveus.compaction.lineage import Ancestor, CompactionInfo, Lineage
@@ -19,6 +19,7 @@ from alveus.store.records import check_item, request_json
 from alveus.values import wire
 from alveus.values.storable import Value, checked, microseconds, moment
 from alveus.values.times import format_time, parse_time
+from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus.search.projection import MapPoints
@@ -68,7 +69,12 @@ def read_hits(told: Mapping[str, Any]) -> Hits:
         Hit(read_item(hit["item"]), hit["score"], hit["parts"], hit["relevance"])
         for hit in told["hits"]
     ]
-    return Hits(hits, partial=told["partial"], reranker_failure=told["reranker_failure"])
+    return Hits(
+        hits,
+        partial=told["partial"],
+        reranker_failure=told["reranker_failure"],
+        dated=told["dated"],
+    )
 
 
 def read_compaction(told: Mapping[str, Any]) -> CompactionInfo:
@@ -159,7 +165,10 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Any]
     }
     for name in TIMES:
         if sent.get(name) is not None:
-            sent[name] = format_time(moment(sent[name]))
+            sent[name] = format_time(cast("datetime", getattr(item, name)))
+    if item.timezone is not None:
+        at = datetime.now(UTC) if item.time is None else item.time
+        sent["timezone"] = Zone.of(item.timezone).name(at)
     if sent.get("ttl") is not None:
         sent["ttl_s"] = sent.pop("ttl") / 1_000_000
     for name in ("value", "metadata"):

@@ -7,6 +7,7 @@ from typing import NoReturn, cast
 
 from alveus.errors import Unsupported
 from alveus.sets.writer import Engine
+from alveus.values.zones import Zone
 
 INSTEAD = "open the server's file or database itself, or do it on the server's machine"
 
@@ -30,16 +31,17 @@ class _NoStore:
 
     Attributes:
         wait_s: How long a change is tried again while others change the same.
+        timezone: Where the reader is.
     """
 
-    def __init__(self, wait_s: float) -> None:
-        self.wait_s = wait_s
+    def __init__(self, wait_s: float, timezone: Zone) -> None:
+        self.wait_s, self.timezone = wait_s, timezone
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise `Unsupported`."""
         raise unsupported(f"what needs the store itself (its {name})")
 
 
-def no_engine(wait_s: float) -> Engine:
+def no_engine(wait_s: float, timezone: Zone) -> Engine:
     """Return what stands for the engine of a memory that is behind a server."""
-    return cast("Engine", _NoStore(wait_s))
+    return cast("Engine", _NoStore(wait_s, timezone))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from alveus.client.json_readers import Json, value_json, value_of
@@ -25,13 +26,14 @@ from alveus.text import Summariser
 from alveus.text import tokens as word_pieces
 from alveus.text.budget import Budget
 from alveus.values.storable import counted
+from alveus.values.zones import Zone
 
 
 class RemoteConversation(ConversationMemory):
     """A conversation behind a server; what is not here goes to its set."""
 
-    def __init__(self, writer: RemoteWriter, ref: SetRef) -> None:
-        super().__init__(writer, ref)
+    def __init__(self, writer: RemoteWriter, ref: SetRef, zone: Zone | None = None) -> None:
+        super().__init__(writer, ref, zone)
         self._calls = writer.calls
 
     @property
@@ -43,6 +45,8 @@ class RemoteConversation(ConversationMemory):
 
     def _write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
         name = f"conversation.{call}"
+        if self._zone is not None:
+            arguments["timezone"] = self._zone.name(datetime.now(UTC))
         return self._calls.write(name, idempotency_key, conversation=self.name, **arguments)
 
     # --- messages -----------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from alveus.store.as_of import AsOf
 from alveus.store.name_ranges import NameRange
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
+from alveus.values.zones import Zone
 
 Result = TypeVar("Result")
 
@@ -48,6 +49,11 @@ class RemoteCalls(Protocol):
     @property
     def read_only(self) -> bool:
         """Whether nothing may be changed, not even how long what is read lives."""
+        ...
+
+    @property
+    def timezone(self) -> Zone:
+        """Where the reader is."""
         ...
 
     def read(self, call: str, **arguments: object) -> Json:

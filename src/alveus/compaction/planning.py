@@ -23,12 +23,13 @@ from alveus.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summari
 from alveus.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
 from alveus.store import Add, Compact, ItemRecord, Link, Store, StoredItem
 from alveus.store.items import Item
-from alveus.store.records import RecordMaker, item_of, position_of
+from alveus.store.records import RecordMaker, item_of, offset_in, position_of
 from alveus.store.scope import SetRef
 from alveus.text import Summariser, Summary, sentences
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, microseconds, moment
+from alveus.values.zones import fixed_zone
 
 STEP = 1_000
 """Items that one step turns into summaries, if nothing says how many."""
@@ -466,6 +467,7 @@ def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
         role=_agreed([record.role for record in records]),
         session=_agreed([record.session for record in records]),
         time=moment(time),
+        timezone=fixed_zone(offset_in(records[0].metadata)),
         until=moment(max(map(end_of, sources))),
         expire_at=_moment(expires.pop() if len(expires) == 1 else None),
         valid_from=_moment(valid_from),

@@ -39,12 +39,14 @@ from alveus.sets.set_editor import NewId, SetEditor
 from alveus.sets.writer import PlannedWrite, Where, Writer
 from alveus.store import Add, ItemChange, Link, SetRef, StoredItem
 from alveus.store.items import Hits, Item
+from alveus.store.records import position_of
 from alveus.text import Summariser, Summary
 from alveus.text.budget import Budget
 from alveus.text.messages import MESSAGES, Message
 from alveus.values.keywords import suggest_names_in
 from alveus.values.retries import TRIES, call_with_retries
 from alveus.values.storable import Value, checked_name, counted, moment
+from alveus.values.zones import Zone
 
 MOVED = (StaleItem, DuplicateItem)
 """What a change raises if others changed what it had read; it starts over."""
@@ -66,8 +68,8 @@ class ConversationMemory:
     It is the set *name* of its key: of another key, a conversation of that name is another one.
     """
 
-    def __init__(self, writer: Writer, ref: SetRef) -> None:
-        self._writer, self._ref = writer, ref
+    def __init__(self, writer: Writer, ref: SetRef, zone: Zone | None = None) -> None:
+        self._writer, self._ref, self._zone = writer, ref, zone
         self._messages = SetEditor(writer, ref, MESSAGES)
 
     def __repr__(self) -> str:
@@ -83,6 +85,11 @@ class ConversationMemory:
         """The set that it is, for rooms of alveus that read it."""
         return self._ref
 
+    @property
+    def zone(self) -> Zone:
+        """Where a message was said that does not say so."""
+        return self._writer.timezone if self._zone is None else self._zone
+
     # --- adding -------------------------------------------------------------------------------
 
     def add(
@@ -96,7 +103,9 @@ class ConversationMemory:
 
         One whose id is there already stays as it is. Those without an id are given one. The
         `timestamp` of a message (ISO 8601, or Unix time) is the time of its item; without one, or
-        with one of the last minute, that is the time of the commit.
+        with one of the last minute, that is the time of the commit. The offset of a timestamp is
+        kept, and "yesterday" in the message is counted by it; without an offset, the timezone of
+        the conversation holds.
 
         Args:
             marks: What they are marked with.
@@ -112,7 +121,7 @@ class ConversationMemory:
         items: list[Item] = []
         for message in message_items.listed(messages):
             given = message_items.id_of(message)
-            item = message_items.as_item(message, named, self.name)
+            item = message_items.as_item(message, named, self.name, self.zone)
             if given is None:
                 items.append(item)
             elif given not in found:
@@ -121,7 +130,12 @@ class ConversationMemory:
         if not items:
             return []
         # Under an idempotency key the same call makes the same items, whenever it is repeated.
-        items = message_items.in_order(items, None if idempotency_key else self._writer.now())
+        if idempotency_key is None:
+            newest = next(self._messages.items(newest_first=True, most=1), None)
+            last = 0 if newest is None else position_of(newest)[0]
+            items = message_items.in_order(items, self._writer.now(), last)
+        else:
+            items = message_items.in_order(items, None)
         added_to = MemorySet(self._writer, self._ref, {"item_type": MESSAGES})
         return [*added_to.add_many(items, on_existing="keep", idempotency_key=idempotency_key)]
 
@@ -640,7 +654,8 @@ class ConversationMemory:
             raise InvalidInput(f"the state of a conversation is a dict, not {state!r:.40}")
         if strict and "content" not in state:
             raise InvalidState("the state of a conversation has content; this one has none")
-        items = message_items.of_state(state.get("content", []), self.name, self._writer.now())
+        content, now = state.get("content", []), self._writer.now()
+        items = message_items.of_state(content, self.name, now, self.zone)
         summary = state.get("_compressed_summary") or ""
         if not isinstance(summary, str):
             raise InvalidInput(f"_compressed_summary is a text, not {type(summary).__name__}")

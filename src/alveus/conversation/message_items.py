@@ -11,11 +11,12 @@ from alveus.errors import InvalidInput, InvalidTime, InvalidValue
 from alveus.llm.chat import ROLES as CHAT_ROLES
 from alveus.store import StoredItem
 from alveus.store.items import Item
-from alveus.store.records import item_of, role_of_speaker
+from alveus.store.records import decoded_metadata, item_of, role_of_speaker
 from alveus.text.messages import ROLES, Message, Role
 from alveus.values import wire
 from alveus.values.storable import checked_name, microseconds, moment
 from alveus.values.urls import append_urls
+from alveus.values.zones import UTC_ZONE, Zone
 
 Said: TypeAlias = Mapping[str, Any] | Message
 """A message: a dict with `role` and `content`, a `Msg`, or a `Message`."""
@@ -89,15 +90,20 @@ def id_of(message: Mapping[str, Any]) -> str | None:
 # --- as items -----------------------------------------------------------------------------------
 
 
-def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> Item:
+def as_item(
+    message: Mapping[str, Any], marks: Sequence[str], session: str, zone: Zone = UTC_ZONE
+) -> Item:
     """Return the item that keeps a message.
 
     Its value is what `Message.to_dict` makes of it, so that prompts can show it; `more` has what
     the message says besides, or says otherwise.
+
+    Args:
+        zone: Where a message was said that does not say so.
     """
     content, name = message.get("content"), message.get("name")
     calls, answers = _ids(message)
-    text = whole_text(message)
+    text, time = whole_text(message), time_of(message.get("timestamp"), zone)
     value: dict[str, Any] = {"role": message["role"], "content": text}
     if isinstance(name, str) and name:
         value["name"] = name
@@ -119,33 +125,37 @@ def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> I
         role=role_of_speaker(message["role"]) or message["role"],
         speaker=value.get("name"),
         session=session,
-        time=time_of(message.get("timestamp")),
+        time=time,
+        timezone=zone.info if time is None else time.tzinfo,
     )
 
 
-def time_of(timestamp: object) -> datetime | None:
+def time_of(timestamp: object, zone: Zone) -> datetime | None:
     """Return the time that a message says it was made; None: it says none that can be read.
 
-    ISO 8601, where a time without a zone is in that of this machine, or Unix time in seconds or
-    milliseconds.
+    ISO 8601, or Unix time in seconds or milliseconds. A time with an offset keeps it; another one
+    gets that of *zone*.
     """
     try:
         if isinstance(timestamp, str):
-            time = datetime.fromisoformat(timestamp).astimezone(UTC)
+            time = zone.instant(datetime.fromisoformat(timestamp))
         elif isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
             seconds = timestamp / 1000 if timestamp >= _MILLISECONDS else timestamp
-            time = datetime.fromtimestamp(seconds, UTC)
+            time = zone.local(datetime.fromtimestamp(seconds, UTC))
         else:
             return None
-        return moment(microseconds(time))
+        microseconds(time)
     except (ValueError, OverflowError, OSError, InvalidTime):
         return None
+    return time
 
 
-def in_order(items: Sequence[Item], now: int | None) -> list[Item]:
+def in_order(items: Sequence[Item], now: int | None, last: int = 0) -> list[Item]:
     """Return items of messages with times that keep the order in which they were passed.
 
     Args:
+        last: The time of the last message that is there, in microseconds. If it is to come, as a
+            clock was ahead, what is left to the commit gets it too, to come after that message.
         now: In microseconds; times later than `JUST_NOW` before it are left to the commit. None:
             all are kept.
     """
@@ -158,9 +168,10 @@ def in_order(items: Sequence[Item], now: int | None) -> list[Item]:
     for at in reversed(range(len(times))):  # what has no time was said before what follows it
         after = times[at] = times[at] or after
     made: list[Item] = []
+    ahead = moment(last) if now is not None and last > now else None
     for item, time in zip(items, times, strict=True):
         before = made[-1].time if made else None
-        made.append(replace(item, time=time and max(time, before or time)))
+        made.append(replace(item, time=ahead if time is None else max(time, before or time)))
     return made
 
 
@@ -360,8 +371,7 @@ def marks_of(stored: StoredItem) -> list[str]:
     """Return the marks of a message."""
     if stored.record.metadata == "{}":
         return []
-    kept = cast("dict[str, object]", wire.decode(stored.record.metadata))
-    return _texts(kept.get(MARKS))
+    return _texts(decoded_metadata(stored.record.metadata).get(MARKS))
 
 
 def marks_with(stored: StoredItem, mark: str) -> list[str]:
@@ -384,8 +394,12 @@ def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
 # --- states -------------------------------------------------------------------------------------
 
 
-def of_state(listed_: object, session: str, now: int) -> list[Item]:
-    """Return the items of the messages that a state of a conversation holds, as of *now*."""
+def of_state(listed_: object, session: str, now: int, zone: Zone) -> list[Item]:
+    """Return the items of the messages that a state of a conversation holds, as of *now*.
+
+    Args:
+        zone: Where a message was said that does not say so.
+    """
     if not isinstance(listed_, list | tuple):
         raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")
     items: dict[str | int, Item] = {}
@@ -395,7 +409,7 @@ def of_state(listed_: object, session: str, now: int) -> list[Item]:
         if not isinstance(pair, list | tuple) or len(pair) != 2:  # noqa: PLR2004 - a pair
             raise InvalidInput(f"entry {place} of a state is not a message with its marks")
         message = _plain(pair[0])
-        item = as_item(message, checked_marks(pair[1]), session)
+        item = as_item(message, checked_marks(pair[1]), session, zone)
         given = id_of(message)
         items.setdefault(place if given is None else given, replace(item, id=given))
     return in_order(list(items.values()), now)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from html import escape
 
 from alveus.display import Html
 from alveus.errors import AlveusError
+from alveus.values.zones import Zone
 
 PART_COLOURS = {
     "words": "#2b7a8c",
@@ -83,8 +84,8 @@ def one_line(text: str, *, most: int = LINE_CHARACTERS) -> str:
 
 
 def time_text(time: datetime | None) -> str:
-    """Return a time to the minute, in UTC; "" for none."""
-    return "" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    """Return a time to the minute, where this machine is; "" for none."""
+    return "" if time is None else Zone.of(None).text(time)
 
 
 def element(tag: str, *children: str, style: str = "", title: str = "") -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 from unicodedata import category
 
@@ -13,10 +13,12 @@ from alveus.facts.fact import KINDS, Quotation
 from alveus.llm import ModelMessage, Unfit
 from alveus.sets.admission.injection import injections
 from alveus.store import StoredItem
+from alveus.store.records import said_at
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, moment
+from alveus.values.storable import Value
+from alveus.values.zones import offset_name, offset_of
 
-PROMPT = "facts-1"
+PROMPT = "facts-2"
 """The version of the prompts below; it is stored with each fact. Change both together."""
 
 LONGEST_FACT, LONGEST_NAME, LONGEST_QUOTE = 1_000, 200, 2_000
@@ -226,23 +228,23 @@ def text_of(message: StoredItem) -> str:
     return message.record.text or ""
 
 
-def said_at(message: StoredItem) -> datetime:
-    """Return when a message was said."""
-    return moment(message.updated if message.record.time is None else message.record.time)
-
-
 def facts_request(messages: Sequence[StoredItem]) -> list[ModelMessage]:
     """Return what a model is asked about messages; their ids are their places."""
     told = [
         {
             "id": place,
-            "time": f"{said_at(message):%A %Y-%m-%d %H:%M}",
+            "time": _told_time(said_at(message)),
             "speaker": message.record.speaker or message.record.role or "user",
             "text": text_of(message),
         }
         for place, message in enumerate(messages, start=1)
     ]
     return _request(_ASK_FACTS, {"messages": told})
+
+
+def _told_time(time: datetime) -> str:
+    """Return a time as a model reads it, by the clock of who spoke, with its zone."""
+    return f"{time:%A %Y-%m-%d %H:%M} {offset_name(offset_of(time))}"
 
 
 def decisions_request(
@@ -376,8 +378,11 @@ def _date(given: object) -> str | None:
     return given
 
 
-def time_of(date: str) -> datetime:
-    """Return when a date begins: of a year, a month, a day, or a time; in UTC without a zone.
+def time_of(date: str, zone: tzinfo = UTC) -> datetime:
+    """Return when a date begins: of a year, a month, a day, or a time.
+
+    Args:
+        zone: Of a date without one.
 
     Raises:
         ValueError: It is none.
@@ -385,27 +390,30 @@ def time_of(date: str) -> datetime:
     full = f"{date}-01-01" if len(date) == len("2026") else date
     full = f"{date}-01" if len(date) == len("2026-01") else full
     found = datetime.fromisoformat(full)
-    if not found.tzinfo:
-        return found.replace(tzinfo=UTC)
     try:
-        return found.astimezone(UTC)
+        return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     except OverflowError as error:
         raise ValueError(date) from error
 
 
-def end_of(date: str) -> datetime:
+def end_of(date: str, zone: tzinfo = UTC) -> datetime:
     """Return when a date ends: a year, a month or a day with its last instant; a time at itself.
+
+    Args:
+        zone: Of a date without one.
 
     Raises:
         ValueError: It is none, or the last one that there is.
     """
-    begins = time_of(date)
     try:
+        ends = time_of(date, zone).astimezone(zone)
         if len(date) == len("2026"):
-            return begins.replace(year=begins.year + 1)
-        if len(date) == len("2026-01"):
-            return (begins + timedelta(days=31)).replace(day=1)
-        return begins + timedelta(days=1) if len(date) == len("2026-01-01") else begins
+            ends = ends.replace(year=ends.year + 1)
+        elif len(date) == len("2026-01"):
+            ends = (ends + timedelta(days=31)).replace(day=1)
+        elif len(date) == len("2026-01-01"):
+            ends += timedelta(days=1)
+        return ends.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(date) from error
 

@@ -7,7 +7,7 @@ holds of facts holds of pages: `as_of`, undo, and forgetting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from alveus.errors import InvalidInput, NotFound
@@ -20,6 +20,7 @@ from alveus.store.as_of import ANY_TIME, AsOf, ValidAt, valid_time
 from alveus.text.sentence_ends import tokens
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, counted, moment
+from alveus.values.zones import zone_named
 
 ENTITIES = "entities"
 """The set of a key that holds the other names of its entities."""
@@ -369,14 +370,20 @@ def timeline_of(
 def _begin(fact: Fact) -> str:
     """Return when an event begins, for an order by time."""
     date = fact.when[0] or fact.when[1]
-    return "~" if date is None else time_of(date).isoformat()
+    return "~" if date is None else time_of(date, _zone(fact)).isoformat()
 
 
 def _takes_place(fact: Fact, time: datetime) -> bool:
     begins, ends = fact.when[0] or fact.when[1], fact.when[1] or fact.when[0]
-    if begins is None or ends is None or time < (begin := time_of(begins)):
+    zone = _zone(fact)
+    if begins is None or ends is None or time < (begin := time_of(begins, zone)):
         return False
-    return time == begin or time < end_of(ends)
+    return time == begin or time < end_of(ends, zone)
+
+
+def _zone(fact: Fact) -> tzinfo:
+    """Return the zone by which the days of a fact are counted."""
+    return zone_named(fact.zone) or UTC
 
 
 def holds(fact: Fact, when: FactTime) -> bool:

@@ -56,6 +56,7 @@ class Fact:
         conversation: Where its sources are.
         sources: Ids of the messages that it rests on.
         when: Of an event or a plan: when that begins and ends, as far as it is known.
+        zone: By whose days its dates are counted, such as "UTC-05:00": that of the messages.
         valid_from, valid_to: Of any other fact: from when to when it holds; None: open.
         confirmed: How often later messages said the same.
         replaces, replaced_by, contradicts: Ids of other facts.
@@ -75,6 +76,7 @@ class Fact:
     conversation: str
     sources: tuple[str, ...]
     when: tuple[str | None, str | None]
+    zone: str
     valid_from: datetime | None
     valid_to: datetime | None
     confirmed: int
@@ -105,6 +107,7 @@ class Fact:
             conversation=kept["conversation"],
             sources=item.sources,
             when=(kept["when"][0], kept["when"][1]),
+            zone=kept.get("zone", "UTC"),
             valid_from=item.valid_from,
             valid_to=item.valid_to,
             confirmed=kept["confirmed"],
@@ -135,6 +138,7 @@ class Fact:
             "conversation": self.conversation,
             "sources": [*self.sources],
             "when": [*self.when],
+            "zone": self.zone,
             "valid_from": iso(self.valid_from),
             "valid_to": iso(self.valid_to),
             "confirmed": self.confirmed,

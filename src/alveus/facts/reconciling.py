@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from alveus.facts.answers import (
@@ -14,7 +14,6 @@ from alveus.facts.answers import (
     candidate_id,
     end_of,
     folded,
-    said_at,
     time_of,
 )
 from alveus.facts.fact import TIMELESS, Quotation
@@ -35,9 +34,10 @@ from alveus.store import (
     StoredItem,
 )
 from alveus.store.items import Item
-from alveus.store.records import item_of
+from alveus.store.records import item_of, said_at
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.zones import offset_name, offset_of
 
 CURRENT, REPLACED = "current", "replaced"
 """Values of the metadata field "state"."""
@@ -276,7 +276,7 @@ class FactChanges:
         """Return the fact that a candidate is to be."""
         quotations = candidate.quotations(self._messages)
         last = self._said(candidate)
-        begins, ends = _times(candidate)
+        begins, ends = _times(candidate, last)
         holds = candidate.kind not in TIMELESS
         item = Item(
             candidate.text,
@@ -290,6 +290,7 @@ class FactChanges:
                 "quotations": [one.to_json() for one in quotations],
                 "conversation": self._conversation.name,
                 "when": [None, None] if holds else [candidate.begins, candidate.ends],
+                "zone": offset_name(offset_of(last)),
                 "state": CURRENT,
                 "confirmed": 0,
                 "replaces": [],
@@ -311,8 +312,9 @@ class FactChanges:
         return max(said_at(self._messages[one.message]) for one in candidate.evidence)
 
     def _since(self, candidate: CandidateFact) -> datetime:
-        begins = None if candidate.kind in TIMELESS else _times(candidate)[0]
-        return self._said(candidate) if begins is None else begins
+        said = self._said(candidate)
+        begins = None if candidate.kind in TIMELESS else _times(candidate, said)[0]
+        return said if begins is None else begins
 
     def _links(self, quotations: Sequence[Quotation]) -> list[Link]:
         ids = dict.fromkeys(one.source for one in quotations)
@@ -357,7 +359,9 @@ class FactChanges:
         return self._known[item_id]
 
 
-def _times(candidate: CandidateFact) -> tuple[datetime | None, datetime | None]:
-    begins = None if candidate.begins is None else time_of(candidate.begins)
-    ends = None if candidate.ends is None else end_of(candidate.ends)
+def _times(candidate: CandidateFact, said: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return when a candidate holds, by the days of who said it."""
+    zone = said.tzinfo or UTC
+    begins = None if candidate.begins is None else time_of(candidate.begins, zone)
+    ends = None if candidate.ends is None else end_of(candidate.ends, zone)
     return begins, ends

@@ -23,17 +23,18 @@ from alveus.facts.answers import (
     Evidence,
     KnownText,
     folded,
-    said_at,
     text_of,
 )
-from alveus.facts.english import in_third_person, with_dates
+from alveus.facts.english import in_third_person
 from alveus.facts.fact import TIMELESS
 from alveus.sets.admission.injection import injections
 from alveus.store import StoredItem
+from alveus.store.records import said_at
 from alveus.text.sentence_ends import sentences
 from alveus.values import words
+from alveus.values.relative_dates import with_dates
 
-RULES = "rules-3"
+RULES = "rules-4"
 """The version of these rules; it stands where a fact has the version of a prompt."""
 
 NAME = "rules"

@@ -23,6 +23,7 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
 from alveus.values.identities import identity_key
+from alveus.values.zones import Zone
 
 ROOT = "google_adk"
 """Below it, exact memory notes which events were deleted: adding their session adds them not."""
@@ -77,6 +78,7 @@ class AlveusMemoryService(BaseMemoryService):
         Args:
             custom_metadata: Facts to filter by, of each of the events.
         """
+        zone = self._key(user_id).inside.writer.timezone
         items = [
             _item(
                 event.content,
@@ -84,7 +86,7 @@ class AlveusMemoryService(BaseMemoryService):
                 event.author,
                 custom_metadata,
                 session_id=session_id,
-                time=datetime.fromtimestamp(event.timestamp, UTC),
+                time=zone.local(datetime.fromtimestamp(event.timestamp, UTC)),
             )
             for event in events
             if event.content and event.content.parts and not event.partial
@@ -104,13 +106,14 @@ class AlveusMemoryService(BaseMemoryService):
         Args:
             custom_metadata: Facts to filter by, of each of the entries, beside those of its own.
         """
+        zone = self._key(user_id).inside.writer.timezone
         items = [
             _item(
                 entry.content,
                 entry.id,
                 entry.author,
                 {**(custom_metadata or {}), **entry.custom_metadata},
-                time=_time(entry.timestamp),
+                time=_time(entry.timestamp, zone),
             )
             for entry in memories
         ]
@@ -203,12 +206,12 @@ def _entry(item: Item) -> MemoryEntry:
     )
 
 
-def _time(timestamp: str | None) -> datetime | None:
-    """Return the time that an entry names; one without a zone is of this machine's."""
+def _time(timestamp: str | None, zone: Zone) -> datetime | None:
+    """Return the time that an entry names; one without a zone is of the memory's."""
     if not timestamp:
         return None
     try:
-        return datetime.fromisoformat(timestamp).astimezone(UTC)
+        return zone.instant(datetime.fromisoformat(timestamp))
     except ValueError:
         problem = f"the timestamp of a memory must be a date of ISO 8601, not {timestamp!r}"
         raise InvalidInput(problem) from None

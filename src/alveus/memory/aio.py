@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from asyncio import CancelledError, ensure_future
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, cast
@@ -378,9 +378,9 @@ class _AsyncSets(ABC):
         """See `KeyMemory.quarantine`."""
         return AsyncQuarantine(self.loop, self.sync.quarantine)
 
-    def conversation(self, name: str) -> AsyncConversation:
+    def conversation(self, name: str, *, timezone: tzinfo | str | None = None) -> AsyncConversation:
         """See `KeySets.conversation`."""
-        return AsyncConversation(self.loop, self.sync.conversation(name))
+        return AsyncConversation(self.loop, self.sync.conversation(name, timezone=timezone))
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
         """Return a set; the name Flink Agents gives to `set`."""
@@ -600,6 +600,15 @@ class AsyncMemory:
     def engine(self) -> Engine:
         """See `Memory.engine`."""
         return self.sync.engine
+
+    @property
+    def timezone(self) -> str:
+        """See `Memory.timezone`."""
+        return self.sync.timezone
+
+    def in_timezone(self, timezone: tzinfo | str) -> AsyncMemory:
+        """See `Memory.in_timezone`."""
+        return AsyncMemory(self.loop, self.sync.in_timezone(timezone))
 
     @property
     def short_term_ttl(self) -> Ttl | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -74,6 +74,7 @@ from alveus.values.keywords import (
 )
 from alveus.values.lazy_attributes import lazy_attribute
 from alveus.values.storable import Value, checked_prefix
+from alveus.values.zones import Zone
 
 Result = TypeVar("Result")
 
@@ -269,9 +270,21 @@ class KeySets(OwnerSets):
         made = stored_options(options, self._writer)
         return self._make(self._writer, SetRef(self._scope, set_name(name)), made, ttl=ttl)
 
-    def conversation(self, name: str) -> conversations.ConversationMemory:
-        """Return a conversation: messages in their order, in the set *name*; writes nothing."""
-        return conversations.ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
+    def conversation(
+        self, name: str, *, timezone: tzinfo | str | None = None
+    ) -> conversations.ConversationMemory:
+        """Return a conversation: messages in their order, in the set *name*; writes nothing.
+
+        Args:
+            timezone: Where it takes place, as a name, an offset or a tzinfo: "yesterday" is counted
+                by it in messages whose timestamp has no offset. None: where the memory's reader is.
+
+        Raises:
+            InvalidInput: There is no such zone.
+        """
+        zone = None if timezone is None else Zone.of(timezone)
+        ref = SetRef(self._scope, set_name(name))
+        return conversations.ConversationMemory(self._writer, ref, zone)
 
     # Of the set "default":
     add = delegated(default_set, MemorySet.add)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -69,12 +69,13 @@ from alveus.store import Lease, Limits, Scope, Store, StoreStats
 from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.records import RecordMaker
 from alveus.text.budget import Budget
-from alveus.values.forks import FORKS
+from alveus.values.forks import FORKS, variant_of
 from alveus.values.ids import new_id
 from alveus.values.keywords import made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import DEFAULT_SPACE, checked_name, checked_prefix, counted
+from alveus.values.storable import DEFAULT_SPACE, checked_name, checked_prefix, counted, moment
 from alveus.values.urls import is_http
+from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus.client.connection import ServerConnection
@@ -149,6 +150,7 @@ class Memory(Maintenance):
         admission: Sequence[Rule | Callable[..., object]] = (),
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], datetime] | None = None,
+        timezone: tzinfo | str | None = None,
         telemetry: OpenTelemetry | None = None,
         token: str | None = None,
         timeout_s: float | None = None,
@@ -175,11 +177,15 @@ class Memory(Maintenance):
             cache_bytes: RAM for the index, beside the embedder's.
             clock: Gives the time, with a zone; for tests and replays. A `SteadyClock` also tells
                 how much time has elapsed, which retention rests on.
+            timezone: Where the reader is, as a name ("America/New_York"), an offset ("+05:30") or
+                a tzinfo: "yesterday" is counted by it, and dates are shown in it; None: where this
+                machine is.
             telemetry: Emits traces and metrics of this memory; None: there are none.
             token: For ``http://``: what the server knows you by; None: that of ALVEUS_TOKEN.
             timeout_s: For ``http://``: how long a call may take, repetitions included; None: 30.
 
         Raises:
+            InvalidInput: An argument cannot be used, such as a zone that is not known.
             EmbedderConflict: The space, or the knowledge, remembers another embedder.
             AccessDenied, NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, NotFound, Unsupported:
                 See the messages.
@@ -187,6 +193,7 @@ class Memory(Maintenance):
         space = checked_name(space, "a space")
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         check_modes(mode, durability)
+        zone = Zone.of(timezone)
         if is_http(url):
             of_store = {
                 "knowledge": knowledge != space,
@@ -203,7 +210,8 @@ class Memory(Maintenance):
                 "telemetry": telemetry,
             }
             given = [name for name, passed in of_store.items() if passed]
-            return RemoteMemory(open_server(url, given, space, mode, token, timeout_s), space)
+            connection = open_server(url, given, space, mode, token, timeout_s)
+            return RemoteMemory(connection, space, timezone)
         refuse_for_server_only(token=token, timeout_s=timeout_s)
         check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry, reranker)
         rules = plans(admission)
@@ -213,16 +221,21 @@ class Memory(Maintenance):
         try:
             check_access(store, space, knowledge)
             chosen = embedder_for(store, space, knowledge, embedder)
-            now = clock_for(store, clock)
-            folder, writable = side_folder(store), mode == "rw"
+            now, folder = clock_for(store, clock), side_folder(store) if mode == "rw" else None
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
             index = index_for(store, dimensions=chosen.dimensions, budget_bytes=cache_bytes)
-            worker = EmbeddingWorker(
-                store, chosen, folder=folder if writable else None, expects=expects
-            )
+            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
             recorder = RecordMaker(chosen)
-            summarisers = extractive_summariser, summariser_of(model)
-            tools = CompactionTools(store, recorder, *summarisers, now, new_id, expects, wait_s)
+            tools = CompactionTools(
+                store,
+                recorder,
+                extractive_summariser,
+                summariser_of(model),
+                now,
+                new_id,
+                expects,
+                wait_s,
+            )
             engine = Engine(
                 store=store,
                 recorder=recorder,
@@ -236,6 +249,7 @@ class Memory(Maintenance):
                 expects=expects,
                 admission=rules,
                 knowledge=knowledge,
+                timezone=zone,
             )
             memory = cls(
                 end_threads_with(observed(engine, telemetry)),
@@ -397,6 +411,19 @@ class Memory(Maintenance):
     def engine(self) -> Engine:
         """What it works with, for the rooms of alveus above it, such as runners."""
         return self._engine
+
+    @property
+    def timezone(self) -> str:
+        """Where the reader is: a name such as "Europe/Lisbon", or an offset such as "UTC-05:00"."""
+        return self._engine.timezone.name(moment(self._engine.clock()))
+
+    def in_timezone(self, timezone: tzinfo | str) -> Self:
+        """Return this memory for a reader elsewhere; both are open, and closed, as one.
+
+        Raises:
+            InvalidInput: There is no such zone.
+        """
+        return variant_of(self, _engine=self._engine.in_zone(Zone.of(timezone)))
 
     @property
     def short_term_ttl(self) -> Ttl | None:
@@ -627,12 +654,27 @@ class Memory(Maintenance):
 class RemoteMemory(Memory):
     """The way to the memory behind a server of alveus; safe to share among threads."""
 
-    def __init__(self, connection: ServerConnection, space: str) -> None:
+    def __init__(
+        self, connection: ServerConnection, space: str, timezone: tzinfo | str | None
+    ) -> None:
+        connection.timezone, connection.names_zone = Zone.of(timezone), timezone is not None
         self._connection, self._space, self._knowledge = connection, space, space
-        self._engine, self._ttl = no_engine(WAIT_S), None
+        self._engine, self._ttl = no_engine(WAIT_S, connection.timezone), None
 
     def __repr__(self) -> str:
         return f"<Memory {self._connection.address.url!r} space {self._space!r}>"
+
+    @property
+    def timezone(self) -> str:
+        """See `Memory.timezone`."""
+        return self._connection.timezone.name(datetime.now(UTC))
+
+    def in_timezone(self, timezone: tzinfo | str) -> Self:
+        """See `Memory.in_timezone`."""
+        zone = Zone.of(timezone)
+        connection = variant_of(self._connection, timezone=zone, names_zone=True)
+        engine = no_engine(WAIT_S, connection.timezone)
+        return variant_of(self, _connection=connection, _engine=engine)
 
     def key(self, key: str) -> RemoteKey:
         """See `Memory.key`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import tzinfo
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, cast
 from uuid import uuid4
@@ -63,6 +64,7 @@ from alveus.store.items import Hits
 from alveus.store.scope import set_name
 from alveus.text import tokens as word_pieces
 from alveus.values.storable import Path, checked_name
+from alveus.values.zones import Zone
 
 PAGE = 1_000
 """Keys that are asked for at a time."""
@@ -85,6 +87,11 @@ class OwnerCalls:
     def read_only(self) -> bool:
         """See `RemoteCalls.read_only`."""
         return self._connection.address.read_only
+
+    @property
+    def timezone(self) -> Zone:
+        """See `RemoteCalls.timezone`."""
+        return self._connection.timezone
 
     def read(self, call: str, **arguments: object) -> Json:
         """See `RemoteCalls.read`."""
@@ -119,6 +126,11 @@ class BatchCalls:
     def identity(self) -> object:
         """See `RemoteCalls.identity`."""
         return id(self)
+
+    @property
+    def timezone(self) -> Zone:
+        """See `RemoteCalls.timezone`."""
+        return self._connection.timezone
 
     def begin(self) -> None:
         """Ask from which commit on the batch reads exact memory."""
@@ -241,7 +253,7 @@ class RemoteKnowledge(RemoteSets, KnowledgeMemory):
 
     def __init__(self, calls: RemoteCalls, space: str) -> None:
         writer = RemoteWriter(calls, WAIT_S)
-        OwnerSets.__init__(self, no_engine(WAIT_S), writer, Scope(space, None))
+        OwnerSets.__init__(self, no_engine(WAIT_S, calls.timezone), writer, Scope(space, None))
 
 
 class RemotePrompts(Prompts):
@@ -285,7 +297,9 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
 
     def __init__(self, connection: ServerConnection, scope: Scope) -> None:
         calls = OwnerCalls(connection, scope)
-        KeySets.__init__(self, no_engine(WAIT_S), RemoteWriter(calls, WAIT_S), scope)
+        KeySets.__init__(
+            self, no_engine(WAIT_S, calls.timezone), RemoteWriter(calls, WAIT_S), scope
+        )
         self._connection = connection
         self._knowledge, self._ttl = scope.space, None
         self._live = RemoteTree(calls)
@@ -304,9 +318,12 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         """See `KeyMemory.batch`."""
         return RemoteBatch(self._connection, self._scope, idempotency_key)
 
-    def conversation(self, name: str) -> RemoteConversation:
+    def conversation(
+        self, name: str, *, timezone: tzinfo | str | None = None
+    ) -> RemoteConversation:
         """See `KeySets.conversation`."""
-        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)))
+        zone = None if timezone is None else Zone.of(timezone)
+        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)), zone)
 
     def diff(
         self, a: AsOf, b: AsOf | None, *, sets: Sequence[str] | None, tree: Literal["show", "skip"]
@@ -381,7 +398,8 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
         self._is_named = idempotency_key is not None
         named = str(uuid4()) if idempotency_key is None else header_text(idempotency_key)
         self._calls = BatchCalls(connection, scope, named)
-        KeySets.__init__(self, no_engine(WAIT_S), RemoteWriter(self._calls, WAIT_S), scope)
+        writer, zone = RemoteWriter(self._calls, WAIT_S), self._calls.timezone
+        KeySets.__init__(self, no_engine(WAIT_S, zone), writer, scope)
         self._root: MemoryObject | None = None
         self.committed: Commit | None = None
         self.has_changes = False
@@ -438,9 +456,12 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
             self._writer, self._scope, Scope(self._scope.space, None), lambda: self.short_term
         )
 
-    def conversation(self, name: str) -> RemoteConversation:
+    def conversation(
+        self, name: str, *, timezone: tzinfo | str | None = None
+    ) -> RemoteConversation:
         """See `KeySets.conversation`."""
-        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)))
+        zone = None if timezone is None else Zone.of(timezone)
+        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)), zone)
 
 
 def knowledge_of(connection: ServerConnection, space: str) -> RemoteKnowledge:

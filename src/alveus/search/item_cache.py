@@ -14,7 +14,7 @@ from typing import Any
 
 from alveus.store import Finder, ItemRecord, Scope, SetRef, StoredItem
 from alveus.store.items import ITEM_FIELDS, Hit, Hits, Item
-from alveus.store.records import item_of
+from alveus.store.records import decoded_metadata, item_of
 from alveus.values import wire
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
@@ -54,7 +54,7 @@ class _CachedItem:
         if self.metadata is None:
             fields[_METADATA] = fields[_METADATA].copy()
         else:
-            fields[_METADATA] = wire.decode(self.metadata)
+            fields[_METADATA] = decoded_metadata(self.metadata)
         if self.value is not None:
             fields[_VALUE] = wire.decode(self.value)
         return Item(*fields)

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date, datetime
 from functools import partial
 from typing import Literal
 
@@ -61,7 +62,9 @@ from alveus.store.scope import is_hidden
 from alveus.values import words
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked, microseconds
+from alveus.values.relative_dates import past_days
+from alveus.values.storable import Value, checked, microseconds, moment
+from alveus.values.zones import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""
@@ -141,6 +144,7 @@ class _SearchRequest:
 
     Attributes:
         instants: See `SearchOptions.instants`.
+        zone: Where the asker is.
         read_values: Gives values of items, where a filter asks for them.
     """
 
@@ -151,7 +155,13 @@ class _SearchRequest:
     instants: tuple[int, int | None]
     calibration: Calibration | None
     reranker: Reranker | None
+    zone: Zone
     read_values: ReadValues
+
+    @property
+    def asked_at(self) -> datetime:
+        """When it is asked, by the clock of the asker."""
+        return self.zone.local(moment(self.instants[0]))
 
     def admits(self, item: Item) -> bool:
         """Return whether an item has not expired, and holds."""
@@ -209,11 +219,13 @@ class Searcher:
         drafted: Drafted | None = None,
         *,
         now: int | None = None,
+        zone: Zone = UTC_ZONE,
     ) -> Hits:
         """Return the best items of those sets that exist, or of all of a scope, best first.
 
         Args:
             now: By which time it is judged what has expired and what holds; by default the clock's.
+            zone: Where the asker is, by whose days "yesterday" in a question is counted.
         """
         checked_query(query)
         view = self._view(sets)
@@ -233,6 +245,7 @@ class Searcher:
             instants,
             calibration,
             reranker,
+            zone,
             partial(self._values_of, {} if drafted is None else drafted.items),
         )
         if options.at is None:
@@ -432,7 +445,7 @@ class Searcher:
                     del self._questions[next(iter(self._questions))]
                 if len(query) <= MAX_PARSED:
                     self._questions[name] = question
-        return question
+        return question.asked_on(request.asked_at.date())
 
     def _check_embedder(self, view: SearchView) -> None:
         """Refuse to compare vectors of two embedders; looked at when anything was committed."""
@@ -530,7 +543,7 @@ class Searcher:
             for item, one in pairs
             if item is not None and request.admits(item)  # it may have come while this was asked
         ]
-        return Hits(hits, partial=partial, reranker_failure=failure)
+        return Hits(hits, partial=partial, reranker_failure=failure, dated=_dated(request))
 
     def _reranked(
         self,
@@ -627,6 +640,17 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
     if len(scores) != len(texts) or not np.isfinite(scores).all():
         raise RerankerFailed(f"the re-ranker {reranker!r} did not give one number for each text")
     return scores
+
+
+def _dated(request: _SearchRequest) -> str | None:
+    """Return the days that the question names by a word, and the zone by which they are counted."""
+    now = request.asked_at
+    days = past_days(request.query[:MAX_PARSED], now.date())
+    if days is None or not QuestionSignals.of(request.query).relative:
+        return None
+    begins, ends = map(date.isoformat, days)
+    span = begins if begins == ends else f"{begins} to {ends}"
+    return f"{span}, counted in {request.zone.name(now)}"
 
 
 def _dated_text(item: Item) -> str:

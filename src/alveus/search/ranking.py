@@ -370,7 +370,7 @@ class Ranking:
         if named is not None and named[1] is not None:
             yield name, np.where(_of(named[0], docs) == named[1], weight, 0.0)
         if weights.date and question.date is not None:
-            yield "date", weights.date * closeness(question.date, _of(index.time, docs))
+            yield "date", weights.date * closeness(question.date, _of(index.local_time, docs))
         if weights.entities:
             share = index.share_named(ENTITY_FIELDS, naming(question.text))
             if share.any():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from datetime import date as Day  # noqa: N812 - a field of signals has its name
 from functools import lru_cache
 
 from alveus.errors import InvalidInput
@@ -16,6 +17,7 @@ from alveus.values import words
 from alveus.values.dates import NamedDate, named_date
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.relative_dates import RELATIVE_WORDS, past_days
 
 MAX_TERMS = 256
 """Terms of a question that are searched, the first ones; a pasted page has more."""
@@ -139,6 +141,7 @@ class QuestionSignals:
         says_i: It names no speaker and says I, me, my or mine.
         date: The date that it names.
         when: It asks for a time.
+        relative: It names no date, but perhaps a day by a word such as "yesterday".
     """
 
     text: str
@@ -148,6 +151,7 @@ class QuestionSignals:
     says_i: bool = False
     date: NamedDate | None = None
     when: bool = False
+    relative: bool = False
 
     @classmethod
     def of(cls, text: str, *, speakers: Iterable[str] = ()) -> QuestionSignals:
@@ -159,15 +163,22 @@ class QuestionSignals:
         found = [*_WORD.finditer(head)]
         lower = [word[0].lower().replace("\u2019", "'") for word in found]
         spans, named = _named(head, found, lower, tuple(speakers))
+        date = named_date(_blanked(head, spans), lower)
         return cls(
             text=text,
             terms=tuple(words.terms(text)[:MAX_TERMS]),
             meaning=_without(text, spans) if spans else text,
             speaker=next(iter(named)) if len(named) == 1 else None,
             says_i=not named and _says_i(found, lower),
-            date=named_date(_blanked(head, spans), lower),
+            date=date,
             when=_WHEN.search(head) is not None,
+            relative=date is None and not RELATIVE_WORDS.isdisjoint(lower),
         )
+
+    def asked_on(self, today: Day) -> QuestionSignals:
+        """Return it with the date that it names by a word such as "yesterday", if it does."""
+        days = past_days(self.text[:MAX_PARSED], today) if self.relative else None
+        return self if days is None else replace(self, date=NamedDate.of_days(*days))
 
 
 def naming(question: str) -> Callable[[str], bool]:

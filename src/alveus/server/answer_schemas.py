@@ -56,7 +56,7 @@ class Removed(BaseModel):
 
 
 class ItemAnswer(BaseModel):
-    """An item; times are ISO 8601, in UTC."""
+    """An item; times are ISO 8601, in UTC, and `time` with the offset that it came with."""
 
     id: str
     set: str
@@ -120,6 +120,9 @@ class SearchAnswer(BaseModel):
 
     partial: bool = Field(description="Items are left out that wait for their vectors.")
     reranker_failure: str | None
+    dated: str | None = Field(
+        description='The days that the question names by a word such as "yesterday", and the zone.'
+    )
     hits: list[HitAnswer]
 
 
@@ -191,6 +194,7 @@ class FactAnswer(BaseModel):
     conversation: str
     sources: list[str]
     when: list[str | None]
+    zone: str
     valid_from: str | None
     valid_to: str | None
     confirmed: int

@@ -141,10 +141,15 @@ def end_uses(scope: MutableMapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever asks, and the memories of the server."""
+    """Whoever asks, and the memories of the server.
+
+    Attributes:
+        timezone: Where he is; None: where the server is.
+    """
 
     token: Token
     memories: Memories | RequestMemories
+    timezone: str | None = None
 
     def memory(self, space: str, access: Access) -> Memory:
         """Return the memory of a space.
@@ -154,7 +159,8 @@ class Caller:
         """
         self.token.check_space(space)
         self.check(access)
-        return self.memories.of(space)
+        memory = self.memories.of(space)
+        return memory if self.timezone is None else memory.in_timezone(self.timezone)
 
     def whole(self, space: str) -> Memory:
         """Return the memory of a space, for what tells of all its keys, or reaches any of them.
@@ -227,14 +233,17 @@ class Caller:
 
 
 def caller_of(
-    authorization: str | None, tokens: TokenFile | None, memories: Memories | RequestMemories
+    authorization: str | None,
+    tokens: TokenFile | None,
+    memories: Memories | RequestMemories,
+    timezone: str | None = None,
 ) -> Caller:
-    """Return who asks, by the header ``Authorization``.
+    """Return who asks, by the headers ``Authorization`` and ``Alveus-Timezone``.
 
     Raises:
         Unauthenticated: The server has tokens, and this is none of them.
     """
-    return Caller(token_of(authorization, tokens), memories)
+    return Caller(token_of(authorization, tokens), memories, timezone)
 
 
 def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:

@@ -21,6 +21,10 @@ class ConversationCall(MemoryCall):
     """A call of one conversation."""
 
     conversation: Annotated[str, Field(description="Its name; it is the set of that name.")]
+    timezone: Annotated[
+        str | None,
+        Field(description="Where it takes place; left out: where the reader is."),
+    ] = None
 
     @property
     def set_name(self) -> str | None:
@@ -35,7 +39,7 @@ class ConversationCall(MemoryCall):
         """
         if isinstance(to.owner, KnowledgeMemory):
             raise InvalidInput("a conversation belongs to a key; name one with ?key=")
-        return to.owner.conversation(self.conversation)
+        return to.owner.conversation(self.conversation, timezone=self.timezone)
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`: what changes it is one commit, made once."""

@@ -40,7 +40,7 @@ def wired(value: Value) -> Json:
 
 
 def attributes(thing: object, names: str) -> dict[str, Json]:
-    """Return the attributes of *thing* that *names* lists, as JSON; a moment is ISO 8601 in UTC."""
+    """Return the attributes of *thing* that *names* lists, as JSON; a moment is ISO 8601."""
     return {name: _attribute(getattr(thing, name)) for name in names.split()}
 
 
@@ -79,6 +79,7 @@ def hits_fields(hits: Hits) -> dict[str, Json]:
     return {
         "partial": hits.partial,
         "reranker_failure": hits.reranker_failure,
+        "dated": hits.dated,
         "hits": [
             {
                 "score": hit.score,

@@ -41,6 +41,14 @@ Repeatable: TypeAlias = Annotated[
         description="A second request of this name changes nothing, and gets the same answer.",
     ),
 ]
+Timezone: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Alveus-Timezone",
+        description="Where the reader is, as a name (Europe/Lisbon) or an offset (+05:30): his "
+        "days are counted, and times are shown to him. Left out: where the server is.",
+    ),
+]
 IfMatch: TypeAlias = Annotated[
     str | None,
     Header(
@@ -116,6 +124,9 @@ class ItemBody(_Body):
     text: str | None = None
     texts: list[str] | None = None
     time: Moment | None = None
+    timezone: str | None = Field(
+        None, description="Whose offset the item keeps: a name, or an offset; that of `time`."
+    )
     metadata: dict[str, Any] | None = None
     importance: float | None = None
     speaker: str | None = None

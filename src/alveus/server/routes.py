@@ -77,10 +77,10 @@ def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[s
 # Places are found without waiting for anything: plain functions would take a thread each.
 
 
-async def _caller(request: Request) -> Caller:
+async def _caller(request: Request, timezone: asked.Timezone = None) -> Caller:
     state = request.app.state
     used = memories_for(request.scope, state.memories)
-    return caller_of(request.headers.get("authorization"), state.tokens, used)
+    return caller_of(request.headers.get("authorization"), state.tokens, used, timezone)
 
 
 Asking = Annotated[Caller, Depends(_caller)]

@@ -540,7 +540,9 @@ class Draft(Writer):
         indexes = [self._sets[ref].index(now, valid_at, dimensions=dimensions) for ref in asked]
         hidden = {ref: self._sets[ref].hidden for ref in asked if self._sets[ref].hidden}
         drafted = Drafted(self._rows, [one for one in indexes if one is not None], hidden)
-        hits = self._engine.recall.search(sets, query, options, drafted, now=now)
+        hits = self._engine.recall.search(
+            sets, query, options, drafted, now=now, zone=self._engine.timezone
+        )
         self._engine.recent_hits.note(sets, hits)
         return hits
 

@@ -157,6 +157,7 @@ class _SimpleAdd:
         self._engine, self._scope, self._call = engine, scope, call
         self.pairs = call.pairs(new_id)
         self.items: Sequence[ItemChange] = ()
+        self.zone = engine.timezone
 
     def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
         """See `JointAdd.batch_of`."""

@@ -19,6 +19,7 @@ from alveus.store.commit_queue import CommitQueue, CommitTicket
 from alveus.store.items import Item
 from alveus.store.records import RecordMaker
 from alveus.values.forks import FORKS
+from alveus.values.zones import Zone
 
 _MENDABLE = (DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem)
 """What refuses an add that may pass if its own thread makes it anew, or waits."""
@@ -30,6 +31,11 @@ class JointAdd(Protocol):
     @property
     def pairs(self) -> Sequence[tuple[str, Item]]:
         """The items, and their ids."""
+        ...
+
+    @property
+    def zone(self) -> Zone:
+        """Of items that come without a time."""
         ...
 
     def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
@@ -89,14 +95,19 @@ class JointAdds:
         self, group: Sequence[CommitTicket[JointAdd]]
     ) -> list[tuple[CommitTicket[JointAdd], Batch]]:
         """Return the batches of a group, but of those that raise alone, too."""
+        zones = {ticket.work.zone: None for ticket in group}
+        if len(zones) > 1:
+            apart = ([t for t in group if t.work.zone == zone] for zone in zones)
+            return [planned for some in apart for planned in self._planned(some)]
         times = self._clock.times()
         try:
             if len(group) == 1:
                 work = group[0].work
-                records = self._recorder.records(work.pairs, now=times[0])
+                records = self._recorder.records(work.pairs, now=times[0], zone=work.zone)
                 return [(group[0], work.batch_of(records, time=times[0], corroborated=times[1]))]
             pairs = [pair for ticket in group for pair in ticket.work.pairs]
-            rest = iter(self._recorder.records(pairs, now=times[0]))
+            (zone,) = zones
+            rest = iter(self._recorder.records(pairs, now=times[0], zone=zone))
             return [(ticket, _batch_of(ticket.work, rest, times)) for ticket in group]
         except Exception:  # noqa: BLE001 - each on its own below; who raises again is told then
             return [] if len(group) == 1 else [one for t in group for one in self._planned([t])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from alveus.compaction import Given
@@ -45,6 +45,7 @@ class ItemChanges(TypedDict, total=False):
     ttl: timedelta | str | None
     valid_from: datetime | None
     valid_to: datetime | None
+    timezone: tzinfo | str | None
 
 
 class ItemFields(ItemChanges, total=False):

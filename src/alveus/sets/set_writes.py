@@ -70,9 +70,9 @@ class SetWrites(SetReads):
 
         Args:
             value: A storable value, or an `Item`.
-            fields: What else is known of it: ``id text texts time metadata importance speaker role
-                session expire_at ttl valid_from valid_to``, as in `Item`. They stand in place of
-                those of an `Item`.
+            fields: What else is known of it: ``id text texts time timezone metadata
+                importance speaker role session expire_at ttl valid_from valid_to``, as in `Item`.
+                They stand in place of those of an `Item`.
 
         Raises:
             DuplicateItem: The id is taken, and *on_existing* is "error".

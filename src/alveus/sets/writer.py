@@ -51,10 +51,11 @@ from alveus.store.items import Hits, Item
 from alveus.store.records import RecordMaker, position_of
 from alveus.store.scope import is_hidden
 from alveus.values import wire
-from alveus.values.forks import HandleLock, ProcessBound
+from alveus.values.forks import HandleLock, ProcessBound, variant_of
 from alveus.values.key_locks import KeyLocks
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, counted, moment
+from alveus.values.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
     from alveus.telemetry.memory_telemetry import MemoryTelemetry
@@ -144,6 +145,8 @@ class Engine(ProcessBound):
         telemetry: Tells of runs; None: nobody asked for it.
         paths: Parsed paths of short-term memory, the same for all keys.
         joint_adds: Where the adds of many threads meet.
+        timezone: Where the reader is: by it days are counted, of what has no zone of its own.
+        original: The engine that this one shows to a reader elsewhere, kept alive with it.
     """
 
     store: Store
@@ -167,11 +170,17 @@ class Engine(ProcessBound):
     recent_hits: RecentHits = field(default_factory=RecentHits)
     telemetry: MemoryTelemetry | None = None
     paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
+    timezone: Zone = UTC_ZONE
+    original: Engine | None = None
     joint_adds: JointAdds = field(init=False)
 
     def __post_init__(self) -> None:
         """Have adds meet."""
         object.__setattr__(self, "joint_adds", JointAdds(self.store, self.recorder, self.clock))
+
+    def in_zone(self, zone: Zone) -> Engine:
+        """Return the same engine for a reader in another time zone."""
+        return variant_of(self, timezone=zone, original=self)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
@@ -233,7 +242,13 @@ class SetReader:
 
     def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
         """Return what a store keeps of items."""
-        return self._engine.recorder.records(items, now=self._engine.clock())
+        engine = self._engine
+        return engine.recorder.records(items, now=engine.clock(), zone=engine.timezone)
+
+    @property
+    def timezone(self) -> Zone:
+        """Where the reader is."""
+        return self._engine.timezone
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """Return live versions that have not expired, in the order asked."""
@@ -351,7 +366,9 @@ class SetReader:
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """Search sets together: those named, or all of a scope."""
-        hits = self._engine.recall.search(sets, query, options, now=self.now())
+        hits = self._engine.recall.search(
+            sets, query, options, now=self.now(), zone=self._engine.timezone
+        )
         self._engine.recent_hits.note(sets, hits)
         return hits
 

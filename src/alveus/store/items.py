@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from dataclasses import fields as dataclass_fields
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
@@ -44,7 +44,8 @@ class Item:
             ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot``
             the role ``assistant``.
         session: The conversation it belongs to; search looks at its neighbours there.
-        time: When it happened; by default the time of the commit.
+        time: When it happened, by default the time of the commit; given by alveus it has the offset
+            from UTC that it came with, by which the days of the item are counted.
         created: Time of the commit that added it.
         updated: Time of the commit that made this version.
         accessed: When it was last returned by a search or a get, or None. May lag, and what a
@@ -63,6 +64,9 @@ class Item:
         texts: Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and
             of which the best one counts; words read all. Items that alveus gives have none: their
             *text* is all of them, with U+001E and a line end between two.
+        timezone: Given by a user where *time* is left out, or has another zone: whose offset the
+            item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the
+            memory's. Items that alveus gives have none.
     """
 
     value: Any  # a storable value; as json.loads, it says no more than that
@@ -88,6 +92,7 @@ class Item:
     retired: datetime | None = None
     ttl: timedelta | str | None = None
     texts: Sequence[str] | None = None
+    timezone: tzinfo | str | None = None
 
 
 ITEM_FIELDS = tuple(one.name for one in dataclass_fields(Item))
@@ -160,10 +165,13 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
             searched; `Memory.settle` waits for them.
         reranker_failure: Why the re-ranker that was asked for did not order them, so that they are
             in the search's own order; None: it did, or none was asked for.
+        dated: The days that the question names by a word such as "yesterday", and the zone by
+            which they are counted; None: it names none so.
     """
 
     partial: bool
     reranker_failure: str | None
+    dated: str | None
 
     def __new__(
         cls,
@@ -171,11 +179,13 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         *,
         partial: bool = False,
         reranker_failure: str | None = None,
+        dated: str | None = None,
     ) -> Self:
         """Make hits of what was found."""
         self = super().__new__(cls, tuple(hits))
         self.partial = partial
         self.reranker_failure = reranker_failure
+        self.dated = dated
         return self
 
     def __repr__(self) -> str:
@@ -210,7 +220,8 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         return html.frame(title, *([html.table(heads, rows)] if rows else []), notes=self._notes())
 
     def _notes(self) -> list[str]:
-        return search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
+        notes = search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
+        return notes if self.dated is None else [*notes, f"the question means {self.dated}"]
 
     def plot(self, *, limit: int = 20) -> Figure:
         """Return a picture: for each of the best hits a bar of the parts that its score is made of.

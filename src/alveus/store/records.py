@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from alveus.embed import Embedder, embed_quantised
@@ -18,6 +19,7 @@ from alveus.values import wire, words
 from alveus.values.lazy_dataclass import columns_of, dataclass
 from alveus.values.storable import MAX_NAME, Value, checked, checked_name, microseconds, moment
 from alveus.values.times import read_span
+from alveus.values.zones import UTC_ZONE, Zone, fixed_zone, offset_of
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -26,6 +28,13 @@ MINUTE_US = 60_000_000
 CAPTION = "caption"
 """The metadata field that search reads: what an image shows."""
 
+
+_OFFSET = re.compile(r'\{"\$offset":(-?[0-9]{1,4})(,?)')
+"""Where metadata in wire form say how far ahead of UTC the time of their item came, in minutes.
+
+They begin with it; where they do not, that is 0. No metadata of a user can: in wire form a name of
+theirs that begins with ``$`` has two.
+"""
 
 Fields: TypeAlias = tuple[Any, ...]
 """All fields of an `ItemRecord` but the last, in its order."""
@@ -42,17 +51,22 @@ class RecordMaker:
         items: Sequence[tuple[str, Item]],
         *,
         now: int,
+        zone: Zone = UTC_ZONE,
     ) -> list[ItemRecord]:
         """Return the records of (id, item) pairs, as of a clock that says *now*.
+
+        Args:
+            zone: Of items that come without a time.
 
         Raises:
             InvalidInput: An item cannot be stored; the message says which part of it.
             EmbedderFailed: The embedder raised.
         """
-        of_texts = self._of_texts(items, now)
+        here = zone.offset(moment(now))
+        of_texts = self._of_texts(items, now, here)
         if of_texts is not None:
             return of_texts
-        parsed = [self._parse(item_id, item, now) for item_id, item in items]
+        parsed = [self._parse(item_id, item, now, here) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
             return [ItemRecord(*fields, vectors=none) for fields, none in parsed]
         texts = [text_to_embed(fields[2], fields[3]) for fields, none in parsed if none is None]
@@ -62,26 +76,38 @@ class RecordMaker:
             for fields, none in parsed
         ]
 
-    def _of_texts(self, items: Sequence[tuple[str, Item]], now: int) -> list[ItemRecord] | None:
+    def _of_texts(
+        self, items: Sequence[tuple[str, Item]], now: int, here: int
+    ) -> list[ItemRecord] | None:
         """Return the records of items that are texts, read at once.
 
         None: of one more is known than its metadata, who said it, and when.
+
+        Args:
+            here: The offset of what has no time, in minutes.
         """
         each, minute = [item for _, item in items], now // MINUTE_US
         columns, said = columns_of(each, ONLY_A_TEXT), None
         if columns is not None:
             texts, _, metadata = columns
-            terms = [words.context_terms(minute, None)] * len(items)
+            offsets = [here] * len(items)
+            terms = [words.context_terms(minute + here, None)] * len(items)
         else:
             said = _said_texts(each)
             if said is None:
                 return None
             texts, metadata = said.texts, said.metadata
-            minutes = [minute if time is None else time // MINUTE_US for time in said.times]
+            offsets = [here if one is None else one for one in said.offsets]
+            minutes = [
+                (minute if time is None else time // MINUTE_US) + offset
+                for time, offset in zip(said.times, offsets, strict=True)
+            ]
             terms = list(map(words.context_terms, minutes, said.speakers))
         read = words.analyse_texts(texts, metadata, CAPTION, terms)
         if read is None:
             return None
+        if any(offsets):
+            read = list(map(with_offset, read[0], offsets)), *read[1:]
         rows = zip(items, texts, *read, self._vectors_of_texts(texts), strict=True)
         # fmt: off
         if said is None:
@@ -126,7 +152,7 @@ class RecordMaker:
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         return embed_quantised(self.embedder, texts) if texts else []
 
-    def _parse(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
+    def _parse(self, item_id: str, item: Item, now: int, here: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
         value = checked(item.value)
         if item.texts is not None:
@@ -137,7 +163,8 @@ class RecordMaker:
         speaker = None if item.speaker is None else checked_name(item.speaker, "speaker")
         role = role_of_speaker(speaker) if item.role is None else checked_name(item.role, "role")
         minute = (now if time is None else time) // MINUTE_US
-        context = words.context_terms(minute, speaker)
+        offset = _offset_of_item(item, now, here)
+        context = words.context_terms(minute + offset, speaker)
         terms, tokens, temporal = words.analyse_with(text, context, caption)
         until = expires = since = to = None
         if not item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
@@ -147,7 +174,7 @@ class RecordMaker:
             item_id,
             None if value is text or value == text else wire.encode(value),
             text,
-            metadata,
+            with_offset(metadata, offset),
             _fraction(item.importance),
             speaker,
             role,
@@ -171,6 +198,7 @@ class _SaidTexts(NamedTuple):
     roles: list[str | None]
     sessions: list[str | None]
     times: list[int | None]
+    offsets: list[int | None]
 
 
 def _said_texts(items: list[Item]) -> _SaidTexts | None:
@@ -190,6 +218,7 @@ def _said_texts(items: list[Item]) -> _SaidTexts | None:
         [called[s] if r is None else r for r, s in zip(of["role"], speakers, strict=True)],
         of["session"],
         [None if time is None else microseconds(time) for time in of["time"]],
+        [None if time is None else offset_of(time) for time in of["time"]],
     )
 
 
@@ -262,6 +291,49 @@ def check_spans(time: int | None, until: int | None, since: int | None, to: int 
         raise InvalidInput("valid_to must not be before valid_from")
 
 
+def _offset_of_item(item: Item, now: int, here: int) -> int:
+    """Return the offset that an item came with: of its zone, else of its time, else *here*."""
+    if item.timezone is not None:
+        return Zone.of(item.timezone).offset(moment(now) if item.time is None else item.time)
+    return here if item.time is None else offset_of(item.time)
+
+
+def with_offset(metadata: str, minutes: int) -> str:
+    """Return metadata in wire form with the offset that their item came with."""
+    if not minutes:
+        return metadata
+    return f'{{"$offset":{minutes}{"}" if metadata == "{}" else f",{metadata[1:]}"}'
+
+
+def offset_in(metadata: str) -> int:
+    """Return the offset that metadata in wire form have, in minutes."""
+    found = _OFFSET.match(metadata)
+    return 0 if found is None else int(found[1])
+
+
+def without_offset(metadata: str) -> str:
+    """Return metadata in wire form without the offset that they have."""
+    found = _OFFSET.match(metadata)
+    return metadata if found is None else f"{{{metadata[found.end() :]}"
+
+
+def decoded_metadata(metadata: str) -> dict[str, Any]:
+    """Return metadata in wire form as a user passed them."""
+    metadata = without_offset(metadata)
+    return {} if metadata == "{}" else cast("dict[str, Any]", wire.decode(metadata))
+
+
+def local_moment(us: int, metadata: str) -> datetime:
+    """Return a time of an item, in microseconds, with the offset that the item came with."""
+    minutes = offset_in(metadata)
+    return moment(us).astimezone(fixed_zone(minutes)) if minutes else moment(us)
+
+
+def said_at(stored: StoredItem) -> datetime:
+    """Return when an item was said, or happened, with the offset that it came with."""
+    return local_moment(position_of(stored)[0], stored.record.metadata)
+
+
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
     """Return the wire form of metadata, and the captions in it; None: there is none."""
     if _is_empty(given):
@@ -301,7 +373,7 @@ def text_to_embed(text: str, metadata: str) -> str:
     """
     if f'"{CAPTION}"' not in metadata:
         return text
-    caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
+    caption = caption_of(decoded_metadata(metadata))
     if caption is None:
         return text
     shown = caption if isinstance(caption, str) else "; ".join(caption)
@@ -310,8 +382,9 @@ def text_to_embed(text: str, metadata: str) -> str:
 
 def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
     """Return what words read of an item; *time* in microseconds, *metadata* in wire form."""
-    caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
-    return words.analyse(text or "", moment(time), speaker, caption)
+    caption = caption_of(decoded_metadata(metadata))
+    local = moment(time + offset_in(metadata) * MINUTE_US)  # its words are of the clock it came by
+    return words.analyse(text or "", local, speaker, caption)
 
 
 def read_at(record: ItemRecord, time: int) -> ItemRecord:
@@ -361,6 +434,8 @@ def check_item(item: Item, given: frozenset[str] | None = None) -> None:
     _metadata(item.metadata)
     if item.time is not None:
         microseconds(item.time)
+    if item.timezone is not None:
+        Zone.of(item.timezone)
     for name in ("speaker", "role", "session"):
         if (said := getattr(item, name)) is not None:
             checked_name(said, name)
@@ -381,16 +456,18 @@ def item_of(stored: StoredItem) -> Item:
     created = moment(stored.created)
     updated = created if stored.updated == stored.created else moment(stored.updated)
     has_own_time = record.time is not None and record.time != stored.updated
+    is_local = metadata.startswith('{"$offset"')
+    time = moment(cast("int", record.time)) if has_own_time else updated
     return Item(  # by place, as a page has hundreds of items
         text if record.value is None else wire.decode(record.value),
         record.id,
         text,
-        {} if metadata == "{}" else cast("dict[str, Any]", wire.decode(metadata)),
+        {} if metadata == "{}" else decoded_metadata(metadata),
         record.importance,
         record.speaker,
         record.role,
         record.session,
-        moment(cast("int", record.time)) if has_own_time else updated,
+        time.astimezone(fixed_zone(offset_in(metadata))) if is_local else time,
         created,
         updated,
         None if stored.accessed is None else moment(stored.accessed),
@@ -440,7 +517,7 @@ def filter_fields(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str,
         "$time": stored.updated if record.time is None else record.time,
         VALUE: value_of(record),
     }
-    return cast("dict[str, Value]", wire.decode(record.metadata)), item_fields
+    return decoded_metadata(record.metadata), item_fields
 
 
 ItemEdit: TypeAlias = Add | Replace | Retire

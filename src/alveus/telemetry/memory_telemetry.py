@@ -43,6 +43,7 @@ from alveus.telemetry.open_telemetry import (
 )
 from alveus.telemetry.run_spans import RunSpan
 from alveus.values.urls import is_server
+from alveus.values.zones import UTC_ZONE, Zone
 
 MOST_CALLERS = 10_000
 """Accepted runs, and sets to be compacted, whose callers are remembered."""
@@ -292,6 +293,7 @@ def observe_searches(memory: MemoryTelemetry, searcher: Searcher) -> None:
         drafted: Drafted | None = None,
         *,
         now: int | None = None,
+        zone: Zone = UTC_ZONE,
     ) -> Hits:
         facts: Facts = {"alveus.search.limit": options.limit}
         if memory.telemetry.content:
@@ -299,7 +301,7 @@ def observe_searches(memory: MemoryTelemetry, searcher: Searcher) -> None:
             places = _places([sets], ()) if alone else _places([r.scope for r in sets], sets)
             facts |= {"db.query.text": query, **places}
         with memory.operation("search", facts) as span:
-            hits = search(sets, query, options, drafted, now=now)
+            hits = search(sets, query, options, drafted, now=now, zone=zone)
             span.describe({"db.response.returned_rows": len(hits)})
             span.describe({"alveus.search.partial": hits.partial})
             if hits.reranker_failure is not None:

@@ -527,6 +527,35 @@ class ClockStepLaws(Laws):
             last = max((n + 1 for n, time in enumerate(times) if time <= moment), default=0)
             assert store.commit_at(moment) == last
 
+    def test_the_past_follows_the_order_of_commits(self, store: Store) -> None:
+        """However the clock is stepped: a later time never reads fewer commits.
+
+        What it reads is what was there after one of them. `created` is the time of a commit, so it
+        may go back.
+        """
+        rng, clock = Random(8), NOW
+        states: list[tuple[tuple[str, ...], int | None]] = [((), None)]
+        for n in range(40):
+            clock += rng.choice((1, SECOND, 90 * SECOND, DAY, YEAR, -SECOND, -DAY, -YEAR))
+            gone = [Retire(NOTES, f"{n - 3}", 1)] if n % 5 == 4 else []
+            write(store, add(f"{n}"), Put(("n",), n), *gone, time=clock)
+            states.append((tuple(sorted(ids(store.page(NOTES)))), n))
+        times = [store.time_of_commit(number) for number in range(1, 41)]
+        assert times != sorted(times)
+        before = 0
+        for moment in sorted({time + by for time in times for by in (-1, 0, 1)}):
+            number = store.commit_at(moment)
+            assert number >= before
+            before = number
+            page = store.page(NOTES, at=number) if number else []
+            node = store.node(ADA, ("n",), at=number, now=NOW) if number else None
+            assert (tuple(sorted(ids(page))), node and node.value) == states[number]
+            assert page == sorted(page, key=lambda one: (one.record.time, one.first))
+            for one in page:
+                assert one.begin_commit <= number
+                assert one.created == store.time_of_commit(one.begin_commit)
+        assert before == len(times)
+
     def test_live_items_are_told_by_the_commits_that_added_them(self, store: Store) -> None:
         """An update moves no item; what ended is not told, and commits without items are not."""
         write(store, add("a"), add("b"), time=NOW)

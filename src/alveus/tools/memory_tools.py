@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from typing import Literal, Protocol
 
@@ -39,7 +39,8 @@ from alveus.store.items import Item
 from alveus.tools.tool_schemas import Parameter, ToolSchema
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, counted
+from alveus.values.storable import checked_name, counted, microseconds
+from alveus.values.zones import Zone
 
 TRIES = 8
 """How often a change is made anew, from a fresh read, if another one came in between."""
@@ -193,6 +194,11 @@ class MemoryTools:
             return None
         return MemoryTools(ctx, self._options)
 
+    @property
+    def _zone(self) -> Zone:
+        """Where the reader is, whose days the model is told."""
+        return self._owner.long_term_memory.inside.writer.timezone
+
     # --- what a model is told -----------------------------------------------------------------
 
     @property
@@ -261,7 +267,7 @@ class MemoryTools:
             return change(draft)
 
     def _remember(self, call_id: str | None, text: str, when: str | None = None) -> ToolAnswer:
-        time = None if when is None else _time(when)
+        time = None if when is None else _time(when, self._zone)
 
         def add(owner: ToolOwner) -> ToolAnswer:
             fields = ItemFields() if time is None else ItemFields(time=time)
@@ -327,9 +333,9 @@ class MemoryTools:
         if len(versions) > SHOWN_VERSIONS:
             lines.append(f"Of {len(versions):,} versions the last {SHOWN_VERSIONS} are shown.")
         for item in versions[-SHOWN_VERSIONS:]:
-            since = "" if item.updated is None else f" of {item.updated.astimezone(UTC):%Y-%m-%d}"
+            since = "" if item.updated is None else f" of {self._zone.local(item.updated):%Y-%m-%d}"
             lines.append(f"Version {item.version}{since}: {quoted(item.text or '')}")
-        lines += _told_facts(versions[-1])
+        lines += _told_facts(versions[-1], self._zone)
         origins = found.lineage(name)
         for node in origins.nodes[1:]:
             about = "it was erased" if node.erased else quoted(node.text or "")
@@ -343,7 +349,7 @@ class MemoryTools:
         return f"{'' if item.set_name == self._set else f'{item.set_name}/'}{item.id}"
 
     def _line(self, item: Item) -> str:
-        time = "" if item.time is None else f"{item.time.astimezone(UTC):%Y-%m-%d}"
+        time = "" if item.time is None else f"{self._zone.local(item.time):%Y-%m-%d}"
         facts = ", ".join(filter(None, (time, item.speaker and quoted(item.speaker))))
         return f"- {self._shown_id(item)} ({facts}): {quoted(item.text or '')}"
 
@@ -415,7 +421,7 @@ def _counted(sets: Mapping[str, int]) -> str:
     return ", ".join(f"{quoted(name)} holds {count:,}" for name, count in sets.items()) or "none"
 
 
-def _told_facts(item: Item) -> list[str]:
+def _told_facts(item: Item, zone: Zone) -> list[str]:
     """Return lines with what is known of an item beside its text."""
     times = {
         "It happened": item.time,
@@ -423,11 +429,7 @@ def _told_facts(item: Item) -> list[str]:
         "It held until": item.valid_to,
         "It expires": item.expire_at,
     }
-    lines = [
-        f"{says} {time.astimezone(UTC):%Y-%m-%d %H:%M} UTC."
-        for says, time in times.items()
-        if time is not None
-    ]
+    lines = [f"{says} {zone.text(time)}." for says, time in times.items() if time is not None]
     if item.speaker:
         lines.append(f"Said by {quoted(item.speaker)}.")
     if item.metadata:
@@ -435,14 +437,15 @@ def _told_facts(item: Item) -> list[str]:
     return lines
 
 
-def _time(when: str) -> datetime:
+def _time(when: str, zone: Zone) -> datetime:
     try:
-        found = datetime.fromisoformat(when)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        found = zone.instant(datetime.fromisoformat(when))
+        microseconds(found)
     except (ValueError, OverflowError):
         raise InvalidInput(
             f"remember: 'when' must be a date such as 2026-05-03, not {short_repr(when)}"
         ) from None
+    return found
 
 
 # --- the schemas ----------------------------------------------------------------------------------

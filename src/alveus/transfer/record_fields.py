@@ -49,13 +49,15 @@ def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
     """Return a time: ISO 8601, or Unix time in seconds or milliseconds; None for None.
 
     Args:
-        zone: The zone of a time without one; without it, such a time is refused.
+        zone: The zone of a time without one; without it, such a time is refused, and a Unix time
+            is one of UTC.
     """
     if value is None:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
-            return datetime.fromtimestamp(value / 1000 if value >= MILLISECONDS else value, UTC)
+            seconds = value / 1000 if value >= MILLISECONDS else value
+            return datetime.fromtimestamp(seconds, UTC if zone is None else zone)
         except (OverflowError, OSError, ValueError):
             raise InvalidInput(f"the time {value!r:.40} is out of range") from None
     return parse_time(value, zone)

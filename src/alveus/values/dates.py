@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
 import numpy as np
@@ -67,6 +67,9 @@ _IN_NUMBERS = (
 )
 _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
 _ANY_DIGIT = re.compile(r"\d", re.ASCII)
+_WEEKEND = 2
+"""Days that may be named together, each as if it were alone."""
+
 _FEBRUARY = 2
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -79,11 +82,26 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class NamedDate:
-    """What a question says of a date; None: it does not say. A day has a month."""
+    """What a question says of a date; None: it does not say. A day has a month.
+
+    Attributes:
+        days: How many days are named, from *day* on.
+    """
 
     year: int | None
     month: int | None
     day: int | None
+    days: int = 1
+
+    @classmethod
+    def of_days(cls, begins: date, ends: date) -> NamedDate:
+        """Return a year or a month, if the days from *begins* to *ends* are one, or these days."""
+        after, days = ends + timedelta(days=1), (ends - begins).days + 1
+        if begins.day == after.day == 1:
+            if begins.month == after.month:
+                return cls(begins.year, None, None)
+            return cls(begins.year, begins.month, None)
+        return cls(begins.year, begins.month, begins.day, days)
 
 
 def named_date(text: str, words: Iterable[str]) -> NamedDate | None:
@@ -132,10 +150,13 @@ def _days(year: int, month: int) -> int:
 
 
 def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return how close each time (microseconds since 1970, UTC) is to *date*, 0 to 1.
+    """Return how close each time is to *date*, 0 to 1.
 
     A date without a month, or without a day, is worth less: `YEAR`, `MONTH`. Year and month must
     agree where they are named.
+
+    Args:
+        times: By the clock that each item came by, in microseconds since its 1970.
     """
     if not times.size:
         return np.zeros(0)
@@ -172,8 +193,8 @@ def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
     return [
         (start, REST_OF_MONTH),
         (max(day - _DAY_US, start), WEEK),
-        (day, DAY),
-        (min(day + 2 * _DAY_US, end), WEEK),
-        (min(day + 8 * _DAY_US, end), REST_OF_MONTH),
+        (day, DAY if date.days <= _WEEKEND else WEEK),
+        (min(day + (date.days + 1) * _DAY_US, end), WEEK),
+        (min(day + (date.days + 7) * _DAY_US, end), REST_OF_MONTH),
         (end, 0.0),
     ]

@@ -326,6 +326,13 @@ class ProcessBound:
         )
 
 
+def variant_of(thing: T, **changes: object) -> T:
+    """Return the same open thing, of which some attributes are others."""
+    other = object.__new__(type(thing))
+    vars(other).update(vars(thing), **changes)
+    return other
+
+
 def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
     """Return what *work* returns, called in the block of a function that is a `contextmanager`.
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
+from alveus.values.zones import Zone
 
 LONGEST_TTL = timedelta(days=365_250)
 """1,000 years: the time at which it ends can be written as a date."""
 
 
 def format_time(time: datetime) -> str:
-    """Return *time* as alveus writes it: ISO 8601, in UTC, to the microsecond where it has one."""
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    """Return *time* as alveus writes it: ISO 8601, with its offset, ``Z`` for UTC.
+
+    To the microsecond where it has one.
+    """
+    return time.isoformat().replace("+00:00", "Z")
 
 
-def parse_time(text: object, zone: tzinfo | None = None) -> datetime:
+def parse_time(text: object, zone: Zone | tzinfo | None = None) -> datetime:
     """Return the time that *text* (ISO 8601 with a zone) names.
 
     Args:
@@ -36,7 +40,7 @@ def parse_time(text: object, zone: tzinfo | None = None) -> datetime:
         ) from None
     if time.tzinfo is None and zone is None:
         raise InvalidInput(f"the time {text!r} has no zone; add Z for UTC, or one like +01:00")
-    return time if time.tzinfo is not None else time.replace(tzinfo=zone)
+    return time if time.tzinfo is not None else Zone.of(zone).instant(time)
 
 
 _UNITS = {

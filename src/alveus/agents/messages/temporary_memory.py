@@ -39,6 +39,7 @@ from alveus.text.messages import MESSAGES
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.storable import Value, checked, checked_name, counted
+from alveus.values.zones import Zone
 
 Unit: TypeAlias = Mapping[str, Any]
 """What a memory holds: a `Msg`, or a plain dict."""
@@ -282,11 +283,11 @@ class TemporaryMemory(MemoryBase):
 
     def _write(self, name: str, units: Sequence[dict[str, Any]], *, overwrite: bool) -> list[str]:
         values = [cast("dict[str, Value]", checked(_plain(unit))) for unit in units]
-        named: dict[str | int, Item] = {}
+        editor = self._editor
+        zone, named = editor.writer.timezone, dict[str | int, Item]()
         for place, value in enumerate(values):
             one = self._id(value)
-            named.setdefault(place if one is None else one, _item(one, value))
-        editor = self._editor
+            named.setdefault(place if one is None else one, _item(one, value, zone))
         items = in_order(list(named.values()), editor.writer.now())
         if overwrite:
             arguments: list[Value] = [[item.value for item in items]]
@@ -434,7 +435,7 @@ def _text(unit: Unit) -> str:
     return content if isinstance(content, str) else ("" if content is None else repr(content))
 
 
-def _item(item_id: str | None, value: dict[str, Value]) -> Item:
+def _item(item_id: str | None, value: dict[str, Value], zone: Zone) -> Item:
     role, name = value.get("role"), value.get("name")
     return Item(
         value,
@@ -442,7 +443,7 @@ def _item(item_id: str | None, value: dict[str, Value]) -> Item:
         whole_text(value),
         role=role if isinstance(role, str) and role else None,
         speaker=name if isinstance(name, str) and name else None,
-        time=time_of(value.get("timestamp")),
+        time=time_of(value.get("timestamp"), zone),
     )
 
 

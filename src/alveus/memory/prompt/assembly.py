@@ -11,7 +11,7 @@ from alveus.memory.prompt.context import Context, Part, Piece
 from alveus.memory.prompt.context_request import ContextRequest, Sources
 from alveus.memory.prompt.memory_search import SHOWN_WHOLE, Found, MemorySearch
 from alveus.memory.prompt.prompt_sources import PromptCandidate
-from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, OPENING, SAID, quoted
+from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, SAID, quoted
 from alveus.store.items import Hits
 from alveus.text.messages import Message
 from alveus.text.statements import Statement, anchor_words, statement
@@ -65,6 +65,7 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
         BudgetTooSmall: The instructions and the query alone have more tokens than it may have.
     """
     request = replace(request, budget=request.budget.remembering())
+    request = request.for_reader(sources.writer.timezone, sources.writer.now())
     room = _room(request)
     at = None if request.as_of is None else sources.writer.moment_of(request.as_of)
     conversation = prompt_sources.recent(sources, request, at, room)
@@ -223,7 +224,7 @@ class _Choice:
         """Return what the quotation has besides its lines."""
         headings = [name for part, name in REMEMBERED.items() if self.candidates[part]]
         budget = self.request.budget
-        lines = [OPENING, BEGIN, *(f"{name}:" for name in headings), END]
+        lines = [self.request.opening, BEGIN, *(f"{name}:" for name in headings), END]
         lead = 0 if self.request.system else budget.message_tokens
         return sum(budget.count(f"{line}\n") for line in lines) + lead if headings else 0
 
@@ -411,7 +412,7 @@ def _rendered(
         if of_part := _in_order(taken, part):
             quotation += [f"{heading}:", *_lines(of_part)]
     if quotation:
-        lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
+        lead.append("\n".join([request.opening, BEGIN, *quotation, END]))
     elif absence:
         lead.append(absence)
     exchanges = [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from alveus.errors import InvalidInput
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
+from alveus.memory.prompt.quoting import OPENING
 from alveus.search.signals import Signals
 from alveus.sets.set_options import check_signals, checked_relevance
 from alveus.state.paths import path_names
@@ -19,7 +20,8 @@ from alveus.store.scope import Scope, set_name
 from alveus.text.budget import Budget
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Path, checked, checked_name, counted
+from alveus.values.storable import Path, checked, checked_name, counted, moment
+from alveus.values.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
     from alveus.sets.writer import Where, Writer
@@ -106,7 +108,12 @@ class Sources(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What a context is asked for; see `Prompts.context`."""
+    """What a context is asked for; see `Prompts.context`.
+
+    Attributes:
+        zone: Of the reader, in which days and times are shown.
+        opening: The line before what is remembered.
+    """
 
     query: str | None
     budget: Budget
@@ -128,6 +135,14 @@ class ContextRequest:
     shares: Shares = Shares()
     secrets: Secrecy = "mask"
     details: Details = "hide"
+    zone: Zone = UTC_ZONE
+    opening: str = OPENING
+
+    def for_reader(self, zone: Zone, now: int) -> ContextRequest:
+        """Return it with the days of a reader, which the opening names unless they are of UTC."""
+        name = zone.name(moment(now))
+        days = "" if name == "UTC" else f" Times are in {name}."
+        return replace(self, zone=zone, opening=f"{OPENING}{days}")
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked, before anything is read."""

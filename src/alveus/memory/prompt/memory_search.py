@@ -129,7 +129,7 @@ class MemorySearch:
             )
             candidate.line = line_of(item, request)
             if request.details == "hide" and item.time is not None:
-                candidate.day = day_line(item.time)
+                candidate.day = day_line(item.time, request.zone)
             candidates.append(candidate)
         return candidates
 
@@ -178,7 +178,12 @@ def _side_by_side(writer: Writer, scope: Scope, hits: Hits, at: Moment | None) -
         for other in others:
             beside = Hit(other, hit.score, {}, hit.relevance)
             hits_by_ref.setdefault((other.set_name, other.id), beside)
-    return Hits(hits_by_ref.values(), partial=hits.partial, reranker_failure=hits.reranker_failure)
+    return Hits(
+        hits_by_ref.values(),
+        partial=hits.partial,
+        reranker_failure=hits.reranker_failure,
+        dated=hits.dated,
+    )
 
 
 def _contradicting(writer: Writer, ref: SetRef, ids: object, at: Moment | None) -> list[Item]:

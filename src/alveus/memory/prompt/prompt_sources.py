@@ -378,7 +378,8 @@ def _shown(message: Message) -> Message:
 
 def line_of(item: Item, request: ContextRequest) -> str:
     """Return an item as a line of what is remembered."""
-    return detailed_line(item) if request.details == "show" else item_line(item)
+    as_line = detailed_line if request.details == "show" else item_line
+    return as_line(item, request.zone)
 
 
 def item_piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:

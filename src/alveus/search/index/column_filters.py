@@ -25,6 +25,7 @@ from alveus.store.filters import (
     key_of,
     reach,
 )
+from alveus.store.records import decoded_metadata, offset_in
 from alveus.values import wire
 from alveus.values.storable import Path, Value
 
@@ -237,6 +238,7 @@ class Metadata:
         self._texts = texts
         self._code: dict[str, int] = {}
         self._recent = RecentFields()
+        self._offsets = Growable(np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -266,10 +268,19 @@ class Metadata:
         """Return one field of the metadata."""
         return self._read({path})[path]
 
+    def offsets(self) -> NDArray[np.int64]:
+        """Return for each text the offset from UTC that its items came with, in minutes."""
+        while (start := self._offsets.size) < (size := len(self._texts)):
+            texts = self._texts.slice(start, min(start + DECODED, size))
+            self._offsets.extend(np.array([offset_in(text) for text in texts], np.int64))
+        return self._offsets.view
+
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
-        return self._recent.nbytes + self._texts.nbytes + 100 * len(self._code)
+        return (
+            self._offsets.nbytes + self._recent.nbytes + self._texts.nbytes + 100 * len(self._code)
+        )
 
 
 class ItemValues:
@@ -301,7 +312,7 @@ def names_in(value: Value) -> frozenset[str]:
 
 
 def _decoded(text: str) -> dict[str, Value]:
-    value = wire.decode(text)
+    value: object = decoded_metadata(text)
     return value if type(value) is dict else {}
 
 

@@ -35,6 +35,7 @@ from alveus.search.index.segment import Segment
 from alveus.search.index.vectors import Docs, Quantised, Query, SetVectors
 from alveus.store import Feature, LargeSet
 from alveus.store.filters import Condition, Filter
+from alveus.store.records import MINUTE_US
 
 EXACT = 2_048
 """Sets of up to so many live documents are scored whole."""
@@ -377,6 +378,17 @@ class SetIndex:
                 has_name |= table[column.codes.view]
             found += has_name[self.columns["meta"]]
         return found / len(named) if named else found
+
+    @property
+    def local_time(self) -> NDArray[np.int64]:
+        """The time of each doc by the clock that it came by."""
+        found: NDArray[np.int64] | None = self.cache.get("local time")
+        if found is None:
+            offsets, meta = self._metadata.offsets(), self.columns["meta"]
+            found = self.time
+            if offsets.any():
+                found = self.cache["local time"] = found + offsets[meta] * MINUTE_US
+        return found
 
     def _own(self, condition: Condition) -> Truth:
         """Return where a condition on an item's own field holds."""

@@ -15,8 +15,15 @@ export const hasToken = () => token() !== null;
 
 const token = () => sessionStorage.getItem(TOKEN);
 
+// Where the reader is: by it "yesterday" in a question is counted.
+function offset() {
+  const minutes = -new Date().getTimezoneOffset(), two = (number) => String(number).padStart(2, "0");
+  return `${minutes < 0 ? "-" : "+"}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+}
+
 function headers(more = {}) {
-  return token() ? { ...more, Authorization: `Bearer ${token()}` } : more;
+  const by = token() ? { Authorization: `Bearer ${token()}` } : {};
+  return { "Alveus-Timezone": offset(), ...more, ...by };
 }
 
 function place(path, query = {}) {

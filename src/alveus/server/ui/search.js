@@ -83,10 +83,11 @@ function makeSide(query, place, keys, signal) {
 
 const nameOf = (item, key) => JSON.stringify([key, item.set, item.id]);
 
-function results({ hits, partial }, key, others) {
+function results({ hits, partial, dated }, key, others) {
   if (!hits.length) return card(null, empty("Nothing was found.", "Fewer filters, another key, or other words may help."));
   const best = Math.max(...hits.map((hit) => hit.score), 1e-9);
   return card(plural(hits.length, "hit"),
+    dated && el("p", { class: "small soft" }, `The question means ${dated}.`),
     partial && el("p", { class: "small soft" }, "Some items wait to be found by meaning; words find them already."),
     el("div", {}, hits.map((hit, at) => hitView(hit, key, best, others && moved(at, others.indexOf(nameOf(hit.item, key)))))));
 }

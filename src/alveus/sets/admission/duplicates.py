@@ -18,9 +18,10 @@ from alveus.sets.admission.verdicts import (
     plain,
 )
 from alveus.store import ItemRecord
+from alveus.store.records import local_moment
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import moment
+from alveus.values.storable import microseconds
 
 if TYPE_CHECKING:
     from alveus.text.statements import Statement
@@ -130,11 +131,14 @@ class Near(BundledRule):
 
 
 def _day(one: Other | Candidate, now: int) -> date:
-    """Return the day of an item; one that is not there yet, and says no time, is of now."""
-    if one.record.time is not None:
-        return moment(one.record.time).date()
-    time = one.item().time if isinstance(one, Other) else None
-    return (time or moment(now)).date()
+    """Return the day of an item by the clock that it came by.
+
+    One that is not there yet, and says no time, is of now.
+    """
+    time = one.record.time
+    if time is None and isinstance(one, Other) and (said := one.item().time) is not None:
+        time = microseconds(said)
+    return local_moment(now if time is None else time, one.record.metadata).date()
 
 
 def _check_same(rule: Exact | Near, same: object) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
@@ -32,7 +32,13 @@ from alveus.store import (
     StoredItem,
 )
 from alveus.store.items import Item
-from alveus.store.records import item_of, position_of
+from alveus.store.records import (
+    decoded_metadata,
+    item_of,
+    offset_in,
+    position_of,
+    with_offset,
+)
 from alveus.store.scope import HIDDEN
 from alveus.values import wire, words
 from alveus.values.keywords import suggest_names_in
@@ -108,7 +114,8 @@ class QuarantineDraft:
         free = self.writer.get(hidden, [record.id], at=None)[0] is None
         item_id = record.id if free and record.id not in self._ids.values() else self.new_id()
         mark: Value = {"rule": verdict.rule, "reason": verdict.reason, "id": record.id}
-        metadata = wire.encode({**_metadata(record), MARK: mark})
+        noted = wire.encode({**decoded_metadata(record.metadata), MARK: mark})
+        metadata = with_offset(noted, offset_in(record.metadata))
         stored = replace(record, id=item_id, metadata=metadata, vectors=b"")
         if not self.define and self.writer.info(hidden) is None:
             self.define.append(Define(hidden, DEFINITION))
@@ -252,10 +259,6 @@ class Quarantine:
         if found is None:
             raise NotFound(f"nothing is held under the id {item_id!r}; list() shows what is")
         return found
-
-
-def _metadata(record: ItemRecord) -> Mapping[str, Value]:
-    return cast("dict[str, Value]", wire.decode(record.metadata))
 
 
 def _quarantined(stored: StoredItem) -> Quarantined:

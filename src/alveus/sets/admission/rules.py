@@ -25,6 +25,7 @@ from alveus.sets.admission.verdicts import (
 )
 from alveus.store.definition import Plan
 from alveus.store.items import Item
+from alveus.store.records import without_offset
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, counted
 
@@ -65,7 +66,7 @@ class Size(BundledRule):
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
-        text, metadata = candidate.text, candidate.record.metadata
+        text, metadata = candidate.text, without_offset(candidate.record.metadata)
         if self.max_chars is not None and len(text) > self.max_chars:
             return self._over("text", len(text), f"at most {self.max_chars:,}")
         if self.min_chars is not None and len(text.strip()) < self.min_chars:
