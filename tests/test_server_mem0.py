@@ -200,6 +200,9 @@ def test_a_memory_is_found_by_each_of_its_entities(served):
     kept(served, "Four.", app_id="web", run_id="agent:bot")
     kept(served, "Five.", run_id="r")
 
+    odd = 'é"\\\n\u2028%_\x00'
+    kept(served, "Six.", user_id="bob", run_id=odd)
+
     def found(filters, query=None):
         body = {"filters": filters} | ({} if query is None else {"query": query, "limit": 9})
         told = served.ask("POST", ALL if query is None else SEARCH, body)[1]["results"]
@@ -208,6 +211,7 @@ def test_a_memory_is_found_by_each_of_its_entities(served):
     assert found({"run_id": "r"}) == ["Five.", "One.", "Three.", "Two."]
     assert found({"agent_id": "bot"}) == ["One.", "Three."]
     assert found({"app_id": "web"}) == ["Four.", "Three."]
+    assert found({"run_id": odd}) == ["Six."]
     assert found({"run_id": "r", "agent_id": "bot"}) == ["One.", "Three."]
     assert found({"OR": [{"app_id": "web"}, {"user_id": "ada"}]}) == ["Four.", "One.", "Three."]
     assert found({"AND": [{"run_id": "r"}, {"NOT": {"agent_id": "bot"}}]}) == ["Five.", "Two."]

@@ -252,49 +252,56 @@ def _found(caller: Caller, memory_id: str, access: Access) -> tuple[MemoryPlace,
 def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[KeyMemory, Where]]:
     """Yield the keys that may have memories that a filter chooses, each with the filter for it.
 
-    A memory is in the key of its first entity. So a filter that names no user also looks through
-    the keys of users, and of other entities of the kinds before its own; they are yielded if they
-    have such a memory.
+    A memory is in the key of its first entity, and its marks name the others. So a filter that
+    names no user also reads the keys that have items with such marks.
 
     Raises:
         InvalidInput: The filter names no entity.
     """
-    rank, keys = _ranked_keys(filters)
-    if not keys:
+    entities = _named(filters)
+    if not entities:
         raise InvalidInput(
             f"name whose memories are meant: one of {', '.join(ENTITIES)}; '*' is not served"
         )
-    for key in dict.fromkeys(keys):
+    keys = list(dict.fromkeys(each.key for each in entities))
+    for key in keys:
         yield _open(caller, key, access), _where(filters, key)
-    if rank == 0:
-        return
-    memory = caller.memory(_space(caller), access)
-    for key in memory.keys(prefix=caller.token.keys):
-        if KINDS.index(Entity.of_key(key).kind) < rank and key not in keys:
+    memory, space = caller.memory(_space(caller), access), _space(caller)
+    marks = [each.mark for each in entities if each.kind != KINDS[0]]
+    refs = {
+        ref.scope.key or ""
+        for mark in dict.fromkeys(marks)
+        for name in SETS
+        for ref in memory.store.sets_with_metadata(space, name, mark)
+    }
+    for key in sorted(refs.difference(keys)):
+        if key.startswith(caller.token.keys):
             inside, where = _open(caller, key, access), _where(filters, key)
             if any(inside.set(name).list(where=where, limit=1) for name in SETS):
                 yield inside, where
 
 
-def _ranked_keys(filters: Where) -> tuple[int, list[str]]:
-    """Return the keys that a filter names, and the last of their kinds, by its place in `KINDS`.
+def _named(filters: Where) -> list[Entity]:
+    """Return entities of which each memory that a filter chooses has one; none: it names no such.
 
-    Of a conjunction, those whose last kind comes first.
+    Of a conjunction, the entities of the part whose last kind comes first are returned.
     """
-    found: list[tuple[int, list[str]]] = []
+    found: list[list[Entity]] = []
     for name, operand in filters.items():
         if name in ENTITIES:
-            keys = [each.key for each in _entities(name, operand)]
-            found.append((ENTITIES.index(name), keys))
+            found.append(_entities(name, operand))
         elif name == "AND":
-            found.extend(map(_ranked_keys, _parts(name, operand)))
+            found.extend(map(_named, _parts(name, operand)))
         elif name == "OR":
-            ranked = [*map(_ranked_keys, _parts(name, operand))]
-            if not all(keys for _, keys in ranked):
-                continue  # one of its branches is for anybody
-            found.append((max(rank for rank, _ in ranked), [key for _, ks in ranked for key in ks]))
-    none: tuple[int, list[str]] = len(ENTITIES), []
-    return min((each for each in found if each[1]), default=none)
+            branches = [*map(_named, _parts(name, operand))]
+            if all(branches):  # else one of its branches is for anybody
+                found.append([each for branch in branches for each in branch])
+    named = [each for each in found if each]
+    return min(named, key=_last_kind) if named else []
+
+
+def _last_kind(entities: list[Entity]) -> int:
+    return max(KINDS.index(each.kind) for each in entities)
 
 
 def _entities(name: str, operand: object) -> list[Entity]:

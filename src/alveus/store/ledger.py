@@ -264,6 +264,16 @@ class Ledger(Protocol):
         """
         ...
 
+    def sets_with_metadata(self, space: str, name: str, text: str) -> list[SetRef]:
+        """Return the sets called *name*, of keys of *space*, with a live item that has a metadata.
+
+        They are in order of keys. The time of a call grows with the number of items in such sets.
+
+        Args:
+            text: A part of the metadata in wire form, with the same letters.
+        """
+        ...
+
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:

@@ -25,6 +25,7 @@ from alveus.transfer.alveus_format import ItemLine
 from alveus.transfer.foreign_formats import Reader, Skipped
 from alveus.transfer.import_source import JsonRecord
 from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of
+from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 from alveus.values.times import format_time
@@ -77,6 +78,11 @@ class Entity(NamedTuple):
             return cls("user", key)
         kind, _, name = key.partition(":")
         return cls(kind, name)
+
+    @property
+    def mark(self) -> str:
+        """The wire form of the mark of this entity, as it is in an item's metadata."""
+        return wire.encode({f"{self.kind}_id": self.name})[1:-1]
 
     @classmethod
     def first(cls, entities: Mapping[str, str]) -> Entity:

@@ -13,6 +13,7 @@ What differs, and what it becomes:
   row for each name, which the planner would join with all rows of the table.
 - ``SELECT … FROM carray(?)``, whose column is ``value``, is `unnest`.
 - ``max(a, b)`` of two is ``greatest``; ``octet_length`` counts what the caller's text has.
+- ``instr`` is ``strpos``.
 - ``INDEXED BY`` is a hint that PostgreSQL does not know, and ``CROSS JOIN … ON`` an order of joins.
 """
 
@@ -71,7 +72,7 @@ def translated(sql: str, schema: str) -> str:
     sql = _ROW_OF_EACH.sub(r"= ANY(ARRAY(\1))", sql)
     sql = _NUMBERS.sub(r"FROM unnest(\1) AS value", sql)
     sql = _SAME_NAME.sub(functools.partial(_same_name, schema), sql)
-    sql = _GREATEST.sub(r"greatest(\1)", sql)
+    sql = _GREATEST.sub(r"greatest(\1)", sql).replace("instr(", "strpos(")
     sql = sql.replace("octet_length(", f"{schema}.size_of(").replace("CROSS JOIN", "JOIN")
     sql = _FUNCTION.sub(rf" {schema}.\1(", sql)
     return _HINT.sub("", sql)

@@ -350,6 +350,15 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         )
 
     @locked
+    def sets_with_metadata(self, space: str, name: str, text: str) -> list[SetRef]:
+        return sorted(
+            rows.ref
+            for rows in self._sets.all_sets()
+            if rows.ref.scope.space == space and rows.ref.scope.key and rows.ref.name == name
+            if any(text in row.record.metadata for row in rows.live.values())
+        )
+
+    @locked
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:

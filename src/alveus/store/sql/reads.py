@@ -57,6 +57,14 @@ _SETS_OF_ITEM = """
     ORDER BY key, name
 """
 
+_SETS_WITH_METADATA = """
+    SELECT key FROM scope JOIN memory_set ON memory_set.scope = scope.id
+    WHERE space IS ?1 AND key <> '' AND name IS ?2 AND EXISTS (
+        SELECT 1 FROM feature
+        WHERE set_id = memory_set.id AND feature.ended = 0 AND instr(metadata, ?3) > 0)
+    ORDER BY key
+"""
+
 _SPACES = """
     WITH RECURSIVE each (name) AS (
         SELECT min(space) FROM scope
@@ -338,6 +346,11 @@ class SqlReads(WholeSets, SqlDatabase):
     def sets_of_item(self, db: Connection, space: str, item_id: str) -> list[SetRef]:
         rows = query(db, _SETS_OF_ITEM, space, item_id)
         return [SetRef(Scope(space, key), name) for key, name in rows]
+
+    @reads
+    def sets_with_metadata(self, db: Connection, space: str, name: str, text: str) -> list[SetRef]:
+        rows = query(db, _SETS_WITH_METADATA, space, name, text)
+        return [SetRef(Scope(space, key), name) for (key,) in rows]
 
     @reads
     def get(
