@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import signal
 import subprocess
@@ -373,3 +374,30 @@ def test_each_indexed_field_counts_for_itself():
         last = store.get(("a",), "4")
         assert last is not None
         assert last.value == {"other": 1}
+
+
+def test_scores_are_relevance(memory):
+    """Programs of LangGraph filter on a similarity from 0 to 1; what is equal has equal scores."""
+    store = AlveusStore(memory)
+    texts = {"a": "I sail a small boat.", "b": "I sail a small boat.", "c": "Rye bread with seeds."}
+    for key, text in texts.items():
+        store.put(("notes",), key, {"text": text})
+    found = {item.key: item.score for item in store.search(("notes",), query="a small boat")}
+    assert found["a"] == found["b"] > 0.5
+    assert all(0 <= score <= 1 for score in found.values())
+    assert store.search(("notes",), query="")[0].score is None
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("op", ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"])
+def test_filters_compare_with_infinity_and_nan(memory, op, number):
+    """As LangGraph's own store answers; infinity may be stored here as well as there."""
+    ours, theirs = AlveusStore(memory), InMemoryStore()
+    for store in (ours, theirs):
+        for key, value in {"i": math.inf, "j": -math.inf, "n": 1, "m": 2.5e9}.items():
+            store.put(("notes",), key, {"x": value})
+    asked = {"x": {op: number}}
+    found = [
+        sorted(item.key for item in s.search(("notes",), filter=asked)) for s in (ours, theirs)
+    ]
+    assert found[0] == found[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from typing import Any, cast
 
 import pytest
@@ -184,3 +185,60 @@ def test_settings_limit_and_what_is_closed_stays_closed(tmp_path):
             await session.get_items()
 
     asyncio.run(work())
+
+
+def test_settings_of_a_session_may_be_a_dict(tmp_path):
+    """The SDK's own sessions take one: its limit is what the model is sent, also with a run's."""
+
+    async def use(session: AlveusSession) -> list[list[Any]]:
+        await session.add_items([{"role": "user", "content": str(n)} for n in range(5)])
+        shown: list[list[Any]] = [await session.get_items()]
+        session.session_settings = {"limit": 2}
+        shown.append(await session.get_items())
+        for settings in (None, SessionSettings(limit=3), {"limit": 3}):
+            model = Scripted(said("Hi."))
+            config = RunConfig(tracing_disabled=True, session_settings=settings)
+            agent = Agent(name="a", model=model)
+            await Runner.run(agent, "now", session=session, run_config=config)
+            shown.append(model.asked[0])
+        return shown
+
+    with AlveusSession("s", tmp_path / "app.db", session_settings={"limit": 1}) as session:
+        assert [len(items) for items in asyncio.run(use(session))] == [1, 2, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"limt": 1}, "no field 'limt'; its fields are: limit"),
+        ({"limit": "many"}, "limit"),
+        (7, "is a SessionSettings, not 7"),
+        ([("limit", 1)], "is a SessionSettings"),
+    ],
+)
+def test_what_are_no_settings_of_a_session_is_refused(memory, settings, says):
+    """A typo would send the whole history to the model."""
+    with pytest.raises(InvalidInput, match=re.escape(says)):
+        AlveusSession("s", memory, session_settings=settings)
+    session = AlveusSession("s", memory)
+    with pytest.raises(InvalidInput, match=re.escape(says)):
+        session.session_settings = settings
+    assert session.session_settings is None
+
+
+def test_every_call_of_a_closed_session_raises_a_runtime_error(tmp_path):
+    """Programs of the SDK catch that; also a call that has nothing to do."""
+    session = AlveusSession("s", tmp_path / "app.db")
+    session.close()
+    calls = (
+        lambda: session.add_items([]),
+        lambda: session.add_items([{"role": "user", "content": "a"}]),
+        session.get_items,
+        lambda: session.get_items(0),
+        session.pop_item,
+        session.clear_session,
+    )
+    for call in calls:
+        with pytest.raises(RuntimeError, match="closed") as raised:
+            asyncio.run(call())
+        assert isinstance(raised.value, StoreClosed)

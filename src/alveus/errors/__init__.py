@@ -625,8 +625,11 @@ class Unusable(AlveusError):
     """This handle or file cannot be used."""
 
 
-class StoreClosed(Unusable):
-    """A memory or store was used after it was closed."""
+class StoreClosed(Unusable, RuntimeError):
+    """A memory or store was used after it was closed.
+
+    Programs of frameworks whose own storage raises RuntimeError then catch this one too.
+    """
 
 
 class ForkedStore(Unusable):

@@ -5,6 +5,7 @@ The items of a session are items of a set, so they are searched like any others.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,11 @@ class AlveusSession(OpenedMemory):
             ``openai_agents.session:ID``. Its items are in the set ``session.ID`` of that key.
         clearing: What `clear_session` does: "retire" removes the items, of which the history stays
             for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
-        session_settings: Of the SDK; its `limit` holds where `get_items` is asked for none.
+        session_settings: The SDK's `SessionSettings`, or its fields as a dict, as the SDK's own
+            sessions take it; its `limit` holds where `get_items` is asked for none.
+
+    Raises:
+        InvalidInput: An argument is none of these, or a field of the settings is unknown.
     """
 
     def __init__(
@@ -54,15 +59,25 @@ class AlveusSession(OpenedMemory):
         own = identity_key("openai_agents.session", session_id)
         of = checked_name(own if key is None else key, "a key")
         super().__init__(memory)
-        self.session_settings = session_settings
+        self._session_settings = _settings(session_settings)
         self._clearing = clearing
         self._items = self.memory.key(of).set(f"session.{session_id}")
+
+    @property
+    def session_settings(self) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
+        """The SDK's settings of the session; a dict of their fields may be assigned."""
+        return self._session_settings
+
+    @session_settings.setter
+    def session_settings(self, given: Any) -> None:  # noqa: ANN401 - the same
+        self._session_settings = _settings(given)
 
     async def get_items(self, limit: int | None = None) -> list[SessionItem]:
         """Return the items, the oldest first; with a *limit* the last ones."""
         if limit is None:
-            limit = getattr(self.session_settings, "limit", None)
+            limit = None if self._session_settings is None else self._session_settings.limit
         if limit is not None and limit <= 0:
+            await self._check_open()
             return []
         newest = await self.awaited(lambda: self._items.list(newest_first=True, limit=limit))
         return [item.value for item in reversed(newest)]
@@ -84,8 +99,14 @@ class AlveusSession(OpenedMemory):
             Item(value=dict(item), text="\n".join(_texts_in(item)), role=_role(item))
             for item in items
         ]
-        if made:
-            await self.awaited(lambda: self._items.add_many(made))
+        if not made:
+            await self._check_open()
+            return
+        await self.awaited(lambda: self._items.add_many(made))
+
+    async def _check_open(self) -> None:
+        """Raise `StoreClosed` if the memory was closed, in calls that need nothing else of it."""
+        await self.awaited(lambda: self._items.list(limit=1))
 
     async def pop_item(self) -> SessionItem | None:
         """Remove the last item, and return it; no two callers get the same."""
@@ -102,6 +123,24 @@ class AlveusSession(OpenedMemory):
                 self._items.forget(where={})
 
         await self.awaited(clear)
+
+
+def _settings(given: Any) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
+    """Return settings of the SDK as it makes them of a dict."""
+    if given is None or hasattr(given, "resolve"):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"session_settings is a SessionSettings, not {short_repr(given)}")
+    from agents.memory import SessionSettings  # a program that passes settings has the SDK
+
+    known = [one.name for one in dataclasses.fields(SessionSettings)]
+    if unknown := [name for name in cast("Mapping[str, Any]", given) if name not in known]:
+        names = ", ".join(known)
+        raise InvalidInput(f"session_settings has no field {unknown[0]!r}; its fields are: {names}")
+    try:
+        return SessionSettings(**cast("dict[str, Any]", given))
+    except (TypeError, ValueError) as problem:
+        raise InvalidInput(f"session_settings: {problem}") from problem
 
 
 def _role(item: Mapping[str, Any]) -> str | None:

@@ -5,7 +5,9 @@ The name of a set is "langgraph" and the labels of the namespace, with a dot bef
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias, cast
@@ -44,14 +46,20 @@ TTL = "ttl_minutes"
 
 _Plain: TypeAlias = dict[str, Any]
 
+_LARGEST = sys.float_info.max
+
 _OPERATORS = {"$eq": "eq", "$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
+
+_ASKED = frozenset({*_OPERATORS, "$ne"})
 
 
 class AlveusStore(Connected, BaseStore):
     """A store for LangGraph, sync and async in one object, safe between threads.
 
     The puts of a batch are one commit, after its reads. What is put is found by words and by
-    meaning without any setting, with the embedder of the memory.
+    meaning without any setting, with the embedder of the memory. The score of what `search` finds
+    is its relevance to the query, 0..1; items are in the order of alveus's own score, of which
+    relevance is a part.
 
     Args:
         key: Whose sets the namespaces are: what is put here, `Memory.key(key).search` finds.
@@ -114,8 +122,9 @@ class AlveusStore(Connected, BaseStore):
         names = [name for name in sets if _is_below(_namespace(name), op)]
         last = op.offset + op.limit
         if op.query and names:
-            hits = self._sets.search(op.query, sets=names, limit=max(last, 1), where=where)
-            found = [(hit.item, float(hit.score)) for hit in hits]
+            most = max(last, 1)
+            hits = self._sets.search(op.query, sets=names, limit=most, where=where, min_score=0)
+            found = [(hit.item, hit.relevance) for hit in hits]
         else:
             found = self._first_items(names, where, last)
         chosen = found[op.offset : last]
@@ -243,7 +252,9 @@ def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(wanted, dict) and any(op.startswith("$") for op in cast("_Plain", wanted)):
             operators = cast("_Plain", wanted)
         for op, operand in operators.items():
-            if op == "$ne":
+            if isinstance(operand, float) and not math.isfinite(operand) and op in _ASKED:
+                conditions.append(_against_no_number(field, op, operand))
+            elif op == "$ne":
                 conditions.append({"not": _equal(field, operand)})
             elif op == "$eq":
                 conditions.append(_equal(field, operand))
@@ -253,6 +264,24 @@ def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
                 known = ", ".join((*_OPERATORS, "$ne"))
                 raise InvalidFilter(f"filter[{name!r}][{op!r}] is no operator; known are {known}")
     return {"all": conditions} if conditions else {}
+
+
+def _against_no_number(field: str, op: str, operand: float) -> dict[str, Any]:
+    """Return a comparison with an infinity or with NaN as `where=`, whose numbers are finite."""
+    if op == "$ne":
+        return {"not": _against_no_number(field, "$eq", operand)}
+    nothing = {"all": [{field: {"exists": True}}, {field: {"exists": False}}]}
+    if math.isnan(operand):
+        return nothing
+    outwards, inwards, edge = ("gt", "lt", _LARGEST) if operand > 0 else ("lt", "gt", -_LARGEST)
+    infinite, finite = {field: {outwards: edge}}, {field: {f"{inwards}e": edge}}
+    return {
+        "$eq": infinite,
+        f"${outwards}": nothing,
+        f"${outwards}e": infinite,
+        f"${inwards}": finite,
+        f"${inwards}e": {"any": [infinite, finite]},
+    }[op]
 
 
 def _equal(field: str, operand: object) -> dict[str, Any]:
