@@ -160,7 +160,9 @@ def test_disguises_are_seen_through(disguised: str):
 # --- long texts -------------------------------------------------------------------------------
 
 HOSTILE = (
-    "password=", "password is ", "secret: a1 ", "token ", "aws_secret_access_key = \\\n",
+    "password=", "password1=", "password is ", "my passphrase is ", "passphrase: a b c d e ",
+    "frase secreta es a ", "new instructions: ", "new instructions: from now on ",
+    "secret: a1 ", "token ", "aws_secret_access_key = \\\n",
     "-----BEGIN PRIVATE KEY-----", "eyJ-", "eyJaaaaaaaaaaaa.", "a://", "https://a:b", "sk-a-",
     "xoxb-", "curl -u ", "mysql a", "cookie: a=", "Authorization: Basic ", "4 1", "a\n", "A b ",
     "recovery code", "seed phrase: abc ", "-- passwd", "ghp_\n", "ignore all ",
@@ -191,6 +193,32 @@ def test_what_a_text_costs_grows_with_its_length_only(piece: str):
     small, large = (piece * (COUNTS.hostile_chars // of // len(piece)) for of in (4, 1))
     took = spent(large)
     assert took < 0.2 or took < 10 * spent(small)
+
+
+EXAMPLES = (
+    "AKIAIOSFODNN7" + "EXAMPLE",
+    "password=password123", "password: changeme", "password: hunter2", "pass = Passw0rd!",
+    "DB_PASSWORD=${DB_PASSWORD}", "token: <your-token>", "api_key = xxxxxxxxxxxxxxxx",
+    "Authorization: Bearer your_access_token_1", "secret_key=secret123",
+    "login admin, pwd=admin123",
+    "key: sk_test_" + "4eC39HqLyjWDarjtT1zdp7dc",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwi"
+    "aWF0IjoxNTE2MjM5MDIyfQ." + "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_what_manuals_print_for_a_secret_passes(text: str):
+    """A value that everybody knows is kept by nobody; one that is near it is not known."""
+    assert list(secrets(text)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["password=password123x7", "password: hunter2-Kx8", "pass = Passw0rd!Lisbon4"]
+)
+def test_what_only_begins_as_an_example_does_is_a_secret(text: str):
+    """Whole values are known, and no parts of them."""
+    assert list(secrets(text)) == ["password"]
 
 
 # --- where secrets stand ----------------------------------------------------------------------

@@ -249,7 +249,10 @@ class ServerConnection(ProcessBound):
             headers["Idempotency-Key"] = header_text(idempotency_key)
         given = {name: str(value) for name, value in query.items() if value is not None}
         target = f"{self.address.parts()[3]}{path}" + (f"?{urlencode(given)}" if given else "")
-        content = None if body is None else json.dumps(body).encode()
+        try:
+            content = None if body is None else json.dumps(body).encode()
+        except ValueError as error:
+            raise InvalidInput(f"a number has too many digits to be sent: {error}") from None
         deadline, pause_s = time.monotonic() + self.address.timeout_s, FIRST_PAUSE_S
         count = 0
         while True:

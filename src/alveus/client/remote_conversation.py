@@ -19,13 +19,14 @@ from alveus.conversation import (
 from alveus.conversation.conversation_memory import message_ids
 from alveus.conversation.rolling_summary import MAX_TOKENS, SummaryPolicy, Summing
 from alveus.errors import InvalidInput, InvalidValue
+from alveus.errors.short_repr import short_repr
 from alveus.llm import ChatModel
 from alveus.sets import MemorySet
 from alveus.store import SetRef
 from alveus.text import Summariser
 from alveus.text import tokens as word_pieces
 from alveus.text.budget import Budget
-from alveus.values.storable import counted
+from alveus.values.storable import counted, flag
 from alveus.values.zones import Zone
 
 
@@ -89,7 +90,7 @@ class RemoteConversation(ConversationMemory):
     ) -> list[dict[str, Any]]:
         """See `ConversationMemory.messages`."""
         chosen = mark, exclude_mark, prepend_summary, recent_n
-        return self._messages_of("messages", *chosen, for_chat=bool(for_chat))
+        return self._messages_of("messages", *chosen, for_chat=flag(for_chat, "for_chat"))
 
     def _messages_of(
         self,
@@ -104,7 +105,7 @@ class RemoteConversation(ConversationMemory):
             call,
             mark=_mark(mark, "mark"),
             exclude_mark=_mark(exclude_mark, "exclude_mark"),
-            prepend_summary=bool(prepend_summary),
+            prepend_summary=flag(prepend_summary, "prepend_summary"),
             recent_n=None if recent_n is None else counted(recent_n, "recent_n", least=0),
             **more,
         )
@@ -187,7 +188,8 @@ class RemoteConversation(ConversationMemory):
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
         """See `ConversationMemory.load_state_dict`."""
-        self._write("load_state_dict", state=value_json(_plain_state(state)), strict=bool(strict))
+        plain = value_json(_plain_state(state))
+        self._write("load_state_dict", state=plain, strict=flag(strict, "strict"))
 
 
 def _message_json(message: Mapping[str, Any]) -> Json:
@@ -207,7 +209,7 @@ def _mark(mark: object, what: str) -> str | None:
 def _plain_state(state: object) -> object:
     """Return a state with its messages as dicts, as far as it is one."""
     if not isinstance(state, Mapping):
-        raise InvalidInput(f"the state of a conversation is a dict, not {state!r:.40}")
+        raise InvalidInput(f"the state of a conversation is a dict, not {short_repr(state):.40}")
     made = dict(cast("Mapping[str, Any]", state))
     if isinstance(listed := made.get("content"), list | tuple):
         made["content"] = [_plain_entry(entry) for entry in cast("Sequence[object]", listed)]

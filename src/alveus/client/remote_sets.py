@@ -56,7 +56,7 @@ from alveus.store import Define, Definition, Scope, SetRef
 from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.filters import Filter, plain_filter
 from alveus.store.items import Hits, Item
-from alveus.values.storable import Value, checked_name, counted, moment
+from alveus.values.storable import Value, checked_name, counted, flag, moment
 
 PAGE = 256
 """Items that a walk over a set asks for at a time."""
@@ -256,7 +256,7 @@ class RemoteSet(MemorySet):
             where=where_json(where),
             limit=None if limit is None else counted(limit, "limit", least=0),
             after=None if after is None else checked_name(after, "after"),
-            newest_first=bool(newest_first),
+            newest_first=flag(newest_first, "newest_first"),
             as_of=as_of_text(as_of),
             valid_at=valid_at_text(valid_at),
         )
@@ -347,7 +347,7 @@ class RemoteSet(MemorySet):
         if self._calls.in_batch:
             raise Unusable("forget is a commit of its own; do it outside of the batch")
         check_chosen(ids, where)
-        HowForgotten(scrub).check()
+        HowForgotten(scrub, dry_run).check()
         told = self._calls.write(
             "forget",
             idempotency_key,
@@ -355,7 +355,7 @@ class RemoteSet(MemorySet):
             ids=None if ids is None else checked_ids(ids),
             where=where_json(where),
             scrub=scrub,
-            dry_run=bool(dry_run),
+            dry_run=dry_run,
         )
         return read_receipt(told)
 

@@ -20,6 +20,7 @@ from alveus.client.json_readers import (
     value_of,
 )
 from alveus.errors import InvalidValue, StoreReadOnly, Unsupported
+from alveus.errors.short_repr import short_repr
 from alveus.state import MISSING, MemoryKind, NonValue, PathCache, Resolver
 from alveus.state.memory_object import TreeCalls
 from alveus.state.paths import ParsedPath
@@ -27,7 +28,7 @@ from alveus.state.tree_values import Branch, Expiry
 from alveus.store.as_of import AsOf
 from alveus.store.name_ranges import NameRange
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value
+from alveus.values.storable import Value, flag
 from alveus.values.zones import Zone
 
 Result = TypeVar("Result")
@@ -177,7 +178,7 @@ class RemoteTree:
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
         """Put an empty object at *location*; one that is there stays."""
-        self._write("new_object", location, expiry, overwrite=bool(overwrite))
+        self._write("new_object", location, expiry, overwrite=flag(overwrite, "overwrite"))
 
     def delete(self, location: ParsedPath) -> bool:
         """Remove what is at *location*; return whether something was there."""
@@ -198,7 +199,7 @@ class RemoteTree:
     def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
         """Add *by* to the number at *location*, and return the sum."""
         if type(by) not in (int, float):
-            raise InvalidValue("by", f"must be an int or a float, not {by!r}")
+            raise InvalidValue("by", f"must be an int or a float, not {short_repr(by)}")
         told = self._write("increment", location, expiry, by=value_json(by))
         total = value_of(told["value"])
         assert isinstance(total, (int, float))  # noqa: S101 - the server says so

@@ -7,6 +7,8 @@ from dataclasses import field
 from datetime import datetime
 from itertools import islice
 
+from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 
@@ -110,6 +112,8 @@ class Lineage:
 
     def sources(self, node: Ancestor) -> tuple[Ancestor, ...]:
         """Return what a node was derived from."""
+        if not isinstance(node, Ancestor) or node not in self.nodes:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"sources takes a node of this lineage, not {short_repr(node)}")
         at = self.nodes.index(node)
         return tuple(self.nodes[source] for derived, source in self.edges if derived == at)
 

@@ -15,7 +15,7 @@ from alveus.store.items import Item
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, counted
+from alveus.values.storable import Value, choice, counted
 
 By: TypeAlias = Literal["oldest", "importance", "accessed", "score"]
 
@@ -54,12 +54,13 @@ class Trim:
     def __post_init__(self) -> None:
         """Refuse what could not be done."""
         _check_n(self.n)
-        if self.by not in get_args(By):
-            raise InvalidInput(f"Trim's by must be one of {', '.join(get_args(By))}: {self.by!r}")
+        choice(self.by, "Trim's by", *get_args(By))
         for name in ("importance", "recency", "access"):
             _check_number(getattr(self, name), f"Trim's {name}", 0.0, 1000.0)
         if not isinstance(self.half_life, timedelta) or self.half_life <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"Trim's half_life must be a timedelta above 0: {self.half_life!r}")
+            raise InvalidInput(
+                f"Trim's half_life must be a timedelta above 0: {short_repr(self.half_life)}"
+            )
 
 
 @suggest_names_in
@@ -96,8 +97,7 @@ class Summarize:
                     "make no room"
                 )
         counted(self.max_tokens, "Summarize's max_tokens", least=LEAST_TOKENS, most=MOST_TOKENS)
-        if self.model not in ("use", "need", "never"):
-            raise InvalidInput(f"Summarize's model must be use, need or never: {self.model!r}")
+        choice(self.model, "Summarize's model", "use", "need", "never")
 
 
 @suggest_names_in
@@ -121,7 +121,9 @@ class Merge:
         """Refuse what could not be done."""
         _check_number(self.threshold, "Merge's threshold", 0.5, 1.0)
         if not isinstance(self.otherwise, (Trim, Summarize, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"Merge's otherwise must be Trim or Summarize: {self.otherwise!r}")
+            raise InvalidInput(
+                f"Merge's otherwise must be Trim or Summarize: {short_repr(self.otherwise)}"
+            )
 
 
 BuiltIn: TypeAlias = Trim | Summarize | Merge
@@ -179,7 +181,9 @@ def _check_n(n: int | None, *, least: int = 1) -> None:
 
 def _check_number(number: object, what: str, least: float, most: float) -> None:
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
-        raise InvalidInput(f"{what} must be a number from {least:g} to {most:g}, not {number!r}")
+        raise InvalidInput(
+            f"{what} must be a number from {least:g} to {most:g}, not {short_repr(number)}"
+        )
 
 
 Planner: TypeAlias = Callable[[Sequence[Item], int | None], CompactionPlan]
@@ -218,8 +222,8 @@ def stored_form(strategy: object, local_strategies: LocalStrategies) -> str | di
     """
     if isinstance(strategy, (Trim, Summarize, Merge)):
         return written(strategy)
-    if strategy in ("trim", "reject"):
-        return cast("str", strategy)
+    if type(strategy) is str and strategy in ("trim", "reject"):
+        return strategy
     plan = getattr(strategy, "plan", None)
     planner = plan if callable(plan) else strategy
     if not callable(planner) or isinstance(strategy, type):

@@ -31,6 +31,7 @@ from alveus.errors import (
     NotFound,
     StaleItem,
 )
+from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from alveus.sets import MemorySet
 from alveus.sets.batch import Draft
@@ -45,7 +46,7 @@ from alveus.text.budget import Budget
 from alveus.text.messages import MESSAGES, Message
 from alveus.values.keywords import suggest_names_in
 from alveus.values.retries import TRIES, call_with_retries
-from alveus.values.storable import Value, checked_name, counted, moment
+from alveus.values.storable import Value, checked_name, counted, flag, moment
 from alveus.values.zones import Zone
 
 MOVED = (StaleItem, DuplicateItem)
@@ -163,6 +164,7 @@ class ConversationMemory:
             InvalidValue: A mark is no text (a TypeError).
             InvalidInput: A mark is empty, or *recent_n* negative.
         """
+        flag(prepend_summary, "prepend_summary")
         found, summary = self._consistent(
             lambda summary: self._chosen(mark, exclude_mark, recent_n, summary)
         )
@@ -192,9 +194,13 @@ class ConversationMemory:
         """
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
-            is_void = summary is None and exclude_mark == COMPRESSED
+            is_void = (
+                summary is None and isinstance(exclude_mark, str) and exclude_mark == COMPRESSED
+            )
             return self._chosen(mark, None if is_void else exclude_mark, recent_n, summary)
 
+        flag(for_chat, "for_chat")
+        flag(prepend_summary, "prepend_summary")
         found, summary = self._consistent(read)
         as_told = message_items.for_chat if for_chat else message_items.for_model
         told = [as_told(stored) for stored in without_orphaned_calls(found)]
@@ -651,8 +657,10 @@ class ConversationMemory:
             InvalidInput: It is no state; nothing was changed.
         """
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"the state of a conversation is a dict, not {state!r:.40}")
-        if strict and "content" not in state:
+            raise InvalidInput(
+                f"the state of a conversation is a dict, not {short_repr(state):.40}"
+            )
+        if flag(strict, "strict") and "content" not in state:
             raise InvalidState("the state of a conversation has content; this one has none")
         content, now = state.get("content", []), self._writer.now()
         items = message_items.of_state(content, self.name, now, self.zone)
@@ -688,7 +696,8 @@ def message_ids(given: object) -> list[str]:
         given = [given]
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise InvalidValue("msg_ids", f"are ids, not {type(given).__name__}", hint="use a list")
-    found = list(dict.fromkeys(cast("Iterable[object]", given)))
+    found = [*cast("Iterable[object]", given)]
     if wrong := [one for one in found if not isinstance(one, str) or not one]:
-        raise InvalidValue("msg_ids", f"are ids, not {wrong[0]!r}", hint="add() returns them")
-    return [checked_name(one, "a message's id") for one in found]
+        shown = short_repr(wrong[0])
+        raise InvalidValue("msg_ids", f"are ids, not {shown}", hint="add() returns them")
+    return list(dict.fromkeys(checked_name(one, "a message's id") for one in found))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, cast
 
 from alveus.errors import InvalidInput, InvalidTime, InvalidValue
+from alveus.errors.short_repr import short_repr
 from alveus.llm.chat import ROLES as CHAT_ROLES
 from alveus.store import StoredItem
 from alveus.store.items import Item
@@ -73,7 +74,7 @@ def _plain(message: object) -> dict[str, Any]:
     made.setdefault("content", None)
     role = made.setdefault("role", "assistant")
     if not isinstance(role, str) or not role:
-        raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {role!r}")
+        raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {short_repr(role)}")
     return made
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 from alveus.conversation.message_items import blocks_of, line_of, model_message, with_blocks
 from alveus.errors import AlveusError, InvalidInput, ModelFailed
+from alveus.errors.short_repr import short_repr
 from alveus.llm import ChatModel
 from alveus.store import StoredItem
 from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser, Summary, tokens
@@ -225,7 +226,8 @@ class Summing:
         self._max = max_tokens
         if type(max_tokens) is not int or max_tokens < 4 * LEAST_TOKENS:
             least = 4 * LEAST_TOKENS
-            raise InvalidInput(f"max_tokens must be a number from {least} on, not {max_tokens!r}")
+            shown = short_repr(max_tokens)
+            raise InvalidInput(f"max_tokens must be a number from {least} on, not {shown}")
         self._plain = ExtractiveSummariser()
         self._summariser: Summariser | None
         if model is None or isinstance(model, Summariser):

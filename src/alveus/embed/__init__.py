@@ -29,6 +29,7 @@ from alveus.embed.vectors import (
 )
 from alveus.embed.wordpiece import MOST_WINDOWS
 from alveus.errors import AlveusError, EmbedderFailed, InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.values import words
 from alveus.values.forks import FreshLock
 from alveus.values.lazy_names import lazy_names
@@ -255,7 +256,7 @@ class _OpenEmbedders:
         where = BY_MODEL.get(kind) if colon and model else BUNDLED.get(name)
         if where is None:
             there_are = ", ".join([*BUNDLED, *(f"{kind}:MODEL" for kind in BY_MODEL)])
-            raise InvalidInput(f"no embedder is called {name!r}; there are {there_are}")
+            raise InvalidInput(f"no embedder is called {short_repr(name)}; there are {there_are}")
         given = {"query_prefix": query_prefix} if query_prefix and kind == "openai" else {}
         known = name, given.get("query_prefix", "")
         with self._lock:

@@ -205,7 +205,7 @@ class StaleItem(Conflict):
         self.item_id, self.expected, self.found = item_id, expected, found
         now = "it is gone" if found is None else f"version {found} is now the latest"
         super().__init__(
-            f"item {item_id!r}: the change was based on version {expected}, but {now}; "
+            f"item {item_id!r}: the change was based on version {short_repr(expected)}, but {now}; "
             "get it again and repeat the change"
         )
 
@@ -238,8 +238,8 @@ class SetDefinitionConflict(Conflict):
     def __init__(self, set_name: str, *, asked: object, found: object) -> None:
         self.set_name, self.asked, self.found = set_name, asked, found
         super().__init__(
-            f"set {set_name!r} exists with {found}, not {asked}; open it without these arguments, "
-            "or change it with redefine(); for items of another type, choose another set"
+            f"set {set_name!r} exists with {found}, not {short_repr(asked)}; open it without these "
+            "arguments, or change it by redefine(); for items of another type, choose another set"
         )
 
 

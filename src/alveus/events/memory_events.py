@@ -20,6 +20,7 @@ from alveus.errors import InvalidInput, InvalidValue
 from alveus.events.events import Event
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_function, choice
 
 _LOG = logging.getLogger("alveus.run")
 
@@ -154,10 +155,8 @@ class MemoryEvents:
         """Refuse what is no detail."""
         for each in fields(self):
             detail: object = getattr(self, each.name)
-            if detail is not None and detail not in _DETAILS:
-                raise InvalidInput(
-                    f"memory_events.{each.name} must be 'off', 'paths' or 'values', not {detail!r}"
-                )
+            if detail is not None:
+                choice(detail, f"memory_events.{each.name}", "off", "paths", "values")
 
     def stored(self) -> frozenset[type[MemoryEvent]]:
         """Return the kinds that are on by these settings."""
@@ -215,8 +214,7 @@ class EventListeners:
         self, listener: Listener, kinds: Iterable[type[MemoryEvent]] | None
     ) -> Callable[[], None]:
         """Have *listener* called; return what ends that. See `Memory.subscribe`."""
-        if not callable(listener):
-            raise InvalidInput(f"subscribe takes a function of one event, not {listener!r}")
+        checked_function(listener, "subscribe takes a function of one event")
         chosen = frozenset(MEMORY_EVENTS if kinds is None else kinds)
         for kind in chosen:
             if kind not in MEMORY_EVENTS:

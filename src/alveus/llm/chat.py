@@ -11,6 +11,7 @@ from functools import partial
 from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.values.forks import FreshLock
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted
@@ -346,13 +347,14 @@ def _temperature(temperature: object) -> float:
     number = temperature if isinstance(temperature, int | float) else math.nan
     if 0 <= number <= MOST_TEMPERATURE and not isinstance(number, bool):  # NaN is not in between
         return number
-    raise InvalidInput(f"temperature must be a number from 0 to 2, not {temperature!r}")
+    raise InvalidInput(f"temperature must be a number from 0 to 2, not {short_repr(temperature)}")
 
 
 def _stops(stop: object) -> tuple[str, ...]:
     if isinstance(stop, str) or not isinstance(stop, Sequence):
         raise InvalidInput(f"stop must be a list of texts, not {type(stop).__name__}")
-    listed = cast("Sequence[object]", stop)
-    if "" in listed:
+    listed = enumerate(cast("Sequence[object]", stop))
+    texts = tuple(_text(text, f"stop[{at}]") for at, text in listed)
+    if "" in texts:
         raise InvalidInput("stop has an empty text, at which every answer would end")
-    return tuple(_text(text, f"stop[{at}]") for at, text in enumerate(listed))
+    return texts

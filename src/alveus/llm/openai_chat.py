@@ -7,20 +7,20 @@ comes back is read here, and believed only so far: it is bounded in time and siz
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Lock
+from threading import TIMEOUT_MAX, Lock
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 from alveus.errors import InvalidInput, ModelClosed, ModelFailed, ModelMissing, ModelUnavailable
+from alveus.errors.short_repr import short_repr
 from alveus.llm import server_replies
 from alveus.llm.chat import (
     ChatModel,
@@ -37,6 +37,7 @@ from alveus.llm.chat import (
 from alveus.values.keywords import suggest_names
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import Retry
+from alveus.values.storable import flag
 from alveus.values.threads import Flag
 
 if TYPE_CHECKING:
@@ -129,15 +130,17 @@ class OpenAIChat(ChatModel):
         dialect: Dialect | None = None,
         takes_images: bool = False,
     ) -> None:
-        if not model or not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        if not isinstance(model, str) or not model:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise InvalidInput("model must be the name of a model, such as 'gpt-4o'")
-        if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
-            raise InvalidInput(f"timeout_s must be a number above 0, not {timeout_s!r}")
+        if not isinstance(timeout_s, int | float) or not 0 < timeout_s <= TIMEOUT_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise InvalidInput(f"timeout_s must be a number above 0, not {short_repr(timeout_s)}")
+        if retry is not None and not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise InvalidInput(f"retry must be a Retry, not {short_repr(retry)}")
         if base_url is not None:
             _host(base_url)
         self._model, self._timeout_s, self._retry = model, timeout_s, retry or Retry()
         self._base_url, self._api_key, self._dialect = base_url, api_key, dialect
-        self._takes_images = bool(takes_images)
+        self._takes_images = flag(takes_images, "takes_images")
         self._by_process: dict[int, _Connected] = {}
         self._here()
 
@@ -414,7 +417,7 @@ def _host(base_url: str) -> str:
         InvalidInput: It is not the address of a server.
     """
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(base_url if isinstance(base_url, str) else "")  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
         parts, port = None, ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, Unpack
 
 from alveus.errors import InvalidInput, ScriptEnded
+from alveus.errors.short_repr import short_repr
 from alveus.llm.chat import (
     ChatModel,
     ChatOptions,
@@ -46,6 +47,8 @@ class ScriptedChat(ChatModel):
     ) -> None:
         if isinstance(answers, str):
             raise InvalidInput("answers must be a list of answers, or a function; not a str")
+        if not (callable(answers) or isinstance(answers, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"answers must be a list, or a function; not {short_repr(answers)}")
         self._answers = answers if callable(answers) else tuple(answers)
         self._name, self._meter, self._takes_images = name, Meter(), takes_images
         self._lock, self._requests = FreshLock(), list[ChatRequest]()

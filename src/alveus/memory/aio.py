@@ -276,7 +276,7 @@ class AsyncFacts:
         options: LearnOptions | None = None,
     ) -> LearningCost:
         """See `Facts.cost`."""
-        talk = conversation.sync
+        talk = conversation.sync if isinstance(conversation, AsyncConversation) else conversation  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         return await self.loop.run(lambda: self.sync.cost(talk, model=model, options=options))
 
     about = awaited(Facts.about)

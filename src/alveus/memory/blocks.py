@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from alveus.errors import CompareFailed, InvalidInput, TooLarge, TreeConflict
+from alveus.errors.short_repr import short_repr
 from alveus.sets.writer import Engine
 from alveus.state import MISSING, MemoryObject
 from alveus.store import Node, Scope
@@ -120,6 +121,8 @@ class Blocks:
         Raises:
             TooLarge: It would have more characters than it may have.
         """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"block {name!r}: a line is a text, not {short_repr(text)}")
         return self._edit(name, lambda before: f"{before}\n{text}" if before else text)
 
     def replace(self, name: str, old: str, new: str) -> str:
@@ -130,7 +133,7 @@ class Blocks:
             TooLarge: It would have more characters than it may have.
         """
         if not isinstance(old, str) or not old:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"block {name!r}: old is the text to replace, not {old!r}")
+            raise InvalidInput(f"block {name!r}: old is the text to replace, not {short_repr(old)}")
 
         def replaced(before: str) -> str:
             if (times := before.count(old)) != 1:

@@ -20,11 +20,12 @@ from alveus.errors import (
     StoreClosed,
     StoreFull,
 )
+from alveus.errors.short_repr import short_repr
 from alveus.memory.memory import Memory
 from alveus.store import SetInfo
 from alveus.store.scope import Scope, SetRef, is_hidden
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, moment
+from alveus.values.storable import checked_function, checked_name, flag, moment
 from alveus.values.threads import Flag
 
 _LOG = logging.getLogger(__name__)
@@ -87,14 +88,17 @@ class Compactor:
         everything: bool = False,
     ) -> None:
         if at is not None and (type(at) not in (int, float) or not 0 < at <= 1):
-            raise InvalidInput(f"at must be a share above 0 and up to 1, not {at!r}")
+            raise InvalidInput(f"at must be a share above 0 and up to 1, not {short_repr(at)}")
         if hours is not None and not are_hours(hours):
-            raise InvalidInput(f"hours must be two hours of the day, such as (1, 5), not {hours!r}")
+            raise InvalidInput(
+                f"hours must be two hours of the day, such as (1, 5), not {short_repr(hours)}"
+            )
         for name, what in ((key, "a key"), (set_name, "a set's name")):
             if name is not None:
                 checked_name(name, what)
         self._memory, self._at, self._hours = memory, at, hours
-        self._key, self._set_name, self._everything = key, set_name, everything
+        self._key, self._set_name = key, set_name
+        self._everything = flag(everything, "everything")
         self._stop = Flag()
         self._failed: dict[SetRef, tuple[int, float]] = {}
         self._left: set[SetRef] = set()
@@ -143,8 +147,13 @@ class Compactor:
             AlveusError: Without *watch*: a set could not be compacted; the others were.
         """
         if not isinstance(every, timedelta) or not timedelta(0) < every <= MOST_EVERY:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"every must be a timedelta above 0, up to a year, not {every!r}")
-        tell, self._whole = progress or _untold, 0.0
+            raise InvalidInput(
+                f"every must be a timedelta above 0, up to a year, not {short_repr(every)}"
+            )
+        flag(watch, "watch")
+        tell, self._whole = _untold, 0.0
+        if progress is not None:
+            tell = checked_function(progress, "progress is a function of a Look")
         failure = self._look(tell)
         while watch and not self._stop.wait(every.total_seconds()):
             self._look(tell)

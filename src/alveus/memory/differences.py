@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
+from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.state import DottedPath
 from alveus.store import Node, Scope, SetInfo, Store, StoredItem
 from alveus.store.as_of import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
@@ -103,11 +105,18 @@ def difference(  # noqa: PLR0913 - between what, and of what, by name
     )
 
 
+def set_names(sets: object) -> list[str]:
+    """Return the names of sets, checked."""
+    if not isinstance(sets, (list, tuple)):
+        raise InvalidInput(f"sets must be a list of names, not {short_repr(sets)}")
+    return [checked_name(name, "a set's name") for name in cast("Sequence[object]", sets)]
+
+
 def _chosen(store: Store, scope: Scope, sets: Sequence[str] | None) -> list[SetInfo]:
     infos = store.set_infos(scope)
     if sets is None:
         return [info for info in infos if not is_hidden(info.ref)]
-    names = {checked_name(name, "a set's name") for name in sets}
+    names = set_names(sets)
     return [info for info in infos if info.ref.name in names]
 
 

@@ -34,6 +34,7 @@ from alveus.errors import (
     StoreReadOnly,
     Unusable,
 )
+from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from alveus.memory.prompt import Prompts, Sources
 from alveus.search.projection import Colouring, MapPoints
@@ -73,7 +74,7 @@ from alveus.values.keywords import (
     suggest_names_in_part,
 )
 from alveus.values.lazy_attributes import lazy_attribute
-from alveus.values.storable import Value, checked_prefix
+from alveus.values.storable import Value, checked_function, checked_prefix, flag
 from alveus.values.zones import Zone
 
 Result = TypeVar("Result")
@@ -169,7 +170,7 @@ class OwnerSets:
                 that: each set knows its number.
         """
         begin = checked_prefix(prefix)
-        if not counts:
+        if not flag(counts, "counts"):
             return [name for name in self._writer.sets(self._scope) if name.startswith(begin)]
         items = self._writer.counts(self._scope)
         return {name: count for name, count in items.items() if name.startswith(begin)}
@@ -236,7 +237,7 @@ class OwnerSets:
         if sets is None:
             return self._scope
         if not isinstance(sets, (list, tuple)):
-            raise InvalidInput(f"sets must be a list of names, not {sets!r}")
+            raise InvalidInput(f"sets must be a list of names, not {short_repr(sets)}")
         return [SetRef(self._scope, name) for name in dict.fromkeys(map(set_name, sets))]
 
 
@@ -538,6 +539,7 @@ class KeyMemory(KeySets, Prompts):
             KeyBusy: Others changed the same for `wait_s`, or went on running the key.
             StaleItem: *change* asked for the same version twice, and it was not there.
         """
+        checked_function(change, "commit takes a function of a batch")
         backoff, stale = Backoff(self._scope, self._engine.wait_s), ""
         while True:
             batch, is_committing = self.batch(idempotency_key=idempotency_key), False

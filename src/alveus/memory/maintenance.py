@@ -32,7 +32,7 @@ from alveus.store import (
 )
 from alveus.store.as_of import AsOf
 from alveus.values.keywords import suggest_names_in_part
-from alveus.values.storable import checked_name, counted, microseconds, moment
+from alveus.values.storable import checked_name, choice, counted, microseconds, moment
 
 
 @suggest_names_in_part
@@ -63,8 +63,7 @@ class Maintenance:
             HistoryPruned: What was there at one of them is no longer kept.
         """
         scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
-        if tree not in ("show", "skip"):
-            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        choice(tree, "tree", "show", "skip")
         store = self._engine.store
         return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
 
@@ -143,6 +142,8 @@ class Maintenance:
             before: Only those of commits below this.
         """
         store, most = self._engine.store, counted(limit, "limit", least=0)
+        if before is not None:
+            counted(before, "before", least=0)
         return receipts_of(store, self._owners, before=before, limit=most)
 
     def receipt(self, id: str) -> Receipt:

@@ -16,7 +16,6 @@ from alveus.compaction import Compacted, Compactions, CompactionTools
 from alveus.display import Html
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput, Unsupported
-from alveus.errors.short_repr import short_repr
 from alveus.events.memory_events import MemoryEvent
 from alveus.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
 from alveus.memory.differences import Difference
@@ -73,7 +72,14 @@ from alveus.values.forks import FORKS, variant_of
 from alveus.values.ids import new_id
 from alveus.values.keywords import made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import DEFAULT_SPACE, checked_name, checked_prefix, counted, moment
+from alveus.values.storable import (
+    DEFAULT_SPACE,
+    checked_name,
+    checked_prefix,
+    checked_wait,
+    counted,
+    moment,
+)
 from alveus.values.urls import is_http
 from alveus.values.zones import Zone
 
@@ -552,10 +558,7 @@ class Memory(Maintenance):
         Args:
             progress: Called with the number of items embedded since the last call.
         """
-        if wait_s is not None and type(wait_s) not in (int, float):
-            raise InvalidInput(
-                f"wait_s must be a number of seconds, or None, not {short_repr(wait_s)}"
-            )
+        checked_wait(wait_s)
         began = time.monotonic()
         compacted = self._engine.compactions.worker.settle(wait_s)
         remaining_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))

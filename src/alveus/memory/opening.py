@@ -29,7 +29,7 @@ from alveus.state import Ttl
 from alveus.store import UNFINISHED_NOTE, Limits, Store
 from alveus.store.clocks import DisciplinedClock, elapsed_beside
 from alveus.text import Summariser
-from alveus.values.storable import counted, microseconds
+from alveus.values.storable import checked_function, choice, counted, microseconds
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
 if TYPE_CHECKING:
@@ -69,10 +69,8 @@ def extractive_summariser() -> Summariser:
 
 def check_modes(mode: object, durability: object) -> None:
     """Refuse what is neither way of opening a store."""
-    if mode not in ("rw", "ro"):
-        raise InvalidInput(f"mode must be 'rw' or 'ro', not {short_repr(mode)}")
-    if durability not in ("full", "normal"):
-        raise InvalidInput(f"durability must be 'full' or 'normal', not {short_repr(durability)}")
+    choice(mode, "mode", "rw", "ro")
+    choice(durability, "durability", "full", "normal")
 
 
 def open_server(
@@ -337,7 +335,7 @@ def embedder_for(
     remembered_name = next((name for name in remembered.values() if name is not None), None)
     chosen = requested if requested is not None else remembered_name or DEFAULT_EMBEDDER
     prefixes = {name: store.note(name) for name in map(query_prefix_note, remembered)}
-    is_remembered = chosen == remembered_name
+    is_remembered = type(chosen) is str and chosen == remembered_name
     prefix = next((text for text in prefixes.values() if text), "") if is_remembered else ""
     embedder = open_embedder(chosen, query_prefix=prefix)
     for note in sorted(
@@ -368,4 +366,5 @@ def ticks_of(clock: Callable[[], datetime] | None) -> Callable[[], int]:
     """Return what gives the time in microseconds."""
     if clock is None:
         return lambda: time.time_ns() // 1000
+    checked_function(clock, "a clock is a function that returns a datetime")
     return lambda: microseconds(clock(), "the clock's time")

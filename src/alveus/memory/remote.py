@@ -41,7 +41,7 @@ from alveus.errors import InvalidInput, Unusable
 from alveus.facts import LearnOptions, LearnReport, Source
 from alveus.facts.learning import LEARNED
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
-from alveus.memory.differences import ChangedItem, ChangedValue, Difference
+from alveus.memory.differences import ChangedItem, ChangedValue, Difference, set_names
 from alveus.memory.keys import (
     DEFAULT_SET,
     KeyBatch,
@@ -63,7 +63,7 @@ from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.items import Hits
 from alveus.store.scope import set_name
 from alveus.text import tokens as word_pieces
-from alveus.values.storable import Path, checked_name
+from alveus.values.storable import Path, choice
 from alveus.values.zones import Zone
 
 PAGE = 1_000
@@ -329,13 +329,12 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         self, a: AsOf, b: AsOf | None, *, sets: Sequence[str] | None, tree: Literal["show", "skip"]
     ) -> Difference:
         """See `Memory.diff`."""
-        if tree not in ("show", "skip"):
-            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        choice(tree, "tree", "show", "skip")
         told = self._writer.calls.read(
             "diff",
             since=moment_text(a, "a"),
             until=as_of_text(b, "b"),
-            sets=None if sets is None else [checked_name(name, "a set's name") for name in sets],
+            sets=None if sets is None else set_names(sets),
             tree=tree == "show",
         )
         return read_difference(told)
@@ -353,14 +352,14 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         if ids is not None:
             of, name = self.set(DEFAULT_SET), idempotency_key
             return of.forget(ids, where=where, scrub=scrub, dry_run=dry_run, idempotency_key=name)
-        HowForgotten(scrub).check()
+        HowForgotten(scrub, dry_run).check()
         told = self._writer.calls.write(
             "forget",
             idempotency_key,
             of="key" if where is None else "sets",
             where=where_json(where),
             scrub=scrub,
-            dry_run=bool(dry_run),
+            dry_run=dry_run,
         )
         return read_receipt(told)
 

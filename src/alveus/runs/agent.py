@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from alveus.facts import LearnOptions, LearnReport
@@ -116,7 +117,8 @@ def action(
     for kind in events:
         if not (isinstance(kind, type) and issubclass(kind, Event)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"@action takes subclasses of Event, as in @action(InputEvent), not {kind!r}"
+                "@action takes subclasses of Event, as in @action(InputEvent), not "
+                f"{short_repr(kind)}"
             )
         if kind is Event:
             raise InvalidInput("@action(Event): name a class of your own: class MyEvent(Event): …")
@@ -189,6 +191,8 @@ class Learn:
         self._conversation = checked_name(conversation, "a conversation")
         self._model, self._options = model, options
         self.__name__ = f"learn from {conversation}"
+        if not isinstance(on, (list, tuple)):
+            raise InvalidInput(f"on must be a list of classes of events, not {short_repr(on)}")
         action(*on, on_error="skip")(self)
 
     def __call__(self, event: Event, ctx: _LearningContext) -> None:  # noqa: ARG002 - an action
@@ -261,7 +265,7 @@ class Agent:
             if value is not None:
                 setattr(self, setting, value)
         if not isinstance(actions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"actions must be a list of functions, not {actions!r}")
+            raise InvalidInput(f"actions must be a list of functions, not {short_repr(actions)}")
         self._given = tuple(actions)
 
 
@@ -373,7 +377,9 @@ def _instance_of(agent: Agent | type[Agent]) -> Agent:
                 "instance of it"
             ) from error
     if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"an agent is a subclass of Agent, or an instance of one, not {agent!r}")
+        raise InvalidInput(
+            f"an agent is a subclass of Agent, or an instance of one, not {short_repr(agent)}"
+        )
     for setting, values in _SETTINGS.items():
         if getattr(agent, setting) not in values:
             raise InvalidInput(

@@ -21,6 +21,7 @@ from alveus.errors import (
     NonDeterministicAction,
     Unusable,
 )
+from alveus.errors.short_repr import short_repr
 from alveus.memory.async_calls import ended, to_its_end
 from alveus.runs.agent import OnMismatch
 from alveus.store import DurableCall
@@ -64,7 +65,7 @@ class Options:
             TypeError: *reconcile* cannot be called without arguments.
         """
         if retry is not None and not isinstance(retry, Retry):
-            raise InvalidInput(f"retry must be a Retry(…), not {retry!r}")
+            raise InvalidInput(f"retry must be a Retry(…), not {short_repr(retry)}")
         return Options(
             self.name if name is None else checked_name(name, "the name of a durable call"),
             retry or self.retry,
@@ -106,7 +107,7 @@ def checked_reconcile(reconcile: object) -> Reconcile | None:
     if reconcile is None:
         return None
     if not callable(reconcile):
-        raise InvalidReconciler(f"a reconciler must be callable, not {reconcile!r}")
+        raise InvalidReconciler(f"a reconciler must be callable, not {short_repr(reconcile)}")
     try:
         inspect.signature(reconcile).bind()
     except TypeError as error:

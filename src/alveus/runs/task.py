@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TypeAlias, TypedDict, cast
 
 from alveus.errors import InvalidInput, Unusable
+from alveus.errors.short_repr import short_repr
 from alveus.events.events import Event
 from alveus.facts import LearnOptions, LearnReport, learn
 from alveus.llm import ChatModel
@@ -481,7 +482,8 @@ class RunnerContext(Prompts):
         """
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"send_event takes an Event, not {event!r}; for the world: OutputEvent(value)"
+                f"send_event takes an Event, not {short_repr(event)}; for the world: "
+                "OutputEvent(value)"
             )
         self._task.send(event)
 

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.display import Figure
-from alveus.errors import InvalidInput
-from alveus.errors.short_repr import short_repr
 from alveus.search.index import SetIndex
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import choice
 
 Colouring: TypeAlias = Literal["time", "speaker", "set"]
 """What the points of a picture have their colours by."""
@@ -77,9 +76,7 @@ class MapPoints:
             Unsupported: matplotlib is not installed; ``alveus[plot]`` brings it.
         """
         names = {"speaker": self.speakers, "set": self.sets}
-        if colour != "time" and colour not in names:
-            known = "'time', 'speaker' or 'set'"
-            raise InvalidInput(f"colour must be {known}, not {short_repr(colour)}")
+        choice(colour, "colour", "time", "speaker", "set")
         from alveus.display import pictures
 
         if colour == "time":

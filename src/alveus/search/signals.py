@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import date as Day  # noqa: N812 - a field of signals has its name
 from functools import lru_cache
+from typing import cast
 
 from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.values import words
 from alveus.values.dates import NamedDate, named_date
 from alveus.values.keywords import suggest_names_in
@@ -100,12 +102,13 @@ class Signals:
     b: float = 0.4
 
     def __post_init__(self) -> None:
-        for name, number in self.to_json().items():
+        for name in (field.name for field in fields(self)):
+            number: object = getattr(self, name)
             top = 1.0 if name in _SHARES else MAX_WEIGHT
-            usable = type(number) in {int, float} and 0 <= number <= top
+            usable = type(number) in {int, float} and 0 <= cast("float", number) <= top
             if not usable:
                 what = f"a number from 0 to {top:g}"
-                raise InvalidInput(f"signal {name!r} must be {what}, not {number!r}")
+                raise InvalidInput(f"signal {name!r} must be {what}, not {short_repr(number)}")
         if not self.half_life_days:
             raise InvalidInput("signal 'half_life_days' must be above 0; recency=0 switches it off")
 
@@ -120,11 +123,16 @@ class Signals:
         Raises:
             InvalidInput: A name is unknown, or its number cannot be used.
         """
+        if weights is None:
+            return cls()
+        if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"weights are a dict of names, not {short_repr(weights)}")
         known = [field.name for field in fields(cls)]
-        unknown = sorted(set(weights or ()).difference(known))
+        unknown = [name for name in weights if name not in known]
         if unknown:
-            raise InvalidInput(f"unknown signals {unknown}; there are {', '.join(known)}")
-        return cls(**dict(weights or {}))
+            shown = short_repr(sorted(unknown, key=repr))
+            raise InvalidInput(f"unknown signals {shown}; there are {', '.join(known)}")
+        return cls(**dict(weights))
 
 
 @dataclass(frozen=True, slots=True)

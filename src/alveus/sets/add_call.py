@@ -28,7 +28,7 @@ from alveus.store.items import Item
 from alveus.store.records import request_json
 from alveus.values.ids import made_by
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_name
+from alveus.values.storable import Value, checked_name, choice
 
 SIMPLE_ITEMS = 16
 """A call that adds more gains nothing from others'."""
@@ -177,8 +177,7 @@ class AddCall:
 
 def check_adding(items: Sequence[Item], on_existing: object) -> None:
     """Refuse what no set takes, whatever it holds."""
-    if on_existing not in ("error", "keep", "update"):
-        raise InvalidInput(f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}")
+    choice(on_existing, "on_existing", "error", "keep", "update")
     for item in items:
         if item.id is not None:
             checked_name(item.id, "an item's id")

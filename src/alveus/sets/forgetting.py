@@ -36,7 +36,7 @@ from alveus.store.records import filter_fields
 from alveus.values import wire
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_name, moment
+from alveus.values.storable import Value, checked_name, choice, flag, moment
 
 Scrub: TypeAlias = Literal["now", "later"]
 """When what is left in the files goes; None: now, if the store is small."""
@@ -164,6 +164,14 @@ class Receipt:
         And whether that holds: the store keeps the receipt as it is here, and has nothing of
         theirs from before. Without a key, *space* is the name of a knowledge.
         """
+        checked_name(space, "a space")
+        if key is not None:
+            checked_name(key, "a key")
+        checked_name(set, "a set's name")
+        if not isinstance(ids, (list, tuple)):
+            raise InvalidInput(f"ids must be a list of ids, not {short_repr(ids)}")
+        for item_id in ids:
+            checked_name(item_id, "an item's id")
         stored = store.receipt(self.id)
         if stored is None or self.commit is None or _facts(stored) != (self.request, self.counts):
             return False
@@ -242,11 +250,10 @@ class HowForgotten(NamedTuple):
         return engine.named(scope, self.idempotency_key, ["forget", plain])
 
     def check(self) -> None:
-        """Refuse a `scrub` that is none."""
-        if self.scrub not in (None, "now", "later"):
-            raise InvalidInput(
-                f"scrub must be 'now', 'later' or None, not {short_repr(self.scrub)}"
-            )
+        """Refuse what cannot be asked for."""
+        flag(self.dry_run, "dry_run")
+        if self.scrub is not None:
+            choice(self.scrub, "scrub", "now", "later")
 
 
 def forget_key(engine: Engine, scope: Scope, how: HowForgotten) -> Receipt:

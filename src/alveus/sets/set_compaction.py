@@ -125,7 +125,7 @@ class SetTidying(SetWrites):
             SetBusy: Somebody else compacts the set now.
         """
         if not self._upkeep:
-            refuse_upkeep({"compaction": compaction or "compact()"})
+            refuse_upkeep({"compaction": "compact()" if compaction is None else compaction})
         return self._writer.compact(self._ref, compaction)
 
     def compactions(self, *, before: int | None = None, limit: int = 100) -> list[CompactionInfo]:

@@ -24,7 +24,7 @@ from alveus.store.as_of import Moment, ValidAt, valid_time
 from alveus.store.filters import Filter
 from alveus.store.items import Item
 from alveus.store.records import filter_fields, with_one_text
-from alveus.values.storable import Value, checked_name, counted
+from alveus.values.storable import Value, checked_name, choice, counted
 from alveus.values.times import LONGEST_TTL
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
@@ -227,16 +227,12 @@ def _share(value: object, what: str) -> float:
 
 
 def _execution(value: object, what: str) -> object:
-    if value not in EXECUTIONS:
-        raise InvalidInput(
-            f"{what} must be one of {', '.join(EXECUTIONS)}, not {short_repr(value)}"
-        )
-    return value
+    return choice(value, what, *EXECUTIONS)
 
 
 def _retention(value: object, what: str) -> str | int:
-    if value in ("keep", "purge"):
-        return str(value)
+    if type(value) is str and value in ("keep", "purge"):
+        return value
     if isinstance(value, timedelta) and timedelta(0) < value <= LONGEST_TTL:
         return value // timedelta(microseconds=1)
     raise InvalidInput(

@@ -35,7 +35,7 @@ from alveus.store.filters import Filter
 from alveus.store.items import Hits, Item, item_html
 from alveus.store.records import item_of, position_of
 from alveus.values.keywords import suggest_names_in_part
-from alveus.values.storable import checked_name, counted
+from alveus.values.storable import checked_name, counted, flag
 
 PAGE = 256
 
@@ -201,6 +201,7 @@ class SetReads:
             HistoryPruned: What was there at *as_of* is no longer kept.
         """
         chosen, at, when = Filter.parse(where), self._at(as_of), valid_time(valid_at)
+        flag(newest_first, "newest_first")
         if limit is not None:
             limit = counted(limit, "limit", least=0)
         start = None

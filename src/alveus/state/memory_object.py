@@ -13,7 +13,7 @@ from alveus.store.as_of import AsOf
 from alveus.store.name_ranges import NameRange
 from alveus.values.keywords import suggest_names
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_name, checked_prefix, counted, microseconds
+from alveus.values.storable import Value, checked_name, checked_prefix, counted, flag, microseconds
 
 Result = TypeVar("Result")
 
@@ -373,6 +373,7 @@ class MemoryObject:
             TreeConflict: A value is there, or where an object would have to be.
         """
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
+        flag(overwrite, "overwrite")
         self._memory.change(
             lambda tree: tree.create(location, expiry, overwrite=overwrite),
             ["new_object", _json(location), overwrite, expiry_json(expiry)],
@@ -616,7 +617,7 @@ def _name_range(
         checked_name(after, "after")
     if limit is not None:
         limit = counted(limit, "limit", least=0)
-    return NameRange(checked_prefix(prefix), after, limit, bool(newest_first))
+    return NameRange(checked_prefix(prefix), after, limit, flag(newest_first, "newest_first"))
 
 
 def _json(location: ParsedPath) -> Value:

@@ -22,6 +22,7 @@ from alveus.errors import (
     Unsupported,
     Unusable,
 )
+from alveus.errors.short_repr import short_repr
 from alveus.state.cells import (
     OBJECT,
     VALUE,
@@ -290,8 +291,8 @@ class Overlay:
     def tree_as_of(self, as_of: AsOf) -> NoReturn:
         """Raise `Unsupported`: an action or a batch reads one state of its memory."""
         raise Unsupported(
-            f"at({as_of!r}): inside a batch or an action the past is not read; read it outside, "
-            "with memory.key(…).short_term.at(…)"
+            f"at({short_repr(as_of)}): inside a batch or an action the past is not read; read it "
+            "outside, with memory.key(…).short_term.at(…)"
         )
 
     def read(self, location: ParsedPath) -> Value | NonValue:
@@ -475,7 +476,7 @@ class Overlay:
             TreeConflict: What is there is not a number.
         """
         if type(by) not in (int, float):
-            raise InvalidValue("by", f"must be an int or a float, not {by!r}")
+            raise InvalidValue("by", f"must be an int or a float, not {short_repr(by)}")
         cell = self._cells.live_cell_at(location.path)
         if cell is None:
             self.assign(location, by, expiry)

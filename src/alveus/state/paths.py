@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, cast
 
 from alveus.errors import InvalidInput, InvalidPath, TooLarge
+from alveus.errors.short_repr import short_repr
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import MAX_NAME, Path, Value
+from alveus.values.storable import MAX_NAME, Path, Value, choice
 
 MAX_LEVELS = 100
 """Names in one path, counted from the root; far below Python's recursion limit of 1,000."""
@@ -145,9 +146,14 @@ class MemoryRef:
 
     def resolve(self, context: Resolver) -> Any:  # noqa: ANN401 - as published by flink-agents
         """Return what is there now, in the memory of *context* that it points into, or None."""
-        if self.kind is MemoryKind.SENSORY:
-            return context.sensory_memory.get(self)
-        return context.short_term_memory.get(self)
+        name = "sensory_memory" if self.kind is MemoryKind.SENSORY else "short_term_memory"
+        memory = getattr(context, name, None)
+        if memory is None:
+            raise InvalidInput(
+                "a reference is resolved in the context of an action, or in the memory of a key, "
+                f"not in {short_repr(context)}"
+            )
+        return memory.get(self)
 
     def to_json(self) -> dict[str, Value]:
         """Return a storable dict that `from_json` understands."""
@@ -171,11 +177,9 @@ class MemoryRef:
 
 
 def _memory_kind(kind: object) -> MemoryKind:
-    try:
-        return MemoryKind(cast("str", kind))
-    except ValueError:
-        kinds = " or ".join(repr(k.value) for k in MemoryKind)
-        raise InvalidInput(f"a kind of exact memory is {kinds}, not {kind!r}") from None
+    if isinstance(kind, MemoryKind):
+        return kind
+    return MemoryKind(choice(kind, "a kind of exact memory", *(each.value for each in MemoryKind)))
 
 
 # --- parsed paths -----------------------------------------------------------------------------

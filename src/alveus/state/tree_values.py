@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from alveus.errors import InvalidInput, TooLarge
+from alveus.errors.short_repr import short_repr
 from alveus.state.paths import DottedPath, ParsedPath, dotted
 from alveus.store import Ledger, Node, Scope
 from alveus.store.name_ranges import NameRange
@@ -230,7 +231,7 @@ def ttl_us(ttl: object) -> int:
         InvalidInput: Not a timedelta of more than zero, or of over 1,000 years.
     """
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
-        raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {ttl!r}")
+        raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {short_repr(ttl)}")
     if ttl > LONGEST_TTL:
         raise InvalidInput(
             f"a ttl of {ttl.days:,} days is longer than 1,000 years; "

@@ -430,14 +430,15 @@ def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
 
 
 def _key(op: str, operand: object, at: str) -> Key:
-    whole = type(operand) in _WHOLE and op in _EQUALITIES
+    whole, key = type(operand) in _WHOLE, None
     try:
-        key = key_of(checked(operand)) if whole else key_of(cast("Value", operand))
-        if whole:
+        if not whole or op in _EQUALITIES:
+            key = key_of(checked(operand) if whole else cast("Value", operand))
+        if key is not None and whole:
             json.dumps(operand)
     except (InvalidValue, TypeError) as error:  # a TypeError: there are bytes in it
         raise InvalidFilter(f"{at} cannot be compared with: {error}") from None
-    if key is None or (key[0] in _WHOLE.values() and not whole):
+    if key is None:
         allowed = "None, bool, int, float or str"
         more = "" if op not in _EQUALITIES else ", or a list or dict of such"
         raise InvalidFilter(f"{at} must be {allowed}{more}, not {short_repr(operand)}")

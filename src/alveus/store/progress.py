@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from alveus.errors import InvalidInput, TooLarge
+from alveus.errors.short_repr import short_repr
 from alveus.store.scope import Lease, Scope
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted
@@ -291,7 +292,9 @@ class Retain:
         for name, value in (("age", self.age), ("dedupe_for", self.dedupe_for)):
             is_valid = isinstance(value, timedelta) and value >= timedelta(0)
             if not (is_valid or (value is None and name == "age")):
-                raise InvalidInput(f"{name} must be a timedelta of 0 or more, not {value!r}")
+                raise InvalidInput(
+                    f"{name} must be a timedelta of 0 or more, not {short_repr(value)}"
+                )
         if self.count is not None:
             counted(self.count, "count", least=0, most=LARGEST)
         counted(self.dedupe_count, "dedupe_count", least=0, most=LARGEST)

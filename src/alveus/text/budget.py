@@ -8,6 +8,7 @@ from functools import cache
 from typing import Self, TypeAlias
 
 from alveus.errors import BudgetTooSmall, InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.text import tokens as word_pieces
 from alveus.text.messages import Message
 from alveus.values.keywords import suggest_names_in
@@ -47,7 +48,9 @@ class Budget:
             counted(self.tokens, "budget_tokens", most=MOST_TOKENS)
         counted(self.message_tokens, "message_tokens", least=0)
         if not callable(self.counter):  # pyright: ignore[reportUnnecessaryComparison] - user input
-            raise InvalidInput(f"a token counter is a function of a text, not {self.counter!r}")
+            raise InvalidInput(
+                f"a token counter is a function of a text, not {short_repr(self.counter)}"
+            )
 
     def size(self, messages: Sequence[Message]) -> int:
         """Return how many tokens messages have.
@@ -55,6 +58,12 @@ class Budget:
         Raises:
             InvalidInput: The counter did not return a number of tokens.
         """
+        are_messages = isinstance(messages, Sequence) and all(  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            isinstance(message, Message)  # pyright: ignore[reportUnnecessaryIsInstance] - the same
+            for message in messages
+        )
+        if not are_messages:
+            raise InvalidInput(f"messages are a list of Message, not {short_repr(messages)}")
         return sum(self.count(message.content) + self.message_tokens for message in messages)
 
     def count(self, text: str) -> int:
@@ -63,13 +72,19 @@ class Budget:
         Raises:
             InvalidInput: The counter did not return a number of tokens.
         """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"tokens are counted in a text, not in {short_repr(text)}")
         found = self.counter(text)
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - the user's own
-            raise InvalidInput(f"a token counter returned {found!r}, which is no count of tokens")
+            raise InvalidInput(
+                f"a token counter returned {short_repr(found)}, which is no count of tokens"
+            )
         return found
 
     def counts_as(self, other: Budget) -> bool:
         """Return whether another one counts the same, whatever its number of tokens."""
+        if not isinstance(other, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a Budget is compared with one, not with {short_repr(other)}")
         return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
 
     def remaining(self, fixed: Sequence[Message]) -> int | None:

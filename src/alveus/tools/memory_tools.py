@@ -13,11 +13,12 @@ what `KeyMemory.blocks` reads, and a prompt shows them with ``blocks=ALL``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from alveus.errors import (
     Conflict,
@@ -39,7 +40,7 @@ from alveus.store.items import Item
 from alveus.tools.tool_schemas import Parameter, ToolSchema
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, counted, microseconds
+from alveus.values.storable import checked_name, choice, counted, microseconds
 from alveus.values.zones import Zone
 
 TRIES = 8
@@ -93,6 +94,10 @@ class ToolAnswer:
     ids: Sequence[str] = ()
 
 
+LARGEST_BLOCK = 10_000_000
+"""The most characters that a block may be allowed."""
+
+
 def memory_tools(
     owner: ToolOwner,
     *,
@@ -121,19 +126,37 @@ def memory_tools(
     Raises:
         InvalidInput: There is no such tool, or an argument is none.
     """
-    if forget not in ("delete", "erase"):
-        raise InvalidInput(f"forget must be 'delete' or 'erase', not {forget!r}")
-    named = blocks if isinstance(blocks, Mapping) else dict.fromkeys(blocks, "")
+    choice(forget, "forget", "delete", "erase")
+    names = _names(blocks, "blocks")
+    named = blocks if isinstance(blocks, Mapping) else dict.fromkeys(names, "")
     options = ToolOptions(
         set_name=set,
-        blocks={checked_name(name, "a block's name"): what for name, what in named.items()},
+        blocks={
+            checked_name(name, "a block's name"): _purpose(what) for name, what in named.items()
+        },
         block_characters=None
         if block_characters is None
-        else counted(block_characters, "block_characters"),
+        else counted(block_characters, "block_characters", most=LARGEST_BLOCK),
         erases=forget == "erase",
-        only=None if only is None else tuple(only),
+        only=None if only is None else _names(only, "only"),
     )
     return MemoryTools(owner, options)
+
+
+def _names(given: object, what: str) -> tuple[str, ...]:
+    """Return names, checked."""
+    if not isinstance(given, (Mapping, list, tuple, AbstractSet)):
+        raise InvalidInput(f"{what} must be a list of names, not {short_repr(given)}")
+    return tuple(
+        checked_name(name, f"a name in {what}") for name in cast("Iterable[object]", given)
+    )
+
+
+def _purpose(what: object) -> str:
+    """Return what a block is for."""
+    if not isinstance(what, str):
+        raise InvalidInput(f"a block's purpose is a text, not {short_repr(what)}")
+    return what
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +178,9 @@ class MemoryTools:
         self._set = options.set_name
         every, only = self._every_tool(), options.only
         asked = self._usual_names(every) if only is None else only
-        if only is not None and (unknown := {*only} - every.keys()):
+        if only is not None and (unknown := [name for name in only if name not in [*every]]):
             raise InvalidInput(
-                f"there is no tool {min(unknown)!r}; there are {', '.join(every)}"
+                f"there is no tool {short_repr(unknown[0])}; there are {', '.join(every)}"
                 + ("" if options.blocks else "; update_block needs blocks")
             )
         self._tools = {name: tool for name, tool in every.items() if name in asked}

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from alveus.errors import AlveusError, InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
@@ -53,15 +54,18 @@ class Retry:
         kinds = self.on if isinstance(self.on, tuple) else (self.on,)  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-                raise InvalidInput(f"on must be a tuple of classes of errors, not {self.on!r}")
+                raise InvalidInput(
+                    f"on must be a tuple of classes of errors, not {short_repr(self.on)}"
+                )
         object.__setattr__(self, "on", kinds)
 
     def should_retry(self, error: BaseException, attempt: int) -> bool:
         """Return whether to try again after attempt number *attempt* raised *error*."""
-        return attempt < self.attempts and isinstance(error, self.on)
+        return counted(attempt, "attempt") < self.attempts and isinstance(error, self.on)
 
     def pause_s(self, attempt: int) -> float:
         """Return how long to wait after attempt number *attempt*."""
+        counted(attempt, "attempt")
         try:
             pause_s = min(self.wait_s * self.factor ** (attempt - 1), self.most_s)
         except OverflowError:

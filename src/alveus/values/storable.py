@@ -13,10 +13,13 @@ import dataclasses
 import math
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, TypeAlias, cast
+from threading import TIMEOUT_MAX
+from typing import Any, TypeAlias, TypeVar, cast
 
 from alveus.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
 from alveus.errors.short_repr import short_repr
+
+T = TypeVar("T")
 
 Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
 """What can be stored, anywhere in alveus."""
@@ -244,12 +247,53 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
     return number
 
 
+def choice(given: T, what: str, *choices: str) -> T:
+    """Return *given* if it is one of *choices*."""
+    if type(given) is not str or given not in choices:
+        *others, last = map(repr, choices)
+        listed = f"{', '.join(others)} or {last}"
+        raise InvalidInput(f"{what} must be {listed}, not {short_repr(given)}")
+    return cast("T", given)
+
+
+def flag(given: object, what: str) -> bool:
+    """Return *given* if it is True or False."""
+    if type(given) is not bool:
+        raise InvalidInput(f"{what} must be True or False, not {short_repr(given)}")
+    return given
+
+
+def checked_function(given: T, what: str) -> T:
+    """Return *given* if it can be called.
+
+    Args:
+        what: What it is called with, as an error begins: ``commit takes a function of a batch``.
+    """
+    if not callable(given):
+        raise InvalidInput(f"{what}, not {short_repr(given)}")
+    return cast("T", given)
+
+
 def checked_number(number: object, what: str, *, least: float, most: float = math.inf) -> float:
     """Return *number* if it is a number from *least* to *most*."""
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
         bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
         raise InvalidInput(f"{what} must be a number, {bounds}, not {short_repr(number)}")
     return cast("float", number)
+
+
+def checked_wait(wait_s: object) -> float | None:
+    """Return *wait_s* if it is a number of seconds; None: for as long as it takes."""
+    if wait_s is None:
+        return None
+    if type(wait_s) in (int, float):
+        seconds = cast("float", wait_s)
+        if seconds <= TIMEOUT_MAX or seconds == math.inf:
+            return seconds
+    raise InvalidInput(
+        "wait_s must be a number of seconds, or None for as long as it takes, not "
+        f"{short_repr(wait_s)}"
+    )
 
 
 def microseconds(time: datetime, what: str = "time") -> int:

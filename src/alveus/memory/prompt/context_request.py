@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from alveus.memory.prompt.quoting import OPENING
 from alveus.search.signals import Signals
@@ -20,7 +21,7 @@ from alveus.store.scope import Scope, set_name
 from alveus.text.budget import Budget
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Path, checked, checked_name, counted, moment
+from alveus.values.storable import Path, checked, checked_name, choice, counted, moment
 from alveus.values.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class Shares:
         for each in fields(self):
             share: object = getattr(self, each.name)
             if type(share) not in (int, float) or not 0 <= cast("float", share) < math.inf:
-                raise InvalidInput(f"a share is a number from 0 on; {each.name} is {share!r}")
+                raise InvalidInput(
+                    f"a share is a number from 0 on; {each.name} is {short_repr(share)}"
+                )
         if not any(getattr(self, each.name) for each in fields(self)):
             raise InvalidInput("of the shares of a budget at least one has to be more than 0")
 
@@ -149,36 +152,32 @@ class ContextRequest:
         for name in ("query", "system"):
             text: object = getattr(self, name)
             if text is not None and type(text) is not str:
-                raise InvalidInput(f"{name} must be a str, or None, not {text!r}")
+                raise InvalidInput(f"{name} must be a str, or None, not {short_repr(text)}")
             checked(text, where=name)
         if isinstance(self.messages, str):
             set_name(self.messages)
-        elif self.messages not in (NEWEST, None):
-            raise InvalidInput(f"messages is the name of a set, or None, not {self.messages!r}")
+        elif self.messages is not NEWEST and self.messages is not None:
+            shown = short_repr(self.messages)
+            raise InvalidInput(f"messages is the name of a set, or None, not {shown}")
         object.__setattr__(self, "sets", _names(self.sets, "sets"))
         object.__setattr__(self, "knowledge", _names(self.knowledge, "knowledge"))
         object.__setattr__(self, "exact", exact_paths(self.exact))
         if self.profile is not None:
             checked_name(self.profile, "a profile's name")
         object.__setattr__(self, "blocks", _block_names(self.blocks))
-        _check_shown("secrets", self.secrets, "mask")
-        _check_shown("details", self.details, "hide")
+        choice(self.secrets, "secrets", "mask", "show")
+        choice(self.details, "details", "hide", "show")
         if self.recent is not None:
             counted(self.recent, "recent", least=0)
         if self.limit is not None:
             counted(self.limit, "limit", most=1000)
         if not isinstance(self.shares, Shares):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"shares must be a Shares, not {self.shares!r}")
+            raise InvalidInput(f"shares must be a Shares, not {short_repr(self.shares)}")
         check_signals(self.signals)
         checked_reranker(self.reranker)
         checked_relevance(self.min_score)
         Filter.parse(self.where)
         valid_time(self.valid_at)
-
-
-def _check_shown(name: str, given: str, other: str) -> None:
-    if given not in (other, "show"):
-        raise InvalidInput(f'{name} is "{other}" or "show", not {given!r}')
 
 
 def exact_paths(given: ExactPaths | All | None) -> list[Path]:
@@ -192,10 +191,12 @@ def exact_paths(given: ExactPaths | All | None) -> list[Path]:
         return []
     if given is ALL:
         return [()]
-    if given == "":
+    if isinstance(given, str) and not given:
         raise InvalidInput("exact='' names no path; exact=ALL shows every exact value")
     if not isinstance(given, (str, list, tuple)):
-        raise InvalidInput(f"exact must be a path, a list of paths, ALL or None, not {given!r}")
+        raise InvalidInput(
+            f"exact must be a path, a list of paths, ALL or None, not {short_repr(given)}"
+        )
     paths = [path_names(path) for path in ([given] if isinstance(given, str) else given)]
     return [
         path
@@ -208,7 +209,7 @@ def _block_names(given: object) -> Sequence[str] | All | None:
     if given is None or given is ALL:
         return given
     if not isinstance(given, (list, tuple)):
-        raise InvalidInput(f"blocks must be a list of names, ALL, or None, not {given!r}")
+        raise InvalidInput(f"blocks must be a list of names, ALL, or None, not {short_repr(given)}")
     names = [checked_name(name, "a block's name") for name in cast("Sequence[str]", given)]
     return list(dict.fromkeys(names))
 
@@ -217,5 +218,5 @@ def _names(given: object, what: str) -> Sequence[str] | All | None:
     if given is None or given is ALL:
         return given
     if not isinstance(given, (list, tuple)):
-        raise InvalidInput(f"{what} must be a list of names, or None, not {given!r}")
+        raise InvalidInput(f"{what} must be a list of names, or None, not {short_repr(given)}")
     return list(dict.fromkeys([set_name(name) for name in cast("Sequence[str]", given)]))

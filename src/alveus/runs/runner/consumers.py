@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.events.events import Event, InputEvent, OutputEvent, plain, restored
 from alveus.runs.run import RunnerSetup
 from alveus.store import QueuedInput, StoredOutput
@@ -17,7 +18,7 @@ from alveus.store.scope import Scope
 from alveus.values import wire
 from alveus.values.lazy_attributes import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, counted, moment
+from alveus.values.storable import checked_name, checked_wait, counted, moment
 from alveus.values.threads import Flag
 
 
@@ -55,25 +56,18 @@ _scope = lru_cache(1024)(Scope)
 """The same scope for the same key, which a busy key makes hundreds of at once."""
 
 
-def checked_wait(wait_s: float | None) -> None:
-    """Raise unless *wait_s* is None or a number of seconds."""
-    if wait_s is None or (type(wait_s) in (int, float) and wait_s == wait_s):  # noqa: PLR0124 - NaN
-        return
-    raise InvalidInput(
-        f"wait_s must be a number of seconds, or None for as long as it takes, not {wait_s!r}"
-    )
-
-
 def checked_stop(stop: object) -> None:
     """Raise unless *stop* is None or an event, of threads or of processes."""
     if stop is not None and not hasattr(stop, "is_set"):
-        raise InvalidInput(f"stop must be a threading.Event, not {stop!r}")
+        raise InvalidInput(f"stop must be a threading.Event, not {short_repr(stop)}")
 
 
 def parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
     """Return key, value and event id of what `LocalRunner.map` was given."""
     if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"map takes (key, value) or (key, value, event_id), not {each!r}")
+        raise InvalidInput(
+            f"map takes (key, value) or (key, value, event_id), not {short_repr(each)}"
+        )
     return (*each, None) if len(each) == 2 else cast("Any", each)  # noqa: PLR2004 - a pair
 
 

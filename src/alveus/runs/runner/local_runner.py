@@ -32,6 +32,7 @@ from alveus.errors import (
     StoreReadOnly,
 )
 from alveus.errors.root import raisable
+from alveus.errors.short_repr import short_repr
 from alveus.memory.async_calls import CallExecutor, run_to_its_end
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
@@ -41,7 +42,6 @@ from alveus.runs.runner.consumers import (
     Output,
     OutputReader,
     checked_stop,
-    checked_wait,
     input_of,
     parts,
 )
@@ -54,7 +54,7 @@ from alveus.store import Accepted, QueuedInput, Retain, Run
 from alveus.store.running_keys import refuse_own_run, refuse_own_runner
 from alveus.store.scope import Scope
 from alveus.values.forks import FORKS, HandleLock, ProcessBound
-from alveus.values.storable import counted
+from alveus.values.storable import checked_wait, choice, counted
 from alveus.values.threads import Flag, Stop
 
 CONCURRENCY = 16
@@ -101,7 +101,11 @@ class LocalRunner(ProcessBound):
         hooks: RunnerHooks | None = None,
     ) -> None:
         if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
+            raise InvalidInput(
+                f"a runner works on a Memory, not {short_repr(memory)}; see Memory.open"
+            )
+        if hooks is not None and not isinstance(hooks, RunnerHooks):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"hooks must be RunnerHooks, not {short_repr(hooks)}")
         plan = DispatchTable.of(agent, name=name)
         if memory.engine.store.read_only:
             raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
@@ -118,7 +122,7 @@ class LocalRunner(ProcessBound):
             self._setup, self.owner, self._registry, concurrency=counted(concurrency, "concurrency")
         )
         if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
+            raise InvalidInput(f"retain must be a Retain(…), not {short_repr(retain)}")
         self._retain = retain or Retain()
         self._watch = Watcher(
             self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
@@ -177,6 +181,8 @@ class LocalRunner(ProcessBound):
 
         They are run in the background; returns their tickets, in order. See `submit`.
         """
+        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"inputs are (key, value) each, not {short_repr(inputs)}")
         queued = [input_of(self._setup, *parts(each)) for each in inputs]
         return self._accept(queued, call=True) if queued else []
 
@@ -236,12 +242,10 @@ class LocalRunner(ProcessBound):
             errors: "return" yields the error of a run in its place and goes on.
             on_parked: See `submit`; of inputs with an event id.
         """
-        if on_parked not in get_args(OnParked):
-            raise InvalidInput(f"on_parked must be 'raise' or 'retry', not {on_parked!r}")
-        if errors not in ("raise", "return"):
-            raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
+        choice(on_parked, "on_parked", *get_args(OnParked))
+        choice(errors, "errors", "raise", "return")
         if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"map takes inputs, (key, value) each, not {inputs!r}")
+            raise InvalidInput(f"map takes inputs, (key, value) each, not {short_repr(inputs)}")
         return self._mapped(inputs, errors, on_parked)
 
     def _mapped(
@@ -622,8 +626,7 @@ class LocalRunner(ProcessBound):
 
 
 def _check_on_parked(on_parked: object, event_id: str | None) -> None:
-    if on_parked not in get_args(OnParked):
-        raise InvalidInput(f"on_parked must be 'raise' or 'retry', not {on_parked!r}")
+    choice(on_parked, "on_parked", *get_args(OnParked))
     if on_parked == "retry" and event_id is None:
         raise InvalidInput(
             "on_parked='retry' is for the input of an event_id, by which its run is found; name "

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, cast, get_args
 
 from alveus.errors import InvalidInput, NotFound, StaleRun
+from alveus.errors.short_repr import short_repr
 from alveus.runs.run import RunnerSetup
 from alveus.store import Batch, Run, RunStatus, StatusChange, Store
 from alveus.store.progress import ENDED, LARGEST
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, counted, moment
+from alveus.values.storable import checked_name, choice, counted, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,8 @@ class Runs:
         self, *, key: str | None = None, status: RunStatus | None = None, limit: int = 100
     ) -> list[RunRecord]:
         """Return runs that are kept, the latest first."""
-        if status is not None and status not in get_args(RunStatus):
-            raise InvalidInput(
-                f"status must be one of {', '.join(get_args(RunStatus))}, not {status!r}"
-            )
+        if status is not None:
+            choice(status, "status", *get_args(RunStatus))
         if key is not None:
             checked_name(key, "a key")
         counted(limit, "limit", least=0, most=LARGEST)
@@ -98,7 +97,7 @@ class Runs:
 
     def _row(self, run: int) -> Run | None:
         if type(run) is not int:
-            raise InvalidInput(f"a run is named by its id, a whole number, not {run!r}")
+            raise InvalidInput(f"a run is named by its id, a whole number, not {short_repr(run)}")
         row = self._store.run(run) if 0 < run <= LARGEST else None
         ours = row is not None and (row.agent, row.scope.space) == (
             self._setup.plan.name,
@@ -109,7 +108,9 @@ class Runs:
     def _known(self, run: int) -> Run:
         row = self._row(run)
         if row is None:
-            raise NotFound(f"agent {self._setup.plan.name!r} has no run {run} (any more)")
+            raise NotFound(
+                f"agent {self._setup.plan.name!r} has no run {short_repr(run)} (any more)"
+            )
         return row
 
 

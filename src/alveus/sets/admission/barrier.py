@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias, TypeVar, cast
 
-from alveus.errors import InvalidInput, Rejected, SetMoved
+from alveus.errors import Rejected, SetMoved
 from alveus.search.near_duplicates import ItemsByTerm, Probe
 from alveus.sets.admission.quarantine import QuarantineDraft
 from alveus.sets.admission.rules import rules_of
@@ -40,7 +40,7 @@ from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value
+from alveus.values.storable import Value, choice
 
 Judged = TypeVar("Judged")
 
@@ -313,8 +313,7 @@ def check_update(
 
 def check_on_rejected(on_rejected: object) -> None:
     """Refuse what is no `OnRejected`."""
-    if on_rejected not in ("error", "skip"):
-        raise InvalidInput(f"on_rejected must be 'error' or 'skip', not {on_rejected!r}")
+    choice(on_rejected, "on_rejected", "error", "skip")
 
 
 class Since(SetReader):

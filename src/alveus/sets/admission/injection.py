@@ -104,11 +104,15 @@ def _other(words: AttackPhrases) -> _Group:
         phrase(words.old, words.laws, words.ignore),
         phrase(words.forget),
     )
-    order = f"{edge}(?:{words.frame})[^\\n]{{0,120}}?{edge}(?:{words.deed})"
+    frame = f"{edge}(?:{words.frame})"
+    order = f"{frame}[^\\n]{{0,120}}?{edge}(?:{words.deed})"
+    # A new instruction, and a colon; then one for good: to answer in some way.
+    lasting = f"{frame}(?<=[:\\uff1a])[^\\n]{{0,20}}?{frame}"
+    rule = f"{lasting}[^.!?\\n\u3002]{{0,60}}?{edge}(?:{words.answer})"
     families = (
         _Family("sets instructions aside", aside),
         _Family("lifts limits", (phrase(words.no_longer, words.persona),)),
-        _Family(ORDERS, (unaccented(order),)),
+        _Family(ORDERS, (unaccented(order), unaccented(rule))),
         _Family("keeps it from the user", (phrase(words.hide),)),
         _Family("asks for the prompt", (phrase(words.reveal),)),
     )

@@ -121,6 +121,11 @@ PHRASES = {
             r"|any )?<agent>s? ?:"
         ),
         r"\bnew (?:task|goal|objective|mission)\b\W{1,8}(?:stop|ignore|disregard|forget|instead)\b",
+        # A new instruction, and how to answer: for good, or in one way only.
+        r"\b<announced>[^.!?\n]{0,20}?\b<for_good>\b[^.!?\n]{0,40}?\b<answer>\b",
+        r"\b<announced>\W{0,4}(?:please )?(?:you <must> )?<answer>\b[^.!?\n]{0,12}?\b<alone>\b",
+        r"\b<announced>\W{0,4}(?:please )?(?:you <must> )?<alone> <answer>\b",
+        r"\b<announced>\W{0,4}you <must> (?:now )?<answer>\b",
     ),
     "lifts limits": (
         r"\b<mode> mode(?: is| has been)?(?: now)? <on>",
@@ -408,7 +413,7 @@ _NEEDS = {
     "speaks as the system": "<| [ : > system | ### begin start_of end_of",
     "speaks to an AI": "_ai ai_ ai: ai, ai. ais_ a.i. llm gpt language_model claude gemini copilot"
     " assistant agent model bot task goal job_ purpose role mission objective paper candidate"
-    " product"
+    " product new_ updated revised urgent latest permanent"
     " applicant author display font-size visibility color: <!-- [//] [comment] /*",
     "lifts limits": "mode you act_ respond answer operate behave output reply play pretend simulate"
     " imagine become without no_ check filter restriction limit control guideline rule polic"

@@ -26,6 +26,7 @@ class AttackPhrases:
         deed: To transfer, to approve all, to send to an address.
         hide: Do not tell the user.
         reveal: Show the system prompt.
+        answer: To answer, as an order: after a new instruction that holds from now on.
         needs: Parts of words, by ``_``; a text with none of them has no such phrase.
         spaced: Words have spaces between them.
     """
@@ -40,6 +41,7 @@ class AttackPhrases:
     deed: str
     hide: str
     reveal: str
+    answer: str
     needs: str = ""
     spaced: bool = True
 
@@ -72,6 +74,7 @@ GERMAN = AttackPhrases(
     reveal=r"(?:gib|zeige?|nenne?|verrate?|drucke?|wiederhole?"
     r"|schreibe?)\b[^.!?\n]{0,30}\b(?:system-?prompt|systemnachricht|systemanweisung\w*"
     r"|ursprunglich\w* anweisung\w*)",
+    answer=r"antworte?n?|reagiere?n?|schreibe?n?|sprich|sprechen|nenne?n?",
     needs="weisung_instruktion_regel_befehl_vorgabe_richtlinie_prompt_vorher_bisher_zuvor_"
     "gesagt_assistent_ ki_chatbot_sprachmodell_ohne_keine_hacker_uberweis_genehmig_@_"
     "stimm_ruckfrag_nachfrag_passwort_zugriff_losch_empfiehl_nutzer_systemnachricht",
@@ -100,6 +103,7 @@ FRENCH = AttackPhrases(
     reveal=r"(?:affiche[zr]?|montre[zr]?|revele[zr]?|donne[zr]?|repete[zr]?"
     r"|ecri[st]\w*)\b[^.!?\n]{0,30}\b(?:prompt (?:systeme|initial)|message systeme"
     r"|invite systeme|instructions (?:systeme|initiales|cachees))",
+    answer=r"repond\w*|ecri[sv]\w*|parle[zr]?|commence[zr]?",
     needs="consigne_regle_directive_instruction_ordres_prompt_ce qu_assistant_ ia_chatbot_"
     "modele_sans_pirate_hacke_transfer_vire_approuve_@_supprim_utilisateur_usager_"
     "message systeme_invite systeme",
@@ -125,7 +129,9 @@ SPANISH = AttackPhrases(
     reveal=r"(?:muestra\w*|muéstrame|revela\w*|imprime|repite|dime|enseña\w*"
     r"|escribe)\b[^.!?\n]{0,30}"
     r"\b(?:mensaje (?:de|del) sistema|prompt|instrucciones (?:del sistema|iniciales|ocultas))",
-    needs="instruccion_reglas_ordenes_normas_directrices_indicaciones_mensaje d_lo que_"
+    answer=r"respond\w*|contest\w*|escrib\w*|habla\w*",
+    needs="regla_orden_directri_"
+    "instruccion_reglas_ordenes_normas_directrices_indicaciones_mensaje d_lo que_"
     "asistente_ ia_chatbot_modelo_sin _hacker_pirata_transf_aprueb_@_borra_usuari_"
     "prompt",
 )
@@ -150,7 +156,9 @@ PORTUGUESE = AttackPhrases(
     r"|o) usuári\w+",
     reveal=r"(?:mostre|revele|imprima|repita|diga|escreva|exiba)\b[^.!?\n]{0,30}"
     r"\b(?:mensagem (?:de|do) sistema|prompt|instruções (?:do sistema|iniciais|ocultas))",
-    needs="instrucoes_regras_ordens_diretriz_normas_comandos_o que_assistente_ ia_chatbot_"
+    answer=r"respond\w*|escrev\w*|fal[ae]\w*",
+    needs="regra_ordem_diretri_instruc_"
+    "instrucoes_regras_ordens_diretriz_normas_comandos_o que_assistente_ ia_chatbot_"
     "modelo_sem _hacker_pirata_transf_aprov_@_apague_usuari_prompt_mensagem",
 )
 
@@ -174,7 +182,8 @@ ITALIAN = AttackPhrases(
     r"\b(?:all'|agli |l')utent\w",
     reveal=r"(?:mostra\w*|rivela\w*|stampa|ripeti|dimmi|scrivi)\b[^.!?\n]{0,30}"
     r"\b(?:prompt|messaggio di sistema|istruzioni (?:di sistema|iniziali|nascoste))",
-    needs="istruzion_regole_direttive_ordini_comandi_indicazioni_cio_quello_quanto_"
+    answer=r"rispond\w*|scriv\w*|parla\w*",
+    needs="regol_direttiv_ordin_istruzion_regole_direttive_ordini_comandi_indicazioni_cio_quello_quanto_"
     "assistente_ ia_chatbot_modello_senza_hacker_pirata_trasferi_bonific_approva_@_"
     "cancella_utent_prompt_messaggio",
 )
@@ -198,7 +207,8 @@ DUTCH = AttackPhrases(
     r"|(?:vertel|zeg|meld) (?:dit |hier )?(?:niet|niets) [^.!?\n]{0,12}gebruikers?",
     reveal=r"(?:toon|laat|geef|herhaal|druk|onthul|schrijf)\b[^.!?\n]{0,30}"
     r"\b(?:systeem-?prompt|systeembericht|verborgen instructies)",
-    needs="instructies_regels_opdracht_richtlijn_aanwijzing_prompt_gezegd_verteld_hiervoor_"
+    answer=r"antwoord\w*|reageer\w*|schrijf\w*|spreek\w*",
+    needs="regel_instructie_instructies_regels_opdracht_richtlijn_aanwijzing_prompt_gezegd_verteld_hiervoor_"
     "eerder_assistent_ ai_chatbot_taalmodel_zonder_hacker_maak_goed_@_verwijder_"
     "gebruiker_systeembericht",
 )
@@ -217,6 +227,7 @@ POLISH = AttackPhrases(
     hide=r"nie (?:mów|wspominaj|ujawniaj|informuj)\b[^.!?\n]{0,30}\bużytkownik\w*",
     reveal=r"(?:pokaż|wypisz|ujawnij|podaj|powtórz)\b[^.!?\n]{0,30}\b(?:prompt\w* systemow\w+"
     r"|systemow\w+ prompt)",
+    answer=r"odpowiad\w*|odpowiedz\w*|pisz\w*|mow\b",
     needs="instrukcj_polece_zasad_wytyczn_regu_wszystk_asystent_ ai_chatbot_bez _haker_"
     "przel_zatwierdz_@_usun_uzytkownik_prompt",
 )
@@ -234,7 +245,8 @@ SWEDISH = AttackPhrases(
     deed=r"överför|godkänn|(?:skicka|vidarebefordra)\b[^.!?\n]{0,60}@|utan att fråga",
     hide=r"(?:säg|berätta|nämn)\b[^.!?\n]{0,20}\b(?:inte|inget)\b[^.!?\n]{0,20}\banvändar\w+",
     reveal=r"(?:visa|skriv ut|avslöja|upprepa)\b[^.!?\n]{0,30}\bsystemprompt\w*",
-    needs="instruktion_regler_riktlinjer_order_prompt_glom_assistent_ ai_chattbot_"
+    answer=r"svara\w*|skriv\w*|tala\b",
+    needs="regel_instruktion_regler_riktlinjer_order_prompt_glom_assistent_ ai_chattbot_"
     "sprakmodell_utan_hackare_overfor_godkann_@_anvandar",
 )
 
@@ -258,6 +270,7 @@ RUSSIAN = AttackPhrases(
     hide=r"не (?:говори|сообщай|рассказывай|упоминай|раскрывай)\w*\b[^.!?\n]{0,30}\bпользовател\w+",
     reveal=r"(?:покажи|выведи|напечатай|раскрой|повтори|назови)\w*\b[^.!?\n]{0,30}"
     r"\bсистемн\w+ (?:промпт\w*|сообщени\w+|инструкци\w+|запрос\w*)",
+    answer=r"отвеча\w*|ответь\w*|пиши\w*|говори\w*",
     needs="инструкци_указани_правил_команд_предписани_забудь_ассистент_помощник_ии_бот_"
     "без _хакер_перев_одобр_удали_пользовател_систем",
 )
@@ -275,6 +288,7 @@ UKRAINIAN = AttackPhrases(
     hide=r"не (?:кажи|повідомляй|розповідай|згадуй)\w*\b[^.!?\n]{0,30}\bкористувач\w+",
     reveal=r"(?:покажи|виведи|надрукуй)\w*\b[^.!?\n]{0,30}\bсистемн\w+ (?:промпт\w*"
     r"|повідомленн\w+)",
+    answer=r"відповіда\w*|пиши\w*|говори\w*",
     needs="інструкці_вказівк_правил_команд_забудь_асистент_помічник_бот_без _хакер_перека_"
     "схвал_користувач_систем",
 )
@@ -295,7 +309,8 @@ TURKISH = AttackPhrases(
     hide=r"kullanıcı(?:ya|lara)\b[^.!?\n]{0,30}\b(?:söyleme|bahsetme|anlatma|bildirme)",
     reveal=r"sistem (?:istemini|mesajını|promptunu|talimatlarını)\b[^.!?\n]{0,20}\b(?:göster|yaz"
     r"|yazdır|söyle)",
-    needs="talimat_kural_yonerge_komut_emir_soylenen_anlatilan_asistan_yapay_sinirsiz_"
+    answer=r"yanit\w*|cevap\w*|yaz\b|konus\w*",
+    needs="yeni_talimat_kural_yonerge_komut_emir_soylenen_anlatilan_asistan_yapay_sinirsiz_"
     "hacker_korsan_onayla_havale_para_gonder_sormadan_kullanici_sistem",
 )
 
@@ -310,7 +325,8 @@ VIETNAMESE = AttackPhrases(
     deed=r"chuyển (?:tiền|khoản)|phê duyệt|gửi\b[^.!?\n]{0,60}@",
     hide=r"(?:đừng|không) (?:nói|kể|tiết lộ|cho)\b[^.!?\n]{0,30}\bngười dùng",
     reveal=r"(?:hiển thị|in ra|tiết lộ|cho tôi xem)\b[^.!?\n]{0,30}\b(?:lời nhắc hệ thống|prompt)",
-    needs="huong dan_chi dan_quy tac_lenh_chi thi_quen_tro ly_ ai_chatbot_khong_tin tac_"
+    answer=r"trả lời|đáp lại|viết|nói",
+    needs="moi_huong dan_chi dan_quy tac_lenh_chi thi_quen_tro ly_ ai_chatbot_khong_tin tac_"
     "hacker_chuyen_phe duyet_@_nguoi dung_prompt_loi nhac",
 )
 
@@ -326,7 +342,8 @@ INDONESIAN = AttackPhrases(
     hide=r"jangan (?:beri ?tahu|katakan|sebutkan|ungkapkan)\b[^.!?\n]{0,30}\bpengguna",
     reveal=r"(?:tampilkan|ungkapkan|cetak|tunjukkan)\b[^.!?\n]{0,30}\b(?:prompt sistem"
     r"|instruksi sistem)",
-    needs="instruksi_aturan_perintah_petunjuk_arahan_lupakan_asisten_ ai_chatbot_tanpa_"
+    answer=r"jawab\w*|balas\w*|tulis\w*|katakan",
+    needs="baru_instruksi_aturan_perintah_petunjuk_arahan_lupakan_asisten_ ai_chatbot_tanpa_"
     "peretas_hacker_transfer_setujui_@_pengguna_prompt",
 )
 
@@ -343,7 +360,8 @@ ARABIC = AttackPhrases(
     r"|دون (?:سؤال|إذن|تأكيد)",
     hide=r"لا (?:تخبر|تقل|تذكر|تكشف)\w*[^.!?\n]{0,30}(?:ال|لل)مستخدم",
     reveal=r"(?:اعرض|أظهر|اكشف|اطبع|اكتب)[^.!?\n]{0,30}(?:تعليمات النظام|موجه النظام|رسالة النظام)",
-    needs="تعليمات_قواعد_أوامر_إرشادات_انس_تجاهل_مساعد_ذكاء_روبوت_بلا_بدون_مخترق_هاكر_"
+    answer=r"أجب|اجب|رد\b|اكتب|جاوب",
+    needs="جديدة_تعليمات_قواعد_أوامر_إرشادات_انس_تجاهل_مساعد_ذكاء_روبوت_بلا_بدون_مخترق_هاكر_"
     "المال_الأموال_مبلغ_وافق_دون_مستخدم_النظام",
     spaced=False,
 )
@@ -360,7 +378,8 @@ HINDI = AttackPhrases(
     r"|भेज[^.!?\n]{0,60}@|बिना पूछे",
     hide=r"(?:उपयोगकर्ता|यूज़र|यूजर) को[^.!?\n]{0,40}(?:मत|न|नहीं) (?:बता|कह)",
     reveal=r"(?:सिस्टम|प्रणाली) (?:प्रॉम्प्ट|निर्देश|संदेश)[^.!?\n]{0,20}(?:दिखा|बता|लिख)",
-    needs="निर्देश_नियम_आदेश_हिदायत_पहले_सहायक_असिस्टेंट_बिना_हैकर_पैसे_धन_रकम_स्वीकृत_"
+    answer=r"जवाब|उत्तर|लिखो|बोलो",
+    needs="नए_निर्देश_नियम_आदेश_हिदायत_पहले_सहायक_असिस्टेंट_बिना_हैकर_पैसे_धन_रकम_स्वीकृत_"
     "मंज़ूर_भेज_उपयोगकर्ता_यूज_सिस्टम_प्रणाली",
     spaced=False,
 )
@@ -380,6 +399,7 @@ CHINESE = AttackPhrases(
     r"|(?:对|對|向)(?:用户|用戶)(?:保密|隐瞒|隱瞞)",
     reveal=r"(?:输出|輸出|显示|顯示|告诉我|告訴我|打印|重复|重複|泄露|说出)[^。！？\n]{0,10}"
     r"(?:系统提示|系統提示|系统指令|初始指令|提示词|提示詞|系统消息)",
+    answer=r"回答|回复|回覆|输出|輸出|回应|回應",
     needs="指令_指示_说明_說明_规则_規則_提示_命令_规定_規定_设定_設定_忘_忽_助手_助理_人工_机器_機器_限制_约束_約束_黑客_駭客_账_帳_款_"
     "批准_无需_不需要_不用_删除_钱_用户_用戶_使用者_系统消息",
     spaced=False,
@@ -398,6 +418,7 @@ JAPANESE = AttackPhrases(
     r"|確認(?:せず|なし|は不要)|すべて削除",
     hide=r"ユーザーに[^。！？\n]{0,16}(?:言わないで|言うな|教えないで|伝えないで|話さないで|知らせない|秘密)",
     reveal=r"(?:システムプロンプト|システムメッセージ|初期プロンプト|隠された指示)[^。！？\n]{0,12}(?:表示|教え|出力|見せ|書)",
+    answer=r"答え|回答|返答|返信|応答",
     needs="指示_命令_ルール_規則_プロンプト_設定_忘れ_アシスタント_制限_ハッカー_送_振り込_承認_確認_削除_ユーザー_システム",
     spaced=False,
 )
@@ -415,7 +436,8 @@ KOREAN = AttackPhrases(
     r"|확인 없이|묻지 말고",
     hide=r"사용자에게[^.!?\n]{0,20}(?:말하지 마|알리지 마|비밀|언급하지 마)",
     reveal=r"시스템 ?(?:프롬프트|메시지|지시)[^.!?\n]{0,14}(?:보여|출력|알려|말해)",
-    needs="지시_명령_규칙_지침_프롬프트_잊_어시스턴트_비서_없는_해커_송금_이체_승인_확인_묻지_사용자_시스템",
+    answer=r"답변|대답|응답|답하",
+    needs="새로_지시_명령_규칙_지침_프롬프트_잊_어시스턴트_비서_없는_해커_송금_이체_승인_확인_묻지_사용자_시스템",
     spaced=False,
 )
 

@@ -42,6 +42,14 @@ LISTS = {
     " maintenance unfiltered",
     "on": "enabled activated active engaged unlocked on(?=[.,;!]|$)",
     "enter": "enable activate enter switch_to unlock engage switch_into go_into",
+    "announced": r"(?:new|updated|revised|additional|urgent|latest|permanent)_(?:\w+_)?"
+    r"(?:instructions?|directives?|orders?|commands?|prompt|task|rules?|guidelines|protocol)"
+    r"(?:_for_(?:the_|all_)?\w+)?_?[:-]",
+    "for_good": "from_now_on from_here_on from_this_point_on starting_now henceforth going_forward"
+    " as_of_now effective_immediately until_further_notice for_the_rest_of_th(?:is|e)_\\w+ always",
+    "must": "must will shall should are_to have_to may can",
+    "answer": r"(?:answer|respond|reply|speak|output|say|write|print|talk)(?:_to_\w+(?:_\w+)?)?",
+    "alone": "only exclusively solely always just nothing_(?:but|except|else)",
     "wild": "unrestricted unfiltered uncensored jailbroken evil amoral",
     "limits": "morals? morality ethics? rules? restrictions? limits? limitations? filters? norms"
     " guidelines? policy policies boundaries constraints? confines censorship refusals? safeguards",

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
-_PLACEHOLDER = re.compile(
-    r"""(?ix)
-    ^[<$%{\[(].*                                     # <token>, ${TOKEN}, $(cat …), %TOKEN%, {token}
-    | example | placeholder | redacted | dummy | your[-_ ]? | \bmy[-_](?:secret|password|token|key)
-    | x{4,} | \*{3,} | \.{3} | \u2026 | change[-_]?me | insert[-_] | replace[-_]
-    | (?:key|token|secret|password|value)[-_]here$
-    | ^(?:0*123456?7?8?9?0?|abc123|hunter2|foobar|test|todo|tbd|n/?a|none|null|nil|undefined
-        |true|false|secret|pass(?:word)?\d?|passwd|pwd|pw|token|apikey|api_key|key|string|value
-        |optional|required|user(?:name)?|admin|root|guest)$
+_LISTED = (
+    "example placeholder redacted dummy your xxxx *** ... \u2026 changeme change-me change_me"
+    " insert- insert_ replace- replace_"
+)
+_STAND_INS = tuple(_LISTED.split(" "))
+"""What stands in the values of manuals and templates, in lower case."""
+
+_STAND_IN = re.compile(
+    r"""(?x)
+    [<$%{\[(].*                                      # <token>, ${TOKEN}, $(cat …), %TOKEN%, {token}
+    | (?: 0*123456?7?8?9?0? | abc123 | hunter2 | foobar | tbd | todo | n/?a | none | null | nil
+        | undefined | true | false | optional | required | string | value
+        | (?: (?:my|our|some|any|super|top|test|demo|sample|default) [-_ ]? )?
+          (?: secret | pass(?:word|wd|phrase|code)? | p[4a@]ssw[0o]rd | pwd | pw | token
+            | api[-_]?key | key | user(?:name)? | admin | root | guest | test )
+          (?: [-_]? (?: \d | 0\d | 123 | 1234 | 12345 | 123456 | abc | here ) )? [!?.]?
+      )$
     """
+)
+"""What the whole of a value may be that nobody keeps as a secret, in lower case."""
+
+_MANUALS = "2cafc0970149a84f f2d6ca16515033e5 b1471f544ceeea31 7f75367e78812551 c794fa6d20c64efb"
+_PRINTED = frozenset(_MANUALS.split(" "))
+"""Keys and tokens that manuals print, by the begin of a SHA-256: Stripe's, and those of jwt.io.
+
+In full, scanners of secrets would take this file for a leak.
+"""
+
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
+
+_OWN = re.compile(
+    r"\bmy[-_](?:secret|password|token|key)|(?:key|token|secret|password|value)[-_]here$"
 )
 
 _CODE = re.compile(
@@ -33,8 +56,19 @@ _TECHNICAL = re.compile(
 
 
 def is_placeholder(value: str) -> bool:
-    """Return whether a value stands for a secret, in a manual or a template, and is none."""
-    return len(set(value)) < 4 or _PLACEHOLDER.search(value) is not None  # noqa: PLR2004 - "xxxxxx"
+    """Return whether a value stands for a secret, in a manual or a template, and is none.
+
+    What is looked for anywhere in it are plain words: a pattern would be tried at each character.
+    """
+    lowered = value.lower()
+    for word in _STAND_INS:
+        if word in lowered:
+            return True
+    if len(set(lowered)) < 4 or _STAND_IN.match(lowered):  # noqa: PLR2004 - "xxxxxx"
+        return True
+    if ("my" in lowered or "here" in lowered) and _OWN.search(lowered):
+        return True
+    return sha256(value.encode(errors="surrogatepass")).hexdigest()[:16] in _PRINTED
 
 
 def is_assigned(value: str, *, least: int, quoted: bool) -> bool:
@@ -45,11 +79,11 @@ def is_assigned(value: str, *, least: int, quoted: bool) -> bool:
         least: Characters that it has at least.
         quoted: It stood in quotes, so it is no code.
     """
-    if len(value) < least or is_placeholder(value):
+    if len(value) < least or not is_mixed(value) or is_placeholder(value):
         return False
     if _PATH.match(value) and not (len(value) >= 30 and is_mixed(value) and "." not in value):  # noqa: PLR2004 - longer than a name
         return False
-    return (quoted or not _CODE.search(value)) and is_mixed(value)
+    return quoted or not _CODE.search(value)
 
 
 def is_spoken(value: str, *, least: int) -> bool:
@@ -64,4 +98,4 @@ def is_told(phrase: str) -> bool:
 
 def is_mixed(value: str) -> bool:
     """Return whether letters and digits stand in a value, as in few words."""
-    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
