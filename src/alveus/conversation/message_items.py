@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from alveus.errors import InvalidInput, InvalidTime, InvalidValue
 from alveus.errors.short_repr import short_repr
+from alveus.llm.answer_reader import is_thought, message_without_thoughts
 from alveus.llm.chat import ROLES as CHAT_ROLES
 from alveus.store import StoredItem
 from alveus.store.items import Item
@@ -97,11 +98,13 @@ def as_item(
     """Return the item that keeps a message.
 
     Its value is what `Message.to_dict` makes of it, so that prompts can show it; `more` has what
-    the message says besides, or says otherwise.
+    the message says besides, or says otherwise. Thoughts of a model are left out; those that
+    carry a signature are kept, and are no part of the text.
 
     Args:
         zone: Where a message was said that does not say so.
     """
+    message = message_without_thoughts(message)
     content, name = message.get("content"), message.get("name")
     calls, answers = _ids(message)
     text, time = whole_text(message), time_of(message.get("timestamp"), zone)
@@ -208,7 +211,8 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str) and content:
         return content
-    told = [part["text"] for part in _dicts(content) if isinstance(part.get("text"), str)]
+    parts = [part for part in _dicts(content) if not is_thought(part)]
+    told = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     told += [_call(call) for call in _dicts(message.get("tool_calls"))]
     told += [_block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)]
     if not told and content not in (None, "") and not _dicts(content):

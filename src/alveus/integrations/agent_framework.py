@@ -20,6 +20,7 @@ from agent_framework import (
 )
 
 from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.llm.answer_reader import text_said
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
 
@@ -152,11 +153,11 @@ class AlveusContextProvider(ContextProvider):
 
 
 def _item(message: Message) -> Item:
-    """Return a message as an item: its text is searched."""
+    """Return a message as an item: its text is searched, without thoughts of a model."""
     return Item(
         value=message.to_dict(),
         id=message.message_id or None,
-        text=message.text or "",
+        text=text_said(message.role, message.text or ""),
         role=message.role or None,
         speaker=message.author_name or None,
     )

@@ -16,6 +16,7 @@ from agentscope.tool import ToolResponse
 
 from alveus.errors import AlveusError, InvalidInput, InvalidValue
 from alveus.integrations.opened import OpenedMemory
+from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
@@ -182,4 +183,5 @@ def _checked(messages: object) -> list[Msg]:
 
 
 def _text(message: Msg) -> str:
-    return message.get_text_content() or ""
+    """Return what a message says, without thoughts of a model."""
+    return text_said(message.role, message.get_text_content() or "")

@@ -19,6 +19,7 @@ from agentscope.tool import ToolBase, ToolChunk
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
@@ -162,7 +163,7 @@ class AlveusMiddleware(MiddlewareBase):
 
     async def _remember(self, asked: list[Msg], reply: Msg, session: str) -> None:
         """Remember a turn, unless it is there: a second answer to a question has another id."""
-        said = [message for message in (*asked, reply) if message.get_text_content()]
+        said = [message for message in (*asked, reply) if _text(message)]
         items = [_item(message, session) for message in said]
 
         def change(batch: KeyBatch) -> None:
@@ -280,12 +281,17 @@ def _asked(inputs: object) -> list[Msg]:
     ]
 
 
+def _text(message: Msg) -> str:
+    """Return what a message says, without thoughts of a model."""
+    return text_said(message.role, message.get_text_content() or "")
+
+
 def _item(message: Msg, session: str) -> Item:
     """Return a message as an item: its text is searched."""
     return Item(
         value=message.model_dump(mode="json"),
         id=message.id,
-        text=message.get_text_content() or "",
+        text=_text(message),
         role=message.role,
         speaker=message.name or None,
         session=session,

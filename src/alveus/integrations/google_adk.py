@@ -19,6 +19,7 @@ from google.genai import types
 
 from alveus.errors import InvalidInput
 from alveus.integrations.opened import OpenedMemory
+from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
@@ -89,7 +90,7 @@ class AlveusMemoryService(BaseMemoryService):
                 time=zone.local(datetime.fromtimestamp(event.timestamp, UTC)),
             )
             for event in events
-            if event.content and event.content.parts and not event.partial
+            if event.content and _parts(event.content) and not event.partial
         ]
         await self._add(app_name, user_id, items)
 
@@ -174,6 +175,15 @@ def _set_of(app_name: str) -> str:
     return f"google_adk.{app_name}"
 
 
+def _parts(content: types.Content) -> list[types.Part]:
+    """Return the parts of a content that somebody said: no thoughts of a model."""
+    return [
+        part.model_copy(update={"text": text_said(content.role, part.text)}) if part.text else part
+        for part in content.parts or ()
+        if not part.thought
+    ]
+
+
 def _item(
     content: types.Content,
     item_id: str | None,
@@ -183,7 +193,8 @@ def _item(
     time: datetime | None,
     session_id: str | None = None,
 ) -> Item:
-    """Return a content as an item: its texts are searched."""
+    """Return a content as an item, without thoughts: its texts are searched."""
+    content = content.model_copy(update={"parts": _parts(content)})
     return Item(
         value=content.model_dump(mode="json", exclude_none=True),
         id=item_id or None,

@@ -18,6 +18,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 
 from alveus.errors import InvalidInput, StaleItem
 from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
@@ -308,10 +309,10 @@ def _remove(
 
 
 def _item(message: ChatMessage) -> Item:
-    """Return a message as an item: its text is searched."""
+    """Return a message as an item: its text is searched, without thoughts of a model."""
     return Item(
         value=message.model_dump(mode="json"),
-        text=message.content or "",
+        text=text_said(message.role.value, message.content or ""),
         role=message.role.value,
     )
 

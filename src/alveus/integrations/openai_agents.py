@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.integrations.opened import OpenedMemory
+from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
 from alveus.values.identities import identity_key
@@ -95,10 +96,7 @@ class AlveusSession(OpenedMemory):
             raise InvalidInput(
                 f"add_items takes a list of items, each a dict, not {short_repr(items)}"
             )
-        made = [
-            Item(value=dict(item), text="\n".join(_texts_in(item)), role=_role(item))
-            for item in items
-        ]
+        made = [Item(value=dict(item), text=_text(item), role=_role(item)) for item in items]
         if not made:
             await self._check_open()
             return
@@ -148,12 +146,19 @@ def _role(item: Mapping[str, Any]) -> str | None:
     return role if isinstance(role, str) and role else None
 
 
+def _text(item: Mapping[str, Any]) -> str:
+    """Return the text that is searched of an item: no thoughts of the model."""
+    return text_said(_role(item), "\n".join(_texts_in(item)))
+
+
 def _texts_in(part: object) -> list[str]:
     """Return what somebody said, called or got in an item."""
     if isinstance(part, str):
         return [part]
     if isinstance(part, dict):
         fields = cast("dict[str, object]", part)
+        if is_thought(fields):
+            return []
         return [text for name in _TEXTS for text in _texts_in(fields.get(name))]
     if isinstance(part, list):
         return [text for one in cast("list[object]", part) for text in _texts_in(one)]

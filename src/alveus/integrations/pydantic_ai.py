@@ -28,6 +28,7 @@ from pydantic_ai.messages import (
 
 from alveus.errors import InvalidInput
 from alveus.integrations.opened import OpenedMemory
+from alveus.llm import answer_text
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
@@ -214,12 +215,14 @@ def _item(entry: ConversationEntry) -> Item:
 
 
 def _said(message: ModelMessage) -> list[str]:
-    """Return the texts of a message; instructions to the model are none."""
+    """Return the texts of a message; instructions to the model and its thoughts are none."""
     texts: list[str] = []
     for part in message.parts:
         if isinstance(part, ToolCallPart):
             texts.append(f"{part.tool_name} {part.args_as_json_str()}")
-        elif isinstance(part, (TextPart, ToolReturnPart, UserPromptPart)):
+        elif isinstance(part, TextPart):
+            texts.append(answer_text(part.content))
+        elif isinstance(part, (ToolReturnPart, UserPromptPart)):
             content: object = part.content
             several = cast("list[object]", content) if isinstance(content, list) else [content]
             texts += [one for one in several if isinstance(one, str)]

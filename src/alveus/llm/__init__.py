@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         answer_text,
         read_json,
         read_json_alone,
+        text_said,
     )
     from alveus.llm.asking import Asking, ask_json, ask_text, said_by, stream_text
     from alveus.llm.openai_chat import Dialect, OpenAIChat
@@ -64,6 +65,7 @@ __all__ = [
     "read_json_alone",
     "said_by",
     "stream_text",
+    "text_said",
 ]
 
 if not TYPE_CHECKING:  # else any name would be one of the package
@@ -76,6 +78,7 @@ if not TYPE_CHECKING:  # else any name would be one of the package
                 "answer_text",
                 "read_json",
                 "read_json_alone",
+                "text_said",
             ),
             "alveus.llm.asking": ("Asking", "ask_json", "ask_text", "said_by", "stream_text"),
             "alveus.llm.openai_chat": ("Dialect", "OpenAIChat"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn, cast
 
 LONGEST_ANSWER = 1_000_000
 """Characters; a longer answer is not read as JSON."""
@@ -115,12 +115,16 @@ _LONGEST = max(map(len, _LITERALS))
 _LONGEST_END = 4 * _LONGEST
 _CONTEXT_TAIL = re.compile(r"(?:\\|`{1,3}|~{1,3}|[{\[]\s*)\Z")
 
+_SPACE = " \t\r\n\f\v\ufeff"
+
+_NEEDED = ("<", "\u25c1", "[/", "[THINK]", "[unused")
+"""Texts of which an answer with marks has one, unless it begins as `_BEGINNING` does."""
+_BEGINNING = re.compile(rf"[{_SPACE}]*(?:{_any_of([*_STARTS, *_PHRASES])})|\ufeff")
+
 _FENCES = ("```", "~~~")
 
 _QUOTES = frozenset("\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e")
 """A mark directly between two of these is mentioned."""
-
-_SPACE = " \t\r\n\f\v\ufeff"
 
 LONGEST_PIECE = 1 << 14
 """Characters of an answer that are read at once: what they cost grows with their square."""
@@ -139,6 +143,8 @@ def answer_text(answer: str) -> str:
     without marks is returned as it is; of others the white space around is cut off. "" if there is
     nothing but thoughts.
     """
+    if not (any(mark in answer for mark in _NEEDED) or _BEGINNING.match(answer)):
+        return answer
     reader, pieces = AnswerReader(), list[str]()
     last = max(0, len(answer) - 1) // LONGEST_PIECE * LONGEST_PIECE
     for at in range(0, last + 1, LONGEST_PIECE):
@@ -431,6 +437,76 @@ def _undecided(text: str) -> int:
     marks = [at for at in found if _may_become_a_mark(text[at:])]
     tails = [pattern.search(text, near) for pattern in (_CONTEXT_TAIL, _END)]
     return min([len(text), *marks, *(one.start() for one in tails if one is not None)])
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+MODEL_ROLES = frozenset({"assistant", "ai", "bot", "model"})
+"""The roles of messages that a model said, in lower case."""
+
+_THOUGHT_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text"})
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_SIGNATURES = ("signature", "thought_signature", "encrypted_content", "data", "redactedContent")
+
+
+def text_said(role: object, text: str) -> str:
+    """Return what of the text of a message is read, searched and quoted: no thoughts of a model.
+
+    What anybody but a model said stays as it is.
+    """
+    is_of_model = isinstance(role, str) and role.casefold() in MODEL_ROLES
+    return answer_text(text) if is_of_model else text
+
+
+def is_thought(part: Mapping[str, object]) -> bool:
+    """Return whether a part of a content, or an item of a session, is a model's thought.
+
+    Known are the parts of Anthropic, OpenAI, Mistral, Google, Amazon and of frameworks.
+    """
+    kind = part.get("type")
+    is_typed = isinstance(kind, str) and kind in _THOUGHT_TYPES
+    return is_typed or part.get("thought") is True or "reasoningContent" in part
+
+
+def message_without_thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message of a model without thoughts; any other message as it is.
+
+    Thoughts that carry a signature are kept: their server refuses the message without them.
+    """
+    made = dict(message)
+    role = message.get("role", "assistant")
+    if not isinstance(role, str) or role.casefold() not in MODEL_ROLES:
+        return made
+    for name in _THOUGHT_FIELDS:
+        if isinstance(made.get(name), str):
+            del made[name]
+    content: object = made.get("content")
+    if isinstance(content, str):
+        made["content"] = answer_text(content)
+    elif isinstance(content, list):
+        parts = cast("list[object]", content)
+        made["content"] = [_without_thoughts(part) for part in parts if not _is_dropped(part)]
+    return made
+
+
+def _is_dropped(part: object) -> bool:
+    found = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+    return is_thought(found) and not _is_signed(found)
+
+
+def _is_signed(part: Mapping[str, object]) -> bool:
+    inner = [cast("dict[str, object]", one) for one in part.values() if isinstance(one, dict)]
+    return any(part.get(name) for name in _SIGNATURES) or any(map(_is_signed, inner))
+
+
+def _without_thoughts(part: object) -> object:
+    if isinstance(part, str):
+        return answer_text(part)
+    found = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+    text = found.get("text")
+    if not isinstance(text, str) or is_thought(found):
+        return cast("object", part)
+    return {**found, "text": answer_text(text)}
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 from typing import cast
 
 from alveus.errors import ModelAnswerInvalid, ModelFailed, ModelRefused, ModelUnavailable
-from alveus.llm.answer_reader import AnswerReader, Unfit, answer_text, read_json_alone
+from alveus.llm.answer_reader import (
+    AnswerReader,
+    Unfit,
+    answer_text,
+    is_thought,
+    read_json_alone,
+)
 from alveus.llm.chat import Usage
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.server_failures import (
@@ -167,7 +173,7 @@ def _part_text(part: object) -> str | None:
     if isinstance(part, str):
         return part
     found = _mapping(part)
-    if found.get("type") not in _TEXT_PARTS or found.get("thought"):
+    if found.get("type") not in _TEXT_PARTS or is_thought(found):
         return None
     text = found.get("text")
     text = _mapping(text).get("value", text)

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from alveus.errors import AlveusError, InvalidInput, NotFound
 from alveus.facts.fact import FACTS, Fact
 from alveus.facts.learning import LEARNED
+from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyMemory
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
@@ -128,8 +129,9 @@ class _Message(BaseModel):
         content.read(cast("Value", given or ""))
         others = ["image_url"] * len(content.images)
         others += [str(cast("Where", part).get("type", "unknown")) for part in content.parts]
+        others += ["thinking"] * content.thoughts
         others += [name for name in OTHER_CONTENT if (self.model_extra or {}).get(name)]
-        text = " ".join(content.texts)
+        text = text_said(self.role, " ".join(content.texts))
         return (text, others) if text.strip() else ("", others or ["nothing"])
 
 

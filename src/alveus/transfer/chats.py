@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import cast
 
 from alveus.errors import InvalidInput
+from alveus.llm.answer_reader import is_thought, message_without_thoughts, text_said
 from alveus.store.items import Item
 from alveus.transfer.alveus_format import ItemLine
 from alveus.transfer.foreign_formats import TIMES, Reader, Skipped
@@ -30,6 +31,7 @@ OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 SHOWN = ("text", "multimodal_text", "code", "execution_output")
 """ChatGPT's kinds of content that the chat shows as messages."""
 
+THOUGHT = "is a model's thought"
 INLINE_IMAGE = "is a picture inside a message: its data is left out"
 BRANCH = "is on a branch that the chat left"
 HIDDEN = "is hidden in the chat"
@@ -41,6 +43,7 @@ class Content:
 
     Attributes:
         inline_images: How many images were in the message itself; their data is left out.
+        thoughts: How many parts were a model's thoughts, which are left out.
     """
 
     texts: list[str] = field(default_factory=list[str])
@@ -48,6 +51,7 @@ class Content:
     captions: list[Value] = field(default_factory=list[Value])
     parts: list[Value] = field(default_factory=list[Value])
     inline_images: int = 0
+    thoughts: int = 0
 
     def read(self, content: Value) -> None:
         """Add a text, or a list of parts."""
@@ -60,6 +64,9 @@ class Content:
                 raise InvalidInput(f"a part of the content is {part!r:.40}, not an object or text")
 
     def _read_part(self, part: dict[str, Value]) -> None:
+        if is_thought(part):
+            self.thoughts += 1
+            return
         text, url, refusal = part.get("text"), part.get("image_url"), part.get("refusal")
         if isinstance(text, dict):
             text = text.get("value")
@@ -150,13 +157,13 @@ class ChatReader(Reader):
             speaker, used = label_of(fields, "name"), used | {"name"}
         others = {
             name: value
-            for name, value in fields.items()
+            for name, value in message_without_thoughts(fields).items()
             if name not in used and not (name in TIMES and value is None)
         }
         title: dict[str, Value] = {"title": chat["title"]} if chat.get("title") else {}
         inner = content.metadata()
         item = Item(
-            value="\n".join(content.texts),
+            value=text_said(role, "\n".join(content.texts)),
             id=item_id or self.ids.of_record(fields),
             metadata=title | metadata_of(chat) | others | inner | metadata_of(fields),
             importance=cast("float", fields.get("importance", 0.0)),
@@ -168,6 +175,8 @@ class ChatReader(Reader):
         yield self.item_line(item, fields, chat, keep=has_more or bool(inner))
         for _ in range(content.inline_images):
             yield Skipped(INLINE_IMAGE)
+        for _ in range(content.thoughts):
+            yield Skipped(THOUGHT)
 
     # --- the data export of ChatGPT -----------------------------------------------------------
 

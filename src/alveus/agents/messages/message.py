@@ -20,6 +20,7 @@ import numpy as np
 from alveus.conversation.message_items import text_of_message
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import EmbedderFailed, InvalidInput, NotJson
+from alveus.llm.answer_reader import text_said
 from alveus.store.fsync import sync_folder
 from alveus.values.urls import checked_urls
 
@@ -111,8 +112,9 @@ class MessageBase(dict[str, Any]):
     def to_chat(self) -> dict[str, Any]:
         """Return it as `ChatModel.complete` takes it: role, content, and name and urls, if any.
 
-        Without a role it is the assistant's; what a tool answers is said by the user. The urls of
-        images go as parts to a model that takes images; all others follow the content, a line each.
+        Without a role it is the assistant's; what a tool answers is said by the user. Thoughts of
+        the assistant are left out. The urls of images go as parts to a model that takes images;
+        all others follow the content, a line each.
 
         Raises:
             InvalidInput: It has no content, or its url is neither a text nor several.
@@ -123,6 +125,7 @@ class MessageBase(dict[str, Any]):
         said = "" if content is None else text_of_message(self)
         urls = checked_urls(self.get("url"), "the url of a message")
         made = {"role": "user" if role == "tool" else role, "content": said}
+        made["content"] = text_said(role, said)
         return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
 
     def get_content_blocks(self, block_type: str | None = None) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from alveus.agents.windows.observation import Input, Observation, Outcome, Reply
 from alveus.agents.windows.scorers import Score
 from alveus.embed import Vector, pack_vector, unpack_vector
 from alveus.errors import InvalidInput
+from alveus.llm.answer_reader import text_said
 from alveus.store import Feature, ItemRecord, StoredItem
 from alveus.store.items import Item
 from alveus.store.records import item_of
@@ -115,6 +116,7 @@ def item_of_observation(observation: Observation) -> Item:
         )
     query, reply = observation.query, observation.reply
     asked, answered = _message(query.content, "query"), _message(reply.content, "reply")
+    answered = replace(answered, content=text_said(answered.role, answered.content))
     if observation.outcome not in OUTCOMES:
         raise InvalidInput(
             f"the outcome of an observation is {', '.join(OUTCOMES)}, not {observation.outcome!r}"

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import repeat
 from typing import Any, TypeAlias, cast
 
 from langgraph.store.base import (
@@ -30,6 +31,7 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 from alveus.embed.wordpiece import MOST_WINDOWS
 from alveus.errors import InvalidFilter, InvalidInput
 from alveus.integrations.langgraph.connecting import Connected
+from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item
@@ -237,10 +239,21 @@ def _texts_in(value: object, name: str = "") -> list[str]:
         return [f"{name}: {value}" if name else str(value)]
     parts: list[tuple[str, object]] = []
     if isinstance(value, dict):
-        parts = list(cast("dict[str, object]", value).items())
+        fields = cast("dict[str, object]", value)
+        parts = [] if is_thought(fields) else [*map(_said, repeat(fields), fields)]
     elif isinstance(value, list):
         parts = [(name, part) for part in cast("list[object]", value)]
     return [text for of, part in parts for text in _texts_in(part, of)]
+
+
+def _said(fields: Mapping[str, object], name: str) -> tuple[str, object]:
+    """Return the name and the value of a field; of a model's message without its thoughts."""
+    part = fields[name]
+    if name == "reasoning_content":
+        return name, None
+    if name == "content" and isinstance(part, str):
+        return name, text_said(fields.get("role", fields.get("type")), part)
+    return name, part
 
 
 def _where(asked: Mapping[str, Any]) -> dict[str, Any]:

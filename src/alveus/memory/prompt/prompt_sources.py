@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 from alveus.errors import InvalidInput, NotAnObject, NotFound, Unsupported
 from alveus.facts.entities import known_facts, profile_of
 from alveus.facts.fact import FACTS
+from alveus.llm.answer_reader import text_said
 from alveus.memory.blocks import BLOCKS, LIMITS, Blocks
 from alveus.memory.prompt.context import Part, Piece
 from alveus.memory.prompt.context_request import ALL, NEWEST, ContextRequest, Sources
@@ -351,6 +352,8 @@ def _message(value: object, item: Item, role: Role) -> Message:
     stated_role = fields.get("role", item.role)
     stated_role = "system" if stated_role == "developer" else stated_role
     passed_on = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
+    if isinstance(passed_on.get("content"), str):
+        passed_on["content"] = text_said(stated_role or role, str(passed_on["content"]))
     who = fields.get("name", item.speaker if stated_role not in ROLES else None)
     message = Message.from_dict(passed_on | {"role": stated_role if stated_role in ROLES else role})
     if isinstance(who, str):
