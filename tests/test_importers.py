@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import apsw
@@ -18,6 +19,8 @@ from alveus.errors import InvalidInput, StoreBusy
 from alveus.transfer import (
     CHUNK,
     LAYOUTS,
+    OWN_TARGETS,
+    ItemLine,
     Load,
     Loaded,
     Source,
@@ -29,7 +32,8 @@ from alveus.transfer import (
     survey,
     survey_file,
 )
-from alveus.transfer.mem0 import KINDS, Entity
+from alveus.transfer.import_source import JsonRecord
+from alveus.transfer.mem0 import KINDS, Entity, Mem0Memory, Mem0Reader, end_of
 
 ADA = Target("ada")
 NOON = datetime(2025, 2, 5, 12, tzinfo=UTC)
@@ -535,15 +539,41 @@ def test_an_entity_of_mem0_is_a_key_that_no_other_entity_is(memory, field, name,
     assert Entity.of_key(key) == (field.removesuffix("_id"), str(name))
 
 
-@given(
-    st.lists(st.sampled_from(["user:", "agent:", "app:", "run:", ":", "x", "\n", "é"]), min_size=1)
-)
+PIECES = ["user:", "agent:", "app:", "run:", ":", "x", "\n", "é"]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1))
 def test_each_key_is_one_entity_of_mem0(parts):
     """So no two entities have one key, and no key is without an entity."""
     key = "".join(parts)
     assert Entity.of_key(key).key == key
     for kind in KINDS:
         assert Entity.of_key(Entity(kind, key).key) == (kind, key)
+
+
+OWNERS = [f"{kind}_id" for kind in KINDS]
+ENTITY_NAMES = st.lists(st.sampled_from(PIECES), min_size=1).map("".join)
+TEXTS = st.none() | st.just("é")
+MOMENTS = st.none() | st.sampled_from([NOON, end_of(NOON.date())])
+
+
+@given(
+    st.dictionaries(st.sampled_from(OWNERS), ENTITY_NAMES, min_size=1),
+    st.dictionaries(st.sampled_from(["mem0", "topic", "user_id"]), st.sampled_from([1, {}, "x"])),
+    st.tuples(TEXTS, TEXTS, MOMENTS, MOMENTS, st.lists(ENTITY_NAMES).map(tuple)),
+)
+def test_a_memory_of_mem0_is_an_item_and_back(entities, metadata, others):
+    """Nothing of it is lost, whatever its entities and its metadata are called."""
+    actor, role, created, expires, categories = others
+    kept = Mem0Memory(
+        "Tea.", entities, metadata, actor, role, created, None, expires, categories=categories
+    )
+    item = kept.item()
+    assert Mem0Memory.of_item(Entity.first(entities).key, item) == kept
+    record = kept.fields() | {"id": "m"}
+    line = next(Mem0Reader(OWN_TARGETS["mem0"]).read(JsonRecord(1, 1, record)))
+    assert isinstance(line, ItemLine)
+    assert (line.key, line.item) == (Entity.first(entities).key, replace(item, id="m"))
 
 
 def test_who_said_it_and_in_which_run_is_kept(memory):

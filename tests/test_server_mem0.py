@@ -261,6 +261,9 @@ def test_entities_are_listed_and_forgotten(served, tmp_path):
         ("user", "ada", 2),
         ("agent", "bot", 1),
     ]
+    page = served.ask("GET", "/v1/entities/", page=2, page_size=1)[1]
+    assert ([each["name"] for each in page["results"]], page["count"]) == (["bot"], 2)
+    assert ("page=1" in page["previous"], page["next"]) == (True, None)
     assert served.ask("DELETE", "/v2/entities/user/ada/")[0] == 200
     assert served.ask("DELETE", "/v2/entities/user/ada/")[0] == 404
     assert served.ask("GET", f"{ONE}/{one}/history/")[0] == 404
@@ -439,6 +442,15 @@ def test_an_id_is_that_of_the_item_wherever_it_is(served, tmp_path):
     assert (status, "several memories" in told["detail"]) == (400, True)
     bobs = MemoryPlace("bob", "default", same).packed
     assert bobs in told["detail"]
+    either = {"OR": [{"user_id": "ada"}, {"agent_id": "bot"}]}
+    for ids, texts in (
+        ([one.upper(), shown["id"]], ["One.", "Two."]),
+        ([bobs, NOBODYS], ["Ada's."]),
+    ):
+        assert sorted(listed(served, either | {"memory_ids": ids})) == texts
+        assert sorted(listed(served, either | {"memory_ids": {"in": ids}})) == texts
+    for wrong in ("x", [1], {"eq": one}):
+        assert served.ask("POST", ALL, {"filters": either | {"memory_ids": wrong}})[0] == 400
     assert served.ask("DELETE", f"{ONE}/{bobs}/")[0] == 200
     assert served.ask("GET", f"{ONE}/{same}/")[1]["memory"] == "Ada's."
     assert [row["event"] for row in served.ask("GET", f"{ONE}/{bobs}/history/")[1]][1:] == [

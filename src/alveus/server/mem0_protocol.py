@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, cast
@@ -354,9 +354,25 @@ def _clause(name: str, operand: object, key: str) -> Where:
         return {"$time": {operator: _moment(value) for operator, value in bounds.items()}}
     if name == "categories":
         return _in_categories(operand)
+    if name == "memory_ids":
+        return _among(operand, key)
     if name in _REFUSED:
         raise InvalidInput(f"memories cannot be filtered by {name!r} here; metadata can")
     return {_metadata_path(name): operand}
+
+
+def _among(operand: object, key: str) -> Where:
+    """Return the filter of the items of a key that some ids of memories name."""
+    given = cast("Where", operand).get("in") if isinstance(operand, dict) else operand
+    ids = cast("list[object]", given if isinstance(given, list) else [None])
+    chosen: list[str] = []
+    for each in ids:
+        if not isinstance(each, str):
+            raise InvalidInput('memory_ids must be a list of ids, or {"in": [ids]}')
+        place = MemoryPlace.unpacked(each)
+        if place is None or place.key == key:
+            chosen.append(each.lower() if place is None else place.item_id)
+    return {"$id": {"in": chosen}}
 
 
 def _in_categories(operand: object) -> Where:
@@ -382,8 +398,7 @@ def _owned_by(name: str, operand: object, key: str) -> Where:
 
 
 _REFUSED = frozenset(
-    {"updated_at", "expiration_date", "text", "keywords", "keywords_search", "memory_ids"}
-    | {"feedback"}
+    {"updated_at", "expiration_date", "text", "keywords", "keywords_search", "feedback"}
 )
 
 
@@ -568,12 +583,18 @@ def get_all(
             filters = {"AND": [filters, {"created_at": {operator: bound}}]}
     found = _listed(caller, filters, "read", ended=body.show_expired)
     found.sort(key=lambda each: each[1].time or datetime.max.replace(tzinfo=UTC), reverse=True)
+    told = _page(request, found, page, page_size)
+    return told | {"results": [_shown(key, item) for key, item in told["results"]]}
+
+
+def _page(request: Request, found: Sequence[object], page: int, page_size: int) -> Document:
+    """Return a page of a list, with the addresses of the pages beside it."""
     first, last = (page - 1) * page_size, page * page_size
     return {
         "count": len(found),
         "next": _page_url(request, page + 1, page_size) if last < len(found) else None,
         "previous": _page_url(request, page - 1, page_size) if page > 1 else None,
-        "results": [_shown(key, item) for key, item in found[first:last]],
+        "results": found[first:last],
     }
 
 
@@ -657,8 +678,16 @@ def get(caller: Asking, memory_id: str) -> Document:
 
 
 @router.get("/v1/entities")
-def users(caller: Asking) -> Document:
-    """List whose memories there are, of those that the token may read."""
+def users(
+    caller: Asking,
+    request: Request,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    page_size: Annotated[int | None, Query(ge=1, le=1_000)] = None,
+) -> Document:
+    """List the entities that have memories, of those that the token may read.
+
+    Without a size, one page has all of them: a client that deletes all of them asks for one.
+    """
     memory = caller.memory(_space(caller), "read")
     found: list[Document] = []
     for key in memory.keys(prefix=caller.token.keys):
@@ -668,7 +697,7 @@ def users(caller: Asking) -> Document:
             owner = Entity.of_key(key)
             told = {"name": owner.name, "type": owner.kind, "total_memories": total}
             found.append({"id": key, **told})
-    return {"count": len(found), "results": found}
+    return _page(request, found, page, page_size or max(len(found), 1))
 
 
 # --- changing -------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ class Mem0Memory:
     created: datetime | None = None
     updated: str | None = None
     expires: datetime | None = None
-    categories: Sequence[Value] = ()
+    categories: tuple[Value, ...] = ()
 
     def item(self, item_id: str | None = None) -> Item:
         """Return the item that keeps this memory in the key of its first entity."""
@@ -230,7 +230,7 @@ class Mem0Memory:
             created=item.time,
             updated=updated,
             expires=item.expire_at,
-            categories=categories if isinstance(categories, list) else (),
+            categories=tuple(categories) if isinstance(categories, list) else (),
         )
 
     def fields(self) -> dict[str, Value]:
@@ -369,7 +369,7 @@ def _metadata(fields: dict[str, Value]) -> dict[str, Value]:
     return {f"mem0_{n}" if n in clashes else n: v for n, v in others.items()} | metadata
 
 
-def _categories(fields: dict[str, Value], document: dict[str, Value]) -> Sequence[Value]:
+def _categories(fields: dict[str, Value], document: dict[str, Value]) -> tuple[Value, ...]:
     """Return the names of categories; a backup of OpenMemory numbers them."""
     given, ids, known = (
         fields.get("categories"),
@@ -377,10 +377,10 @@ def _categories(fields: dict[str, Value], document: dict[str, Value]) -> Sequenc
         document.get("categories"),
     )
     if not isinstance(ids, list):
-        return given if isinstance(given, list) else ()
+        return tuple(given) if isinstance(given, list) else ()
     names = {
         cast("str", category.get("id")): category.get("name")
         for category in (known if isinstance(known, list) else [])
         if isinstance(category, dict) and isinstance(category.get("id"), str)
     }
-    return [names.get(i, i) for i in ids if isinstance(i, str)]
+    return tuple(names.get(i, i) for i in ids if isinstance(i, str))
