@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 from alveus import AsyncMemory, Item, Memory
 from alveus.cli.app import alveus
 from alveus.errors import InvalidInput
+from alveus.server.cross_origin import MAY_SEND
 from alveus.tools import memory_tools
 from alveus.transfer import Target, export_lines, history_lines, import_file
 from test_server import ServedHere
@@ -63,6 +65,19 @@ def test_a_request_says_where_its_reader_is(served: ServedHere) -> None:
         asked(served, "/v1/search?key=rest", {"query": "tea"}, Alveus_Timezone="Mars/Olympus")
     assert refused.value.code == 400
     assert "Mars/Olympus" in json.load(refused.value)["error"]["message"]
+
+
+def test_a_page_of_another_origin_may_say_where_its_reader_is() -> None:
+    """It may send every header that the client in TypeScript does."""
+    client = Path(__file__).parents[1] / "clients" / "typescript" / "connection.js"
+    sent = set(
+        re.findall(
+            r"""headers\.(\w+) =|headers\["([\w-]+)"\] =|"([\w-]+)": this""", client.read_text()
+        )
+    )
+    names = {name for found in sent for name in found if name}
+    assert {"Authorization", "Idempotency-Key", "Alveus-Timezone"} <= names
+    assert names <= {*MAY_SEND.split(", ")}
 
 
 def test_a_client_counts_as_the_memory_does(served: ServedHere) -> None:
@@ -266,6 +281,7 @@ print(memory.timezone, fact.zone, fact.when[0], key.search("ill last week").date
         ("Asia/Kolkata", "Asia/Kolkata", "UTC+05:30", "2026-03-01"),
         ("Pacific/Kiritimati", "Pacific/Kiritimati", "UTC+14:00", "2026-03-01"),
         ("UTC", "UTC", "UTC", "2026-03-01"),
+        (":Etc/UTC", "UTC", "UTC", "2026-03-01"),
         ("XYZ-3", "UTC+03:00", "UTC+03:00", "2026-03-01"),
     ],
 )

@@ -25,6 +25,10 @@ const tasks = {
     const { hits } = await alveus.search(ada, { query: "which seat?", where: { topic: "travel" } });
     assert.equal(hits[0].item.id, ids[0]);
     assert.match((await alveus.makeContext(ada, { query: "which seat?" })).text, /window seats/);
+    const there = new Alveus(url, { token, timezone: "Asia/Kolkata" });
+    const asked = { query: "which seat yesterday?" };
+    assert.match((await there.search(ada, asked)).dated, /, counted in Asia\/Kolkata$/);
+    assert.match((await alveus.search(ada, asked)).dated, /, counted in UTC/);
 
     const path = { ...ada, path: "profile.city" };
     const first = await alveus.writeValue(path, { value: "Lisbon" });

@@ -15,7 +15,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 MAY_SEND = (
-    "Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
+    "Alveus-Timezone, Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
     "Mcp-Protocol-Version, Mcp-Session-Id, traceparent"
 )
 """Headers that a page may send, besides those that any page may."""

@@ -16,6 +16,9 @@ _MINUTE = timedelta(minutes=1)
 
 _OFFSET = re.compile(r"(?:UTC)?([+-])([01]\d|2[0-3]):([0-5]\d)")
 
+_NAMES_OF_UTC = frozenset({"UTC", "Z", "UCT", "Zulu", "Universal"})
+"""Many machines are in Etc/UTC."""
+
 _LOCALTIME = Path("/etc/localtime")
 
 _LONGEST_NAME = 64
@@ -113,7 +116,7 @@ def offset_name(minutes: int) -> str:
 
 def zone_named(text: str) -> tzinfo | None:
     """Return the zone of a name, or of an offset such as ``+05:30``; None: there is none."""
-    if text in ("UTC", "Z"):
+    if text.removeprefix("Etc/") in _NAMES_OF_UTC:
         return UTC
     if found := _OFFSET.fullmatch(text):
         minutes = int(found[2]) * 60 + int(found[3])
