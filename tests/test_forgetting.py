@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +21,9 @@ from alveus import (
     InputEvent,
     LocalRunner,
     Memory,
+    OutOfReach,
     OutputEvent,
+    Receipt,
     action,
 )
 from alveus.cli import alveus
@@ -623,3 +626,13 @@ def test_what_is_forgotten_while_it_is_read_is_not_there(tmp_path, asked):
             found = notes.compactions()
             db.trace_v2(0, None)
         assert [done.added for done in found] == [()] * (asked - 1)
+
+
+def test_the_json_of_a_receipt_has_the_names_of_python():
+    """Who reads the page of the class finds the same names in what a server or a command prints."""
+    with Memory.open(embedder="words") as memory:
+        memory.key("ada").add("Tea.")
+        receipt = memory.forget("ada")
+    assert [*receipt.to_json()] == [each.name for each in fields(Receipt)]
+    reach = OutOfReach("a", "b", ("c",), None)
+    assert [*reach.to_json()] == [each.name for each in fields(OutOfReach)]

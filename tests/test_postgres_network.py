@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -13,12 +14,14 @@ import pytest
 from psycopg.errors import CheckViolation, OperationalError
 from psycopg_pool import PoolTimeout
 
+from alveus import Memory
 from alveus.errors import Unavailable
 from alveus.store import Compact, Define, Definition, Link, Put, QueuedInput, Scope, SetRef, Undo
 from alveus.store.packed_values import Packed
 from alveus.store.postgres import PostgresStore, database
 from alveus.store.postgres.dialect import TextArray
 from alveus.store.postgres.drafting import GroupDraft
+from alveus.store.postgres.outages import OutageLog
 from alveus.store.postgres.pipeline import PipelinedConnection
 from alveus.testing import ADA, NOTES, NOW, add, batch, write
 from holding_proxy import HoldingProxy
@@ -374,3 +377,61 @@ def test_a_server_that_gives_no_connection_is_waited_for_once(tmp_path, monkeypa
 def test_a_draft_has_time_for_all_that_is_sent(value):
     draft = cast("GroupDraft", SimpleNamespace(statements=[("INSERT", (1, value))]))
     assert database._limit_ms(draft) >= (database.DRAFT_S + 10) * 1000
+
+
+@pytest.mark.server
+def test_that_a_server_is_away_is_logged_once_and_that_it_is_back(own, caplog):
+    """Not at each attempt of the pool, of which a program without logging sees each on stderr."""
+    url = own.url()
+    with Memory.open(url, embedder="words", wait_s=0.2) as memory:
+        memory.key("ada").add("Tea.")
+        for _ in range(2):
+            caplog.clear()
+            own.kill()
+            for _ in range(3):
+                with pytest.raises(Unavailable):
+                    memory.key("ada").add("Milk.")
+            logged("is away", caplog)
+            own.start()
+            wait_until(lambda: answers(memory), "the memory did not come back")
+            away, back = logged("is back", caplog)
+            assert "is away" in away
+            assert "is back" in back
+            assert "postgres@127.0.0.1" in away
+    assert not logging.getLogger("psycopg.pool").filters
+
+
+def answers(memory):
+    """Return whether the server answers by now."""
+    with suppress(Unavailable):
+        memory.key("ada").add("Back.")
+        return True
+    return False
+
+
+def logged(last, caplog):
+    """Wait until *last* is logged; return all that was."""
+
+    def said():
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+    wait_until(lambda: any(last in line for line in said()), f"nothing says {last!r}")
+    return said()
+
+
+def test_records_of_other_pools_are_logged(caplog):
+    """A program may have a pool of its own, which says what it likes."""
+    other = OutageLog("alveus-1", "postgresql://here")
+    pool = logging.getLogger("psycopg.pool")
+    other.begin()
+    try:
+        pool.warning("error connecting in %r: %s", "mine", OSError("gone"))
+        pool.warning("rolling back returned connection: %s", "x")
+        pool.warning("discarding broken connection: %s", "mine")
+        pool.warning("error connecting in %r: %s", "alveus-1", OSError("gone"))
+        pool.warning("error connecting in %r: %s", "alveus-1", OSError("gone"))
+    finally:
+        other.end()
+    assert [record.name for record in caplog.records] == [
+        "psycopg.pool", "psycopg.pool", "psycopg.pool", "alveus.store.postgres.outages",
+    ]  # fmt: skip

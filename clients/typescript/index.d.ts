@@ -936,14 +936,14 @@ export interface ReceiptAnswer {
   id: string;
   time: string;
   commit: number | null;
-  asked: Record<string, any>;
+  request: Record<string, any>;
   counts: Record<string, number>;
   derived: number;
   restored: number;
   lost: number;
   unread: number;
   state: "scrubbed" | "pending";
-  held: Array<string>;
+  blocked_by: Array<string>;
   open: Array<number>;
   out_of_reach: Array<OutOfReachAnswer>;
 }

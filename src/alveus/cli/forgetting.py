@@ -58,8 +58,8 @@ def forget_command(  # noqa: PLR0913 - an option each, as click passes them
     --key alone erases the whole key, with its name, runs and events; --set, --id and --where
     narrow that. Asks before, unless --yes is given, and prints a receipt. Backups keep what they
     hold. Exit code 3: nothing was there.
-    With --json: {"id": …, "time": …, "commit": …, "asked": …, "counts": {…}, "derived": …,
-    "restored": …, "lost": …, "unread": …, "state": "scrubbed" | "pending", "held": […],
+    With --json: {"id": …, "time": …, "commit": …, "request": …, "counts": {…}, "derived": …,
+    "restored": …, "lost": …, "unread": …, "state": "scrubbed" | "pending", "blocked_by": […],
     "open": […], "out_of_reach": […]}.
 
     Example: alveus forget --key ada --where '{"topic": "travel"}'
@@ -135,7 +135,7 @@ def scrub_command(session: Session) -> None:
 
     Rewrites the memory: takes time in proportion to its size, and writers wait meanwhile. Exit
     code 1 if something holds it up: run it again once that has ended.
-    With --json: {"scrubbed": [receipt ids], "pending": [{"receipt": …, "held": […]}]}.
+    With --json: {"scrubbed": [receipt ids], "pending": [{"receipt": …, "blocked_by": […]}]}.
 
     Example: alveus scrub
     """
@@ -144,7 +144,7 @@ def scrub_command(session: Session) -> None:
     done = [receipt for receipt in receipts if receipt.state == "scrubbed"]
     left = [receipt for receipt in receipts if receipt.state == "pending"]
     if session.json:
-        waits: list[Json] = [{"receipt": r.id, "held": list(r.blocked_by)} for r in left]
+        waits: list[Json] = [{"receipt": r.id, "blocked_by": list(r.blocked_by)} for r in left]
         output.document({"scrubbed": [receipt.id for receipt in done], "pending": waits})
     else:
         for receipt in left:

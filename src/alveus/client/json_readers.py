@@ -130,8 +130,8 @@ def read_receipt(told: Mapping[str, Any]) -> Receipt:
     return Receipt(
         **{name: fields[name] for name in _AS_TOLD},
         time=parse_time(fields["time"]),
-        request=fields["asked"],
-        blocked_by=tuple(fields["held"]),
+        request=fields["request"],
+        blocked_by=tuple(fields["blocked_by"]),
         open=tuple(fields["open"]),
         out_of_reach=tuple(reach),
     )

@@ -297,14 +297,14 @@ class ReceiptAnswer(BaseModel):
     id: str
     time: str
     commit: int | None
-    asked: dict[str, Any]
+    request: dict[str, Any]
     counts: dict[str, int]
     derived: int
     restored: int
     lost: int
     unread: int
     state: Literal["scrubbed", "pending"]
-    held: list[str]
+    blocked_by: list[str]
     open: list[int]
     out_of_reach: list[OutOfReachAnswer]
 

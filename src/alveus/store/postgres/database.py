@@ -19,6 +19,7 @@ import time
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Literal, NamedTuple, cast
 
 import psycopg
@@ -59,6 +60,7 @@ from alveus.store.postgres.drafting import (
 )
 from alveus.store.postgres.large_set_builder import LargeSetBuilder
 from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.outages import OutageLog
 from alveus.store.postgres.owners import ServerOwners
 from alveus.store.postgres.pipeline import PipelinedConnection
 from alveus.store.postgres.schema import SCHEMA, check_least
@@ -173,6 +175,8 @@ class PostgresDatabase(SqlDatabase):
         self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of them
         self._process = os.getpid()
         self._closed = False
+        name = f"alveus-{self._host:x}"
+        log = OutageLog(name, server.display_url)
         self._pool: ConnectionPool[PipelinedConnection] = ConnectionPool(
             server.conninfo,
             connection_class=PipelinedConnection,
@@ -180,17 +184,18 @@ class PostgresDatabase(SqlDatabase):
             max_size=POOL,
             timeout=max(wait_s, 1.0),
             open=False,
-            name="alveus",
+            name=name,
             num_workers=1,
             kwargs={"autocommit": True, "prepare_threshold": None, **server.defaults},
-            configure=_configure,
+            configure=partial(_configure, log),
         )
         self._owners = ServerOwners(self._lend)
         self._builder = LargeSetBuilder(
             server.schema, lend=self._lend, write=self.writing, alone=self.alone
         )
-        self._collected = weakref.finalize(self, _close, self._pool)
+        self._collected = weakref.finalize(self, _close, self._pool, log)
         self._collected.atexit = False
+        log.begin()
 
     @property
     def location(self) -> str:
@@ -711,9 +716,10 @@ def _limit_ms(draft: GroupDraft) -> int:
     return round((DRAFT_S + size / SLOWEST_BYTES_S) * 1000)
 
 
-def _configure(raw: PipelinedConnection) -> None:
+def _configure(log: OutageLog, raw: PipelinedConnection) -> None:
     adapt(raw.adapters)
     raw.look_for_pooler()
+    log.connected()
 
 
 def _roll_back(db: PostgresConnection) -> None:
@@ -721,5 +727,6 @@ def _roll_back(db: PostgresConnection) -> None:
         db.roll_back("ROLLBACK")
 
 
-def _close(pool: ConnectionPool[PipelinedConnection]) -> None:
+def _close(pool: ConnectionPool[PipelinedConnection], log: OutageLog) -> None:
     pool.close(timeout=1.0)
+    log.end()
