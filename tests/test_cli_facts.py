@@ -6,11 +6,15 @@ import json
 import signal
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from alveus import Memory
+from alveus.cli.facts import _Watch
+from alveus.cli.session import Session
+from alveus.errors import ModelUnavailable
 from alveus.testing.chat_server import ChatServer
 from facts_script import answer
 from test_cli import Shell, process
@@ -200,6 +204,21 @@ def test_a_watch_waits_until_nobody_writes(shell: Shell) -> None:
     with Memory.open(shell.db, embedder="words") as memory:
         ada = memory.key("ada")
         assert ada.facts.cost(ada.conversation("chat"), model=None).messages == 0
+
+
+def test_a_watch_waits_longer_after_each_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its server asks for, bounded; a new message does not have it asked sooner."""
+    monkeypatch.setattr("alveus.cli.facts.time", SimpleNamespace(monotonic=lambda: 0.0))
+    with Memory.open(embedder="words") as memory:
+        watch = _Watch(Session(), memory, None, "chat")
+        due: list[float] = []
+        for asked_s in (None, None, 600.0, None, 1e9, None, None, None):
+            watch._due.pop("ada", None)
+            watch._put_off_failed("ada", ModelUnavailable("m", "busy", retry_after_s=asked_s))
+            watch._put_off(["ada", "bob"], 1.0)
+            due.append(watch._due["ada"])
+    assert due == [60, 120, 600, 480, 3600, 1920, 3600, 3600]
+    assert watch._due["bob"] == 1
 
 
 def all_facts(memory: Memory, key: str) -> list[str]:

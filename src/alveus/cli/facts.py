@@ -15,13 +15,14 @@ import click
 from alveus.cli import options, output
 from alveus.cli.import_export import checked_messages
 from alveus.cli.session import Session
-from alveus.errors import ModelFailed, NotFound
+from alveus.errors import ModelFailed, ModelUnavailable, NotFound
 from alveus.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
 from alveus.llm import ChatModel, OpenAIChat
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.as_of import ValidAt
 from alveus.transfer import LAST
+from alveus.values.retries import Retry
 from alveus.values.threads import Flag
 from alveus.values.times import read_span
 from alveus.values.zones import Zone
@@ -37,8 +38,8 @@ LONGEST_NAME = 250
 POLL_S = 0.5
 """How often a watch asks whether anything was committed."""
 
-RETRY_AFTER_S = 60.0
-"""How long a watch waits after a failure, or for calls of the next hour."""
+WATCHING = Retry(wait_s=60.0, most_s=3_600.0, jitter=0.0)
+"""How long a watch waits after failures of a model, or for calls of the next hour."""
 
 MOST_FOLLOWED = 10_000
 """Commits at once that a watch looks at; after more, as of an import, it reads all keys."""
@@ -122,7 +123,8 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
 
     With --watch the command follows the conversations of all keys until SIGTERM (exit code 0) or
     Ctrl-C (130). It ends after the step under way; at a second Ctrl-C at once. It may be killed at
-    any time, and run several times side by side. All share the calls of --calls-per-hour.
+    any time, and run several times side by side. All share the calls of --calls-per-hour. A key of
+    which the model failed is read again after a minute, later each time, at most after an hour.
 
     With --json: one object, with the facts that are new, the ids of those that were confirmed,
     superseded, contradicted and taken back, what was refused, how many messages were set aside or
@@ -192,6 +194,7 @@ class _Watch:
         self._session, self._memory, self._key, self._name = session, memory, key, name
         self._stop = Flag()
         self._due: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:
         """Learn from each key whose conversation was added to, or waits to be read again."""
@@ -222,9 +225,17 @@ class _Watch:
         return [self._key] if self._key else self._memory.keys()
 
     def _put_off(self, keys: Iterable[str], after_s: float) -> None:
-        """Have keys read after so many seconds, whatever was said of them before."""
+        """Have keys read after so many seconds; those of which the last try failed, no sooner."""
         due = time.monotonic() + after_s
-        self._due.update(dict.fromkeys(keys, due))
+        for key in keys:
+            self._due[key] = max(due, self._due.get(key, due) if key in self._failures else due)
+
+    def _put_off_failed(self, key: str, error: ModelFailed) -> None:
+        """Have a key read later, the longer the more often it failed; as its server asks for."""
+        self._failures[key] = self._failures.get(key, 0) + 1
+        pause_s = WATCHING.pause_s(self._failures[key])
+        asked_s = error.retry_after_s if isinstance(error, ModelUnavailable) else None
+        self._put_off([key], min(WATCHING.most_s, max(pause_s, asked_s or 0.0)))
 
     def _changed(self, seen: int, last: int) -> Iterable[str]:
         """Return the keys whose conversation commits after one of them, up to another, added to."""
@@ -249,10 +260,11 @@ class _Watch:
             return
         except ModelFailed as error:
             self._session.note(f"alveus: key {own.key!r}: {error}")
-            self._put_off([own.key], RETRY_AFTER_S)
+            self._put_off_failed(own.key, error)
             return
+        self._failures.pop(own.key, None)
         if report.waiting:
-            self._put_off([own.key], RETRY_AFTER_S)
+            self._put_off([own.key], WATCHING.wait_s)
         if report.messages or report.set_aside:
             _show_report(self._session, own, report, key=own.key)
 
