@@ -9,6 +9,7 @@ Below ``langgraph`` in the tree of the key stand::
 
 A checkpoint and its new values are one commit. Nothing can be in the way of it, but for a commit
 with pieces: it stores those that are not there yet, and is made again if others were faster.
+A piece that no value needs, as a client of a server leaves one that is killed, `prune` removes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from alveus.integrations.langgraph.pieces import (
     piece_names,
 )
 from alveus.memory.keys import KeyBatch, KeyMemory
-from alveus.memory.memory import Memory
+from alveus.memory.memory import Memory, RemoteMemory
 from alveus.state import MemoryObject
 from alveus.values.identities import identity_key
 
@@ -213,7 +214,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
             "metadata": writer.stored(get_checkpoint_metadata(config, metadata)),
             "parent": get_checkpoint_id(config),
         }
-        _commit(key, new, writer)
+        self._commit(key, new, writer)
         return _config(thread, namespace, checkpoint["id"])
 
     def put_writes(
@@ -238,7 +239,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
             if number < 0 or name not in known:
                 made = [task_id, number, channel, task_path, writer.stored(value)]
                 new[_path("writes", namespace, checkpoint_id, name)] = made
-        _commit(key, new, writer)
+        self._commit(key, new, writer)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread; see the argument *deleting* of the class."""
@@ -419,6 +420,26 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _tree(self, thread: str) -> MemoryObject:
         return self._key(thread).short_term
 
+    def _commit(
+        self, key: KeyMemory, new: Mapping[tuple[str, ...], Any], writer: ValueWriter
+    ) -> None:
+        """Store values, and the pieces of them that are not there, in one commit.
+
+        Behind a server pieces go before, one by one: a batch has the size of one request, and each
+        of its calls sends all of it.
+        """
+
+        def change(batch: KeyBatch) -> None:
+            tree = batch.short_term
+            if writer.has_pieces:
+                _put_pieces(tree, writer)
+            for path, value in new.items():
+                tree.set(path, value)
+
+        if writer.has_pieces and isinstance(self.memory, RemoteMemory):
+            _put_pieces(key.short_term, writer)
+        key.commit(change)
+
     def _writer(self, key: KeyMemory) -> ValueWriter:
         return ValueWriter(self.serde.dumps_typed, expires=key.short_term_ttl is not None)
 
@@ -449,18 +470,10 @@ def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
     return (ROOT, part, f"/{namespace}", *names)
 
 
-def _commit(key: KeyMemory, new: Mapping[tuple[str, ...], Any], writer: ValueWriter) -> None:
-    """Store values, and the pieces of them that are not there, in one commit."""
-
-    def change(batch: KeyBatch) -> None:
-        tree = batch.short_term
-        if writer.has_pieces:
-            for name, piece in writer.missing(_names(tree, PIECES)):
-                tree.set((ROOT, PIECES, name), piece)
-        for path, value in new.items():
-            tree.set(path, value)
-
-    key.commit(change)
+def _put_pieces(tree: MemoryObject, writer: ValueWriter) -> None:
+    """Store those pieces of what is written that are not there."""
+    for name, piece in writer.missing(_names(tree, PIECES)):
+        tree.set((ROOT, PIECES, name), piece)
 
 
 def _names(
