@@ -9,9 +9,11 @@ BENCH_BIN := .venv-bench/bin
 FLINK_BIN := .venv-flink/bin
 INTEGRATIONS_BIN := .venv-integrations/bin
 INTEGRATIONS := agentscope_middleware google_adk llama_index
+NEIGHBOURS_BIN := .venv-neighbours/bin
 OLDER_BIN := .venv-integrations-older/bin
 OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
+ROUNDS ?= 1
 # What may be compiled (hatch_build.py) is compiled again when it changes.
 NATIVE := hatch_build.py $(wildcard src/alveus/values/*.c src/alveus/values/_c/*.h) \
 	$(wildcard src/alveus/store/sqlite/*.c)
@@ -27,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations .newer .older browser pictures typescript .typescript flink .types .tests .java .pooler .chromium .axe soak steady bench docs release clean
+.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .java .pooler .chromium .axe soak steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -56,6 +58,7 @@ test: check .pooler  ## Every test: `make check`, the wheel, PostgreSQL, many mo
 	ALVEUS_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
 	@echo "Frameworks that need environments of their own, and beside them that of Flink; each tells when it is done (minutes) …"
 	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older .venv-flink/.flink
+	@$(MAKE) --no-print-directory neighbours
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory typescript
 	@$(MAKE) --no-print-directory flink
@@ -70,6 +73,9 @@ test-integrations:  ## Frameworks and clients of others that need environments o
 .older: .venv/.dev .venv-integrations-older/.peers
 	$(BIN)/pyright --pythonpath $(OLDER_BIN)/python $(OLDER:%=src/alveus/integrations/%.py)
 	$(OLDER_BIN)/python $(TEST_INTEGRATIONS) tests/integrations_older
+
+neighbours: .venv-neighbours/.libraries  ## Other libraries with native code in one process with alveus (ROUNDS=N; minutes)
+	ALVEUS_NEIGHBOUR_ROUNDS=$(ROUNDS) $(NEIGHBOURS_BIN)/python $(TEST_INTEGRATIONS) -n 2 tests/neighbours
 
 browser: .venv/.browser .chromium .axe  ## The pages of the inspector in Chromium, on 100,000 items (a minute)
 	$(BIN)/python -m pytest -q -m browser tests/test_*_pages.py
@@ -184,6 +190,16 @@ endef
 	@echo "Installing alveus and frameworks with older needs into .venv-integrations-older (large: some minutes) …"
 	@$(OLDER_BIN)/python $(PIP) -c constraints-integrations-older.txt 'pip>=25.1'
 	@$(OLDER_BIN)/python $(PIP) -c constraints-integrations-older.txt --group integrations-older -e '.[crewai]'
+	@touch $@
+
+.venv-neighbours/.made:
+	$(call environment,.venv-neighbours)
+	@touch $@
+
+.venv-neighbours/.libraries: .venv-neighbours/.made pyproject.toml constraints-neighbours.txt $(NATIVE)
+	@echo "Installing alveus and its neighbours into .venv-neighbours (large: a minute or two) …"
+	@$(NEIGHBOURS_BIN)/python $(PIP) -c constraints-neighbours.txt 'pip>=25.1'
+	@$(NEIGHBOURS_BIN)/python $(PIP) -c constraints-neighbours.txt --group neighbours -e .
 	@touch $@
 
 .venv/.browser: .venv/.dev

@@ -29,8 +29,9 @@ SOURCES = (
 ABI = "cp311-abi3"
 """CPython from 3.11 on, by its limited interface: a wheel that one of them makes serves all."""
 
-# Products must not be fused with sums: they would be rounded once, and in Python twice.
-OPTIONS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC")
+# Products must not be fused with sums: they would be rounded once, and in Python twice. No name but
+# what Python calls is seen by other libraries of a process, even if modules are loaded globally.
+OPTIONS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden")
 
 
 def compiler() -> list[str] | None:

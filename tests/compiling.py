@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import runpy
+import struct
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -30,3 +32,33 @@ def compiled_of(source: str, folder: Path) -> ModuleType | None:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
+
+
+_DYNAMIC_SYMBOLS = 11
+_SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
+
+
+def exported(file: Path) -> set[str]:
+    """Return the names that a shared object gives to other libraries, as ``nm -D`` lists them."""
+    data = file.read_bytes()
+    if sys.platform == "darwin":
+        words = ["nm", "-gUj", str(file)]
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        return {name.removeprefix("_") for name in told.split()}
+    assert data[:6] == b"\x7fELF\x02\x01", f"{file} is not ELF of 64 bits, little-endian"
+    (first,) = struct.unpack_from("<Q", data, 0x28)
+    (count,) = struct.unpack_from("<H", data, 0x3C)
+    sections = [_SECTION.unpack_from(data, first + _SECTION.size * n) for n in range(count)]
+    names = set[str]()
+    for section in sections:
+        if section[1] != _DYNAMIC_SYMBOLS:
+            continue
+        begin, size, strings = section[4], section[5], sections[section[6]][4]
+        for at in range(begin, begin + size, _SYMBOL.size):
+            name, info, visibility, defined, _value, _size = _SYMBOL.unpack_from(data, at)
+            if (
+                defined and info >> 4 in (1, 2) and visibility & 3 in (0, 3)
+            ):  # not hidden, not local
+                start = strings + name
+                names.add(data[start : data.index(b"\0", start)].decode())
+    return names

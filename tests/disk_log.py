@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import apsw
 
 from alveus.store.sqlite import checksums
+from hardship import opened_by
 
 PAGE = 4096
 
@@ -343,7 +344,7 @@ class RecordingVfs(apsw.VFS):
 
     def __init__(self, log: DiskLog) -> None:
         self._log, self._base = log, checksums.vfs() or apsw.vfs_names()[0]
-        super().__init__("recording", self._base, makedefault=True)
+        super().__init__("recording", self._base)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's name
         """See SQLite's VFS."""
@@ -449,7 +450,8 @@ def recording(root: Path) -> Generator[DiskLog]:
     for name in patched.real:
         setattr(os, name, getattr(patched, name))
     try:
-        yield log
+        with opened_by("recording"):
+            yield log
         log.note("the end")
     finally:
         for name, real in patched.real.items():

@@ -60,9 +60,21 @@ def small_disk(folder: Path, *, mount: bool = True) -> Generator[str]:
         return
     disk = _SmallDisk(folder)
     try:
-        yield "pretended"
+        with opened_by("small disk"):
+            yield "pretended"
     finally:
         disk.unregister()
+
+
+@contextmanager
+def opened_by(vfs: str) -> Generator[None]:
+    """Have stores be opened by another VFS, which rests on their own."""
+    own = checksums.vfs
+    checksums.vfs = lambda: vfs
+    try:
+        yield
+    finally:
+        checksums.vfs = own
 
 
 class _SmallDisk(apsw.VFS):
@@ -70,7 +82,7 @@ class _SmallDisk(apsw.VFS):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        super().__init__("small disk", checksums.vfs() or "", makedefault=True)
+        super().__init__("small disk", checksums.vfs() or "")
 
     def xOpen(self, name, flags):  # noqa: N802 - apsw's
         return _SmallDiskFile(self.folder, name, flags)

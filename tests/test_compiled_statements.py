@@ -240,8 +240,10 @@ def test_wrong_calls_are_python_errors(writer):
     prepared = db._statements._prepared
     for function, arguments, error in (
         (writer.prepare, (), TypeError),
-        (writer.prepare, ("x",), TypeError),
-        (writer.prepare, (0,), RuntimeError),
+        (writer.prepare, (1,), TypeError),
+        (writer.prepare, ("x", 1), TypeError),
+        (writer.prepare, (0, 1), TypeError),
+        (writer.prepare, (1, 0), TypeError),
         (writer.run, (prepared,), TypeError),
         (writer.run, (1, []), ValueError),
         (writer.run, (prepared, 1), TypeError),
@@ -258,26 +260,19 @@ def test_wrong_calls_are_python_errors(writer):
             function(*arguments)
 
 
-def test_a_module_is_loaded_by_sqlite_first(tmp_path, monkeypatch):
-    """Its functions come from there, not from another SQLite that a process may hold."""
-    fresh = compiled_of(hatch_build.SOURCES[1], tmp_path)
-    if fresh is None:
-        return
+def test_a_connection_loads_no_extension(tmp_path):
+    """SQLite would make its symbols global in the process; nor may SQL have it load one."""
     db = opened()
-    with pytest.raises(RuntimeError, match="SQLite has not loaded this module"):
-        fresh.prepare(db.sqlite3_pointer())
-    monkeypatch.setattr(statements, "COMPILED", fresh)
     db.write((INSERT, [(1, "x")]))
-    assert db._statements is not None
     with pytest.raises(apsw.SQLError, match="not authorized"):
-        db.execute("SELECT load_extension(?)", (fresh.__file__,))
+        db.execute("SELECT load_extension(?)", (str(tmp_path / "any"),))
     with pytest.raises(apsw.ExtensionLoadingError, match="not authorized"):
-        db.load_extension(str(fresh.__file__))
+        db.load_extension(str(tmp_path / "any"))
 
 
-def test_apsw_writes_where_sqlite_loads_no_module(tmp_path, monkeypatch):
-    """A build without extensions, or a folder that nothing may be loaded from."""
-    monkeypatch.setattr(statements, "COMPILED", SimpleNamespace(__file__=str(tmp_path / "none.so")))
+def test_apsw_writes_where_sqlite_gives_no_functions(monkeypatch):
+    """As a build of apsw that cannot load extensions."""
+    monkeypatch.setattr(statements, "function_table", lambda: None)
     db = opened()
     db.write((INSERT, [(1, "x")]))
     db.write((INSERT, [(2, "y")]))

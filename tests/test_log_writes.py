@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alveus.store.sqlite import checksums
+from alveus.store.sqlite.c_functions import function_table, vfs_address
 from alveus.store.sqlite.connection import connect
 from compiling import compiled_of, hatch_build
 
@@ -27,9 +28,9 @@ class Calls(apsw.VFS):
     def __init__(self) -> None:
         self.writes: list[tuple[int, int]] = []
         self.refuses = -1
-        self.module: str | None = None
+        self.module: Any = None
         self.vfs = "counted"
-        super().__init__("counted", "unix", makedefault=True)
+        super().__init__("counted", "unix")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's name
         """See SQLite's VFS."""
@@ -60,19 +61,15 @@ def calls(tmp_path_factory) -> Iterator[Calls]:
     Without a compiler files are opened by what is beneath it.
     """
     checksums.vfs()  # what this process gathers by rests below that, and needs its name no more
-    had, default = GATHERS in apsw.vfs_names(), apsw.vfs_names()[0]
-    compiled = compiled_of(hatch_build.SOURCES[2], tmp_path_factory.mktemp("log_writes"))
-    if had:
+    compiled: Any = compiled_of(hatch_build.SOURCES[2], tmp_path_factory.mktemp("log_writes"))
+    if GATHERS in apsw.vfs_names():
         apsw.unregister_vfs(GATHERS)
     below = Calls()
-    if compiled is not None:
-        with closing(apsw.Connection(":memory:")) as connection:
-            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-            connection.load_extension(str(compiled.__file__), "sqlite3_alveus_log_init")
-        below.module = str(compiled.__file__)
-        below.vfs = apsw.vfs_names()[0]
-        assert below.vfs == GATHERS
-    apsw.set_default_vfs(default)
+    table = function_table()
+    if compiled is not None and table is not None:
+        gathers = compiled.gathering(table, vfs_address(table, below.vfs))
+        below.module, below.vfs = compiled, GATHERS
+        assert gathers == vfs_address(table, GATHERS)
     yield below
     if compiled is not None:
         apsw.unregister_vfs(GATHERS)
@@ -146,8 +143,7 @@ def test_what_was_undone_is_not_written_over_what_others_committed(calls: Calls,
         closing(opened(path, "unix")) as other,
     ):
         if calls.module is not None:
-            db.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-            db.load_extension(calls.module, "sqlite3_alveus_log_undo")
+            calls.module.drop_undone(function_table(), db.sqlite3_pointer())
         for count in range(1, 60):
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             db.execute("BEGIN")

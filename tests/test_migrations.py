@@ -219,11 +219,11 @@ def test_doctor_says_what_becomes_of_an_earlier_schema(tmp_path: Path, deep) -> 
     assert "alveus upgrade" in line
 
 
-OTHER_VFS = """
+NO_CHECKSUMS = """
 import sys
-import apsw
-mine = apsw.VFS("mine", "unix", makedefault=True)   # so there are no checksums
 from alveus import Memory
+from alveus.store.sqlite import checksums
+checksums.vfs = lambda: None
 with Memory.open(sys.argv[1]) as memory:
     print(memory.key("ada").add("mint tea", id="m"))
 """
@@ -235,7 +235,7 @@ def test_an_old_file_is_opened_where_pages_get_no_checksums(tmp_path: Path) -> N
     with Memory.open(made, embedder="words") as memory:
         memory.key("ada").add("green tea")
     as_schema_1(made, path)
-    words = [sys.executable, "-c", OTHER_VFS, str(path)]
+    words = [sys.executable, "-c", NO_CHECKSUMS, str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["m"], done.stderr
     with Memory.open(path) as memory:
@@ -293,8 +293,7 @@ def test_the_checksum_vfs_is_found_wherever_apsw_keeps_it(tmp_path, monkeypatch)
     """At its usual place at once, elsewhere by apsw's own look-up, or it is missing."""
     for place in (apsw.__file__, str(tmp_path / "apsw.so")):
         monkeypatch.setattr(apsw, "__file__", place)
-        with closing(apsw.Connection(":memory:")) as connection:
-            checksums._load(connection)
+        assert checksums._file().stem == "cksumvfs"
     monkeypatch.setattr(checksums, "_EXTENSION", "nothing")
-    with closing(apsw.Connection(":memory:")) as connection, pytest.raises(LookupError):
-        checksums._load(connection)
+    with pytest.raises(LookupError):
+        checksums._file()

@@ -20,6 +20,7 @@ from alveus.transfer.foreign_formats import Reader, Skipped
 from alveus.transfer.import_source import JsonRecord, Source
 from alveus.transfer.record_fields import label_of, texts_of
 from alveus.values.forks import FORKS
+from alveus.values.sqlite_connections import PlainConnection
 from alveus.values.storable import Value, checked_name
 
 EXPIRED = "had expired"
@@ -199,7 +200,7 @@ def langgraph_file(path: Path) -> Generator[LangGraphFile]:
     name = f"{path.absolute().as_uri()}?{'immutable=1' if immutable else 'mode=ro'}"
     try:
         with FORKS.inside():
-            db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            db = PlainConnection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     except apsw.Error as error:
         raise InvalidInput(f"{path} cannot be opened as an SQLite file: {error}") from error
     try:

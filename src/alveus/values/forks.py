@@ -20,7 +20,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import NoReturn, Protocol, TypeAlias, TypeVar
 
-from alveus.errors import ForkedStore, NotPicklable
+from alveus.errors import ForkedStore, NotPicklable, Unsupported
 
 FORK_WAIT_S = 30.0
 """How long a fork waits for threads that are inside SQLite; past that its child opens no store."""
@@ -32,6 +32,9 @@ POLL_S = 0.0005
 _WIPE_ON_FORK = 18
 """``MADV_WIPEONFORK`` of Linux 4.14."""
 
+
+_LOCK = threading.Lock
+"""The locks of this process, as alveus's own were made."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -79,6 +82,8 @@ class ForkGate:
         """Count *region* as inside SQLite until `leave`; a fork under way is waited for."""
         if not self.process_page[0]:
             self.reset_in_child()
+        if threading.Lock is not _LOCK:
+            refuse_other_threads()
         thread = threading.get_ident()
         self._inside[region] = thread
         if self._forking:
@@ -166,6 +171,20 @@ class ForkGate:
             self._inside.pop(region, None)
             time.sleep(POLL_S)
             self._inside[region] = thread
+
+
+def refuse_other_threads() -> NoReturn:
+    """Refuse to go on where threads and locks were replaced after alveus was imported.
+
+    Its locks are of the threads from before: two greenlets of one such thread would both have one.
+
+    Raises:
+        Unsupported: Always.
+    """
+    raise Unsupported(
+        "threads were replaced after alveus was imported, as by gevent.monkey.patch_all(), so that "
+        "its locks no longer hold; replace them first, before any other import of the program"
+    )
 
 
 class _ProcessIdPage:
@@ -261,6 +280,8 @@ class HandleLock:
     """What gives it back: found in its slot, so that a block ends without a step of Python."""
 
     def __init__(self, *, reentrant: bool = False) -> None:
+        if threading.Lock is not _LOCK:
+            refuse_other_threads()
         self._lock = lock = threading.RLock() if reentrant else threading.Lock()
         self._enter, self.__exit__ = lock.__enter__, lock.__exit__
         self._generation, self._process_page = FORKS.generation, FORKS.process_page
@@ -271,7 +292,10 @@ class HandleLock:
 
         Raises:
             ForkedStore: It is held, and was made before this process was forked.
+            Unsupported: See `refuse_other_threads`.
         """
+        if threading.Lock is not _LOCK:
+            refuse_other_threads()
         if not self._process_page[0] and self.locked():
             FORKS.check_handle(self._generation)
         return self._enter

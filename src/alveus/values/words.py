@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from alveus.values.forks import FORKS
 from alveus.values.native import NATIVE, Native
+from alveus.values.sqlite_connections import PlainConnection
 from alveus.values.storable import EPOCH, checked
 
 MAX_COUNT = 255
@@ -563,7 +564,7 @@ class _PerThread(threading.local):
 
     def __init__(self) -> None:
         with FORKS.inside():
-            connection = apsw.Connection(":memory:")
+            connection = PlainConnection(":memory:")
             # Vowel signs of Indian scripts are parts of words; unicode61 by itself splits at them.
             kinds = "L* N* Co Mn Mc"
             folding = ["unicode61", "remove_diacritics", "2", "categories", kinds]

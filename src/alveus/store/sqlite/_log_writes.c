@@ -21,8 +21,6 @@
 #define OPEN_READWRITE 0x2
 #define OPEN_WAL 0x80000
 #define SAFE_BESIDE 0x1000 /* a write harms no bytes beside it: else frames are padded */
-#define LOADED_FOR_GOOD 256
-#define REFUSED 1
 #define VERSION 3
 #define JOURNAL_POINTER 28 /* the log of a connection */
 #define HEAD 24
@@ -70,7 +68,7 @@ struct vfs {
 };
 
 /* Where SQLite's functions are among those that it hands over: places are never changed. */
-enum place { ROLLBACK_HOOK = 90, FILE_CONTROL = 127, VFS_FIND = 141, VFS_REGISTER = 142 };
+enum place { ROLLBACK_HOOK = 90, FILE_CONTROL = 127, VFS_REGISTER = 142 };
 
 /* A log. The file of the system's VFS is behind it. */
 typedef struct {
@@ -219,27 +217,33 @@ static int open_file(vfs *self, const char *name, file *of, int flags, int *give
     return code;
 }
 
-#if defined(_WIN32)
-#define EXPORTED __declspec(dllexport)
-#else
-#define EXPORTED __attribute__((visibility("default")))
-#endif
+/* Return the address of SQLite's table of functions, the first of two numbers, and the second. */
+static const Function *table_of(PyObject *const *given, Py_ssize_t count, void **other) {
+    if (count != 2 || !PyLong_Check(given[0]) || !PyLong_Check(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "it takes two addresses");
+        return NULL;
+    }
+    const Function *table = PyLong_AsVoidPtr(given[0]);
+    *other = PyLong_AsVoidPtr(given[1]);
+    if ((table == NULL || *other == NULL) && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "an address is not 0");
+    return PyErr_Occurred() ? NULL : table;
+}
 
-EXPORTED int sqlite3_alveus_log_init(sqlite3 *db, char **error, const Function *given);
+PyDoc_STRVAR(gathering_doc, "gathering(table, below) -> int\n\n"
+                            "See `alveus.store.sqlite.log_writes.Compiled.gathering`.");
 
-/* SQLite calls this when it loads the module as an extension: the default VFS rests on that which
-   was the default until then. */
-EXPORTED int sqlite3_alveus_log_init(sqlite3 *db, char **error, const Function *given) {
-    (void)db;
-    (void)error;
-    vfs *(*find)(const char *);
+static PyObject *gathering(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    void *found;
+    const Function *table = table_of(given, count, &found);
+    if (table == NULL)
+        return NULL;
     int (*add)(vfs *, int);
-    memcpy(&find, given + VFS_FIND, sizeof(Function));
-    memcpy(&add, given + VFS_REGISTER, sizeof(Function));
+    memcpy(&add, table + VFS_REGISTER, sizeof(Function));
     if (below == NULL) {
-        vfs *found = find(NULL);
-        if (found == NULL || found->version < VERSION)
-            return REFUSED;
+        if (((vfs *)found)->version < VERSION)
+            return PyLong_FromVoidPtr(found);
         below = found;
         ours = *below;
         ours.version = VERSION;
@@ -247,8 +251,7 @@ EXPORTED int sqlite3_alveus_log_init(sqlite3 *db, char **error, const Function *
         ours.file_size = (int)sizeof(Log) + below->file_size;
         ours.open = open_file;
     }
-    int code = add(&ours, 1);
-    return code == 0 ? LOADED_FOR_GOOD : code;
+    return PyLong_FromVoidPtr(add(&ours, 0) == 0 ? &ours : found);
 }
 
 static int (*control)(sqlite3 *, const char *, int, void *);
@@ -263,19 +266,28 @@ static void drop(void *db) {
     }
 }
 
-EXPORTED int sqlite3_alveus_log_undo(sqlite3 *db, char **error, const Function *given);
+PyDoc_STRVAR(drop_undone_doc, "drop_undone(table, db)\n\n"
+                              "See `alveus.store.sqlite.log_writes.drop_undone`.");
 
-/* SQLite calls this for a connection that writes: it has no other rollback hook. */
-EXPORTED int sqlite3_alveus_log_undo(sqlite3 *db, char **error, const Function *given) {
-    (void)error;
+/* The connection has no other rollback hook. */
+static PyObject *drop_undone(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    void *db;
+    const Function *table = table_of(given, count, &db);
+    if (table == NULL)
+        return NULL;
     void *(*hook)(sqlite3 *, void (*)(void *), void *);
-    memcpy(&hook, given + ROLLBACK_HOOK, sizeof(Function));
-    memcpy(&control, given + FILE_CONTROL, sizeof(Function));
+    memcpy(&hook, table + ROLLBACK_HOOK, sizeof(Function));
+    memcpy(&control, table + FILE_CONTROL, sizeof(Function));
     hook(db, drop, db);
-    return LOADED_FOR_GOOD;
+    return Py_NewRef(Py_None);
 }
 
-static PyMethodDef functions[] = {{NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"gathering", (PyCFunction)(void (*)(void))gathering, METH_FASTCALL, gathering_doc},
+    {"drop_undone", (PyCFunction)(void (*)(void))drop_undone, METH_FASTCALL, drop_undone_doc},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyModuleDef_Slot slots[] = {{0, NULL}};
 

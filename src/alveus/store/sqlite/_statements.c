@@ -1,8 +1,7 @@
 /* Runs statements, each for many rows, with one release of Python's lock: see statements.py.
 
-   SQLite itself is the one that apsw brings: it hands its functions over as to any extension of
-   its own (https://sqlite.org/loadext.html), so this module is loaded twice, by Python and by
-   SQLite. Values are read from Python's objects first; then SQLite runs without Python; then the
+   SQLite itself is the one that apsw brings: its functions come as the table that it gives to its
+   extensions (https://sqlite.org/loadext.html), see c_functions.py. Values are read from Python's objects first; then SQLite runs without Python; then the
    objects are let go. */
 
 #define PY_SSIZE_T_CLEAN
@@ -67,18 +66,8 @@ static struct {
     int (*prepare_v3)(sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);
 } lite;
 
-#if defined(_WIN32)
-#define EXPORTED __declspec(dllexport)
-#else
-#define EXPORTED __attribute__((visibility("default")))
-#endif
-
-EXPORTED int sqlite3_alveus_init(sqlite3 *db, char **error, const Function *given);
-
-/* SQLite calls this when it loads the module as an extension. */
-EXPORTED int sqlite3_alveus_init(sqlite3 *db, char **error, const Function *given) {
-    (void)db;
-    (void)error;
+/* Keep where SQLite's functions are. */
+static void take_functions(const Function *given) {
 #define TAKE(name, place) memcpy(&lite.name, given + place, sizeof(Function))
     TAKE(bind_double, BIND_DOUBLE);
     TAKE(bind_int64, BIND_INT64);
@@ -98,7 +87,6 @@ EXPORTED int sqlite3_alveus_init(sqlite3 *db, char **error, const Function *give
     TAKE(bind_text64, BIND_TEXT64);
     TAKE(prepare_v3, PREPARE_V3);
 #undef TAKE
-    return 0;
 }
 
 /* A value to bind: a number, or where text or bytes are. */
@@ -341,7 +329,7 @@ static PyObject *read_part(PyObject *given, Part *part, Values *values) {
     return held;
 }
 
-PyDoc_STRVAR(prepare_doc, "prepare(db)\n--\n\nReturn where the statements of a connection are kept.");
+PyDoc_STRVAR(prepare_doc, "prepare(table, db)\n--\n\nReturn where the statements of a connection are kept.");
 
 PyDoc_STRVAR(run_doc, "run(prepared, parts)\n--\n\n"
                       "Run each statement for each of its rows, which may be given as columns;\n"
@@ -438,14 +426,16 @@ static void forget(PyObject *capsule) {
 
 static PyObject *prepare(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
-    if (count != 1 || !PyLong_Check(given[0]))
-        return wrong("prepare takes the address of a connection");
-    sqlite3 *db = PyLong_AsVoidPtr(given[0]);
-    if (db == NULL || lite.step == NULL) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_RuntimeError, "SQLite has not loaded this module");
+    if (count != 2 || !PyLong_Check(given[0]) || !PyLong_Check(given[1]))
+        return wrong("prepare takes the addresses of SQLite's functions and of a connection");
+    const Function *table = PyLong_AsVoidPtr(given[0]);
+    sqlite3 *db = PyLong_AsVoidPtr(given[1]);
+    if (PyErr_Occurred())
         return NULL;
-    }
+    if (table == NULL || db == NULL)
+        return wrong("an address is not 0");
+    if (lite.step == NULL)
+        take_functions(table);
     Prepared *of = PyMem_Calloc(1, sizeof(Prepared));
     if (of == NULL)
         return PyErr_NoMemory();

@@ -1,18 +1,25 @@
 """A checksum on every page of a database file, written and verified by SQLite's checksum VFS.
 
-The VFS comes with apsw. It writes the checksum into the last 8 bytes of a page, which a file
-reserves from its making on; where a page that is read does not match, SQLite raises an I/O error.
-A page is verified each time it is read from the file, written as the write-ahead log is moved into
-it; the log has checksums of its own.
+The VFS comes with apsw, as an extension. It writes the checksum into the last 8 bytes of a page,
+which a file reserves from its making on; where a page that is read does not match, SQLite raises an
+I/O error. A page is verified each time it is read from the file, written as the write-ahead log is
+moved into it; the log has checksums of its own.
 
 Each connection learns from the head of the file whether pages have checksums. A connection that
 was opened before they had could write pages without; so whoever moves the log reads the head first.
+
+The extension is not loaded by SQLite, which would make its symbols global (see `c_functions`), but
+from a copy and for itself: it shares nothing with the program's own, and binds to nobody else's
+symbols. It gets a table of functions in which three are others, so that it registers its VFS under
+a name of ours, resting on the VFS of our choice, and changes neither the default VFS of the process
+nor what the connections of others can do.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +28,20 @@ import apsw
 
 from alveus.errors import StoreDamaged, Unsupported
 from alveus.store.sqlite import log_writes
+from alveus.store.sqlite.c_functions import (
+    AUTO_EXTENSION,
+    ENTRIES,
+    FIND,
+    VFS_FIND,
+    VFS_REGISTER,
+    base_vfs,
+    function_table,
+    functions,
+    vfs_address,
+)
 from alveus.values.forks import FreshLock
 
-VFS = "cksmvfs"
+VFS = "alveus-checksums"
 _EXTENSION = "cksumvfs"
 
 RESERVED = 8
@@ -42,43 +60,74 @@ SINCE = 4
 IN_PASSING = 64_000_000
 """Bytes of a file up to which it gets checksums as its schema is migrated; others by a repair."""
 
+_REGISTER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+_AUTO = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class _VfsHead(ctypes.Structure):
+    """How a VFS begins in memory, up to its name."""
+
+    _fields_ = (
+        ("version", ctypes.c_int),
+        ("file_size", ctypes.c_int),
+        ("longest_path", ctypes.c_int),
+        ("next", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+    )
+
+
 _loading = FreshLock()
 
 
 def vfs() -> str | None:
-    """Return the VFS that a store is opened by; None: the default one of this process.
-
-    That is the checksum VFS, unless this apsw does not have it, or somebody made a VFS of their own
-    the default: it has to rest on the checksum VFS, or stores with checksums are refused.
-    """
+    """Return the VFS that a store is opened by; None: this apsw has no checksum VFS."""
     with _loading:
-        base = _loaded()
-    return VFS if base is not None and apsw.vfs_names()[0] in (VFS, base) else None
+        return VFS if _loaded() is not None else None
 
 
 @functools.cache
-def _loaded() -> str | None:
-    """Load the checksum VFS into the process; return what it rests on; None: it is not there.
+def _loaded() -> object | None:
+    """Load the checksum VFS; return what it needs as long as the process lives; None: no VFS.
 
-    Connections of others go on using the default VFS.
+    Connections of others go on as they would without it.
     """
-    default, *others = apsw.vfs_names()
-    base = "unix" if "unix" in others else default
-    apsw.set_default_vfs(base)
-    connection = apsw.Connection(":memory:")
-    try:
-        log_writes.gather(connection)
-        _load(connection)
-    except (ImportError, LookupError, OSError, apsw.Error):
+    table = function_table()
+    if table is None:
         return None
-    finally:
-        connection.close()
-        apsw.set_default_vfs(default)
-    return base
+    try:
+        library = _library(_file().read_bytes())
+        entry = library.sqlite3_cksumvfs_init
+    except (AttributeError, ImportError, LookupError, OSError):
+        return None
+    known = functions(table)
+    below = log_writes.gathering(table, vfs_address(table, base_vfs()))
+
+    name = VFS.encode()
+
+    def find(asked: bytes | None) -> int | None:
+        return None if asked else below
+
+    def register(address: int, _as_default: int) -> int:
+        _VfsHead.from_address(address).name = name
+        return _REGISTER(known[VFS_REGISTER])(address, 0)
+
+    def leave_out(_function: int) -> int:
+        return apsw.SQLITE_OK
+
+    given = (ctypes.c_void_p * ENTRIES)(*known)
+    ours = {
+        VFS_FIND: FIND(find),
+        VFS_REGISTER: _REGISTER(register),
+        AUTO_EXTENSION: _AUTO(leave_out),
+    }
+    for place, function in ours.items():
+        given[place] = ctypes.cast(function, ctypes.c_void_p).value
+    entry(None, None, given)
+    return (library, given, ours, name) if VFS in apsw.vfs_names() else None
 
 
-def _load(connection: apsw.Connection) -> None:
-    """Load the extension that the VFS is.
+def _file() -> Path:
+    """Return where the extension is that the VFS comes in.
 
     apsw's own look-up takes as long as all else of opening a file: it is asked only where the
     extension is not at its usual place.
@@ -88,14 +137,36 @@ def _load(connection: apsw.Connection) -> None:
     """
     folder = Path(apsw.__file__).with_name("sqlite_extra_binaries")
     for file in folder.glob(f"{_EXTENSION}.*"):
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-        connection.load_extension(str(file))
-        return
+        return file
     from apsw import sqlite_extra
 
     if sqlite_extra.has(_EXTENSION) != "extension":
         raise LookupError(_EXTENSION)
-    sqlite_extra.load(connection, _EXTENSION)
+    return Path(sqlite_extra.path(_EXTENSION))
+
+
+def _library(content: bytes) -> ctypes.CDLL:
+    """Load a copy of a shared object: nobody else has it, sees its symbols, or lends it theirs.
+
+    In memory where that can be: a folder for temporary files may forbid that they are executed.
+
+    Raises:
+        OSError: It cannot be loaded.
+    """
+    mode = os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)  # macOS binds to its own anyhow
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create(_EXTENSION), "wb", buffering=0) as file:
+            file.write(content)
+            try:  # by a path that nobody else uses: they would be given this for what is theirs
+                return ctypes.CDLL(f"/proc/thread-self/fd/{file.fileno()}", mode)
+            except OSError:
+                pass
+    from tempfile import NamedTemporaryFile
+
+    with NamedTemporaryFile(prefix=f"{_EXTENSION}-") as file:
+        file.write(content)
+        file.flush()
+        return ctypes.CDLL(file.name, mode)
 
 
 def are_possible(db: apsw.Connection) -> bool:
@@ -158,8 +229,8 @@ def check(db: apsw.Connection, path: Path) -> None:
         raise StoreDamaged(path, f"its head reserves {reserved} bytes of each page")
     if reserved and not are_possible(db):
         raise Unsupported(
-            f"{path}: its pages have checksums, which this build of apsw, or the VFS that somebody "
-            "made the default of this process, does not keep; install apsw as a wheel"
+            f"{path}: its pages have checksums, which this build of apsw does not keep; install "
+            "apsw as a wheel, and let TMPDIR name a folder from which libraries may be loaded"
         )
 
 

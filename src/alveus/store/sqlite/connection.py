@@ -36,6 +36,7 @@ from alveus.store.sql.connection import Write
 from alveus.store.sqlite import checksums, log_writes
 from alveus.store.sqlite.statements import Statements, statements_of
 from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.sqlite_connections import PlainConnection
 from alveus.values.words import is_marked, passages
 
 APPLICATION_ID = 0x616C7665
@@ -330,7 +331,7 @@ def _lacks_files(error: Exception) -> bool:
     return False
 
 
-class SqliteConnection(apsw.Connection):
+class SqliteConnection(PlainConnection):
     """A connection to SQLite, as the shared statements use it.
 
     Attributes:
@@ -514,7 +515,7 @@ def _columns(connection: apsw.Connection) -> set[tuple[str, str]]:
 
 
 def _columns_of_schema() -> set[tuple[str, str]]:
-    empty = apsw.Connection(":memory:")
+    empty = PlainConnection(":memory:")
     try:
         empty.execute(sql("schema.sql"))
         return _columns(empty)

@@ -8,32 +8,38 @@ down a new length takes twice as long. A store holds the same without it.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from typing import Protocol, cast
 
 import apsw
 
+from alveus.store.sqlite.c_functions import SYSTEM_VFS, base_vfs, function_table
 from alveus.values.compiled_modules import compiled
 
-COMPILED = compiled("alveus.store.sqlite._log_writes", ())
+FUNCTIONS = ("gathering", "drop_undone")
+"""What a compiled module has to have; one that stayed from another version may not."""
+
+
+class Compiled(Protocol):
+    """The functions of `_log_writes.c`; each is given the table of SQLite's functions."""
+
+    def gathering(self, table: int, below: int, /) -> int:
+        """Register a VFS that gathers, resting on another one; return its address."""
+        ...
+
+    def drop_undone(self, table: int, db: int, /) -> None:
+        """See `drop_undone` below."""
+        ...
+
+
+COMPILED = cast("Compiled | None", compiled("alveus.store.sqlite._log_writes", FUNCTIONS))
 """The compiled module; None: there is none."""
 
-RESTS_ON = "unix"
-"""The VFS whose writes are known to be gathered so: SQLite's own of Linux and macOS."""
 
-_ENTRY = "sqlite3_alveus_log_init"
-"""What SQLite calls as it loads the module."""
-
-_UNDO_ENTRY = "sqlite3_alveus_log_undo"
-"""What it calls as it loads the module for a connection that writes."""
-
-
-def gather(connection: apsw.Connection) -> None:
-    """Make a VFS that does so the default, if `RESTS_ON` is that; any connection will do."""
-    if COMPILED is None or apsw.vfs_names()[0] != RESTS_ON:
-        return
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-    with suppress(apsw.ExtensionLoadingError):
-        connection.load_extension(str(COMPILED.__file__), _ENTRY)
+def gathering(table: int, below: int) -> int:
+    """Return the address of a VFS that does so, resting on the VFS *below*; else that one's."""
+    if COMPILED is None or base_vfs() != SYSTEM_VFS:  # whose writes are known to come so
+        return below
+    return COMPILED.gathering(table, below)
 
 
 def drop_undone(connection: apsw.Connection) -> None:
@@ -42,10 +48,6 @@ def drop_undone(connection: apsw.Connection) -> None:
     A large transaction may be written in parts before it is committed. What is left of one that
     was undone would be written by a later call, over what others committed meanwhile.
     """
-    if COMPILED is None:
-        return
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-    try:
-        connection.load_extension(str(COMPILED.__file__), _UNDO_ENTRY)
-    finally:
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    table = function_table()
+    if COMPILED is not None and table is not None:
+        COMPILED.drop_undone(table, connection.sqlite3_pointer())

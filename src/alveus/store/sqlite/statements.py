@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import apsw
 
+from alveus.store.sqlite.c_functions import function_table
 from alveus.values.compiled_modules import compiled
 
 if TYPE_CHECKING:
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
 FUNCTIONS = ("prepare", "run", "finish", "count_pages", "pages")
 """What a compiled module has to have; one that stayed from another version may not."""
 
-_ENTRY = "sqlite3_alveus_init"
-"""What SQLite calls as it loads the module."""
-
 
 class Compiled(Protocol):
     """The functions of `_statements.c`."""
 
-    __file__: str
-
-    def prepare(self, db: int, /) -> object:
-        """Return where the statements of a connection will be kept, once SQLite has loaded it."""
+    def prepare(self, table: int, db: int, /) -> object:
+        """Return where the statements of a connection will be kept, of SQLite's functions."""
         ...
 
     def run(self, prepared: object, writes: Sequence[Write], /) -> tuple[int, str] | bool:
@@ -60,28 +56,17 @@ COMPILED = cast("Compiled | None", compiled("alveus.store.sqlite._statements", F
 
 
 def statements_of(connection: apsw.Connection) -> Statements | None:
-    """Return what a connection is to write by; None: by apsw.
-
-    SQLite hands over its functions as it loads the module; one that loads none is left alone.
-    """
-    if COMPILED is None or not hasattr(connection, "load_extension"):
-        return None
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-    try:
-        connection.load_extension(COMPILED.__file__, _ENTRY)
-    except apsw.ExtensionLoadingError:
-        return None
-    finally:
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
-    return Statements(COMPILED, connection)
+    """Return what a connection is to write by; None: by apsw."""
+    table = function_table()
+    return None if COMPILED is None or table is None else Statements(COMPILED, table, connection)
 
 
 class Statements:
     """What one connection has prepared to write; closed before the connection is."""
 
-    def __init__(self, compiled: Compiled, connection: apsw.Connection) -> None:
+    def __init__(self, compiled: Compiled, table: int, connection: apsw.Connection) -> None:
         self._compiled = compiled
-        self._prepared = compiled.prepare(connection.sqlite3_pointer())
+        self._prepared = compiled.prepare(table, connection.sqlite3_pointer())
 
     def run(self, writes: Sequence[Write]) -> bool:
         """Run each statement for each of its rows; return False where that is for apsw to do.

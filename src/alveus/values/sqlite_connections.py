@@ -1,0 +1,69 @@
+"""Connections to SQLite that the hooks of other code in the process do not see.
+
+`apsw.connection_hooks` belongs to the program: apsw calls each hook with every new connection, and
+`apsw.bestpractice` adds some that write to the file (``journal_mode``, ``optimize``) or change what
+statements do (``foreign_keys``). A file of alveus is set up by alveus alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+import apsw
+
+from alveus.values.forks import FreshLock
+
+_opening = FreshLock()
+"""Held while `apsw.connection_hooks` is replaced."""
+
+
+class PlainConnection(apsw.Connection):
+    """A connection for which apsw calls no hook of the program.
+
+    SQLite gives each one a page cache and a mutex of its own, also where the program asked for a
+    shared cache (`apsw.enable_shared_cache`), or for no mutexes unless a connection wants one.
+    """
+
+    def __init__(
+        self,
+        filename: str,
+        *,
+        flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
+        vfs: str | None = None,
+        statementcachesize: int = 100,
+    ) -> None:
+        flags |= apsw.SQLITE_OPEN_PRIVATECACHE | apsw.SQLITE_OPEN_FULLMUTEX
+        with _without_hooks():
+            super().__init__(filename, flags, vfs, statementcachesize)
+
+
+class _HooksOfOthers(list[Callable[[apsw.Connection], Any]]):
+    """The hooks of the program, which apsw does not find in the thread that made this."""
+
+    def __init__(self, hooks: list[Callable[[apsw.Connection], Any]]) -> None:
+        super().__init__(hooks)
+        self._thread = get_ident()
+
+    def __iter__(self) -> Iterator[Callable[[apsw.Connection], Any]]:
+        return iter(()) if get_ident() == self._thread else super().__iter__()
+
+
+@contextmanager
+def _without_hooks() -> Generator[None]:
+    """Have apsw call no hook in this thread; other threads' connections get theirs."""
+    if not apsw.connection_hooks:
+        yield
+        return
+    with _opening:
+        hooks = apsw.connection_hooks
+        apsw.connection_hooks = meanwhile = _HooksOfOthers(hooks)
+        try:
+            yield
+        finally:
+            if meanwhile != hooks:  # another thread added one, or took one away
+                hooks[:] = meanwhile[:]
+            if apsw.connection_hooks is meanwhile:
+                apsw.connection_hooks = hooks
