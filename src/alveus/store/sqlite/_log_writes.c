@@ -231,7 +231,7 @@ static const Function *table_of(PyObject *const *given, Py_ssize_t count, void *
 }
 
 PyDoc_STRVAR(gathering_doc, "gathering(table, below) -> int\n\n"
-                            "See `alveus.store.sqlite.log_writes.Compiled.gathering`.");
+                            "See `alveus.store.sqlite.log_writes.CompiledLog.gathering`.");
 
 static PyObject *gathering(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;

@@ -19,7 +19,7 @@ FUNCTIONS = ("gathering", "drop_undone")
 """What a compiled module has to have; one that stayed from another version may not."""
 
 
-class Compiled(Protocol):
+class CompiledLog(Protocol):
     """The functions of `_log_writes.c`; each is given the table of SQLite's functions."""
 
     def gathering(self, table: int, below: int, /) -> int:
@@ -31,7 +31,7 @@ class Compiled(Protocol):
         ...
 
 
-COMPILED = cast("Compiled | None", compiled("alveus.store.sqlite._log_writes", FUNCTIONS))
+COMPILED = cast("CompiledLog | None", compiled("alveus.store.sqlite._log_writes", FUNCTIONS))
 """The compiled module; None: there is none."""
 
 
