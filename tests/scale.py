@@ -22,6 +22,7 @@ class Counts:
     """What one test may do at most.
 
     Attributes:
+        identity_steps: Steps of the machine that looks for crossings of identities.
         kills: Processes that are killed and started again.
         random_ops: Steps of a random walk over a store, a tree or a set.
         walks: Walks of a hypothesis machine whose steps are slow (a file, a process).
@@ -44,6 +45,7 @@ class Counts:
         server_writes: Requests of clients whose server is killed.
     """
 
+    identity_steps: int
     kills: int
     random_ops: int
     walks: int
@@ -68,6 +70,7 @@ class Counts:
 
 SCALES = {
     "quick": Counts(
+        identity_steps=60,
         kills=5,
         random_ops=1_000,
         walks=6,
@@ -90,6 +93,7 @@ SCALES = {
         server_writes=800,
     ),
     "full": Counts(
+        identity_steps=2_000,
         kills=240,
         random_ops=8_000,
         walks=20,
@@ -112,6 +116,7 @@ SCALES = {
         server_writes=10_000,
     ),
     "soak": Counts(
+        identity_steps=24_000,
         kills=400,
         random_ops=25_000,
         walks=60,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -16,6 +18,9 @@ from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from alveus.integrations.openai_agents import AlveusSession
 from alveus.integrations.pydantic_ai import AlveusConversationStore
 from alveus.values.identities import identity_key
+from identity_doors import DOORS, IN_PROCESS, Mem0UserDoor
+from identity_walk import World, walks
+from scale import COUNTS
 
 CHECKPOINT: Any = {
     "v": 1, "id": "1", "ts": "", "channel_values": {"a": 1}, "channel_versions": {"a": "1"},
@@ -163,3 +168,29 @@ def test_conversations_without_a_key_are_of_none_that_a_user_has(memory):
         memory.key(name).add("of a user")
         memory.key(name).forget()
     assert asyncio.run(store.read_record("c")) == record
+
+
+def test_a_user_of_mem0_named_like_a_thread_is_another(memory):
+    """Whatever a client types as a user's name; and the thread is no user that it can list."""
+    world = World(memory, random.Random(0))
+    users, saver = Mem0UserDoor(world), AlveusSaver(memory, deleting="forget")
+    for name in ("langgraph.thread:t", "langgraph.thread:", "user:langgraph.thread:t"):
+        put(saver, name.rpartition(":")[2])
+        memory.key(name).add("of a program")
+        users.write(name, "word0000001")
+        saver.delete_thread(name.rpartition(":")[2])
+        assert users.read(name) == ["word0000001"]
+        users.ways["delete the entity"](name, {users.identity(name): ["word0000001"]})
+        assert users.read(name) == []
+    world.close()
+
+
+def test_identities_share_nothing(tmp_path):
+    """A random machine: after each step, each identity reads what was kept for it, and no more."""
+    walks(tmp_path, IN_PROCESS, seeds=count(1), steps=COUNTS.identity_steps // 6)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_identities_share_nothing_through_any_door(tmp_path, part):
+    """The same with the server's protocols: REST, mem0's client, Anthropic's Memory Stores."""
+    walks(tmp_path, DOORS, seeds=count(part, 5), steps=COUNTS.identity_steps // 4)

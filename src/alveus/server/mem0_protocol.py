@@ -693,8 +693,8 @@ def users(
     for key in memory.keys(prefix=caller.token.keys):
         counts = memory.key(key).sets(counts=True)
         total = sum(counts.get(name, 0) for name in SETS)
-        if total:
-            owner = Entity.of_key(key)
+        owner = Entity.of_key(key)
+        if total and owner.key == key:  # else it belongs to no entity of mem0
             told = {"name": owner.name, "type": owner.kind, "total_memories": total}
             found.append({"id": key, **told})
     return _page(request, found, page, page_size or max(len(found), 1))

@@ -1,9 +1,9 @@
 """Memories of mem0 in alveus: the one layout that imports and the server for its clients share.
 
 A user is the key of that name. An agent, an app or a run that memories belong to without a user is
-the key ``agent:…``, ``app:…`` or ``run:…``. A user whose name looks like one of those keys is the
-key ``user:`` and the name. So each key is one entity of mem0, and each entity is one key, whatever
-characters its name has.
+the key ``agent:…``, ``app:…`` or ``run:…``. A user whose name looks like one of those keys, or
+like a key of `alveus.values.identities`, is the key ``user:`` and the name. So no two entities have
+one key, and none has the key of an identity of another system, whatever characters its name has.
 
 A memory is an item of that key. `Mem0Memory` says which field of one is which of the other.
 """
@@ -25,7 +25,7 @@ from alveus.transfer.alveus_format import ItemLine
 from alveus.transfer.foreign_formats import Reader, Skipped
 from alveus.transfer.import_source import JsonRecord
 from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of
-from alveus.values import wire
+from alveus.values import identities, wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 from alveus.values.times import format_time
@@ -48,8 +48,10 @@ ANYBODY = "*"
 OWN_KEY = "entity"
 """A field that an import adds to each record: the key of the first entity that the record names."""
 
-_OTHER_KIND = re.compile("(?:user:)*(?:agent|app|run):.", re.DOTALL)
-"""The beginning of a user's name that would be read as another entity, if it were a key."""
+_FOREIGN = "|".join(map(re.escape, identities.KINDS))
+
+_OTHER_KIND = re.compile(rf"(?:user:)*(?:(?:agent|app|run):.|(?:{_FOREIGN}):)", re.DOTALL)
+"""The beginning of a user's name that would be the key of another identity, of mem0 or not."""
 
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The ids of mem0, which are also those that alveus makes."""
@@ -73,11 +75,11 @@ class Entity(NamedTuple):
 
     @classmethod
     def of_key(cls, key: str) -> Entity:
-        """Return the entity of a key; `key` of it is that key again."""
+        """Return the entity of a key; `key` of it is that key again, if it is a key of mem0's."""
         if not _OTHER_KIND.match(key):
             return cls("user", key)
         kind, _, name = key.partition(":")
-        return cls(kind, name)
+        return cls(kind, name) if kind in KINDS else cls("user", key)
 
     @property
     def mark(self) -> str:
