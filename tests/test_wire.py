@@ -254,10 +254,29 @@ def test_bytes_are_of_standard_base64(digits: str) -> None:
             read(f'{{"$bytes": "{digits}"}}')
 
 
-def test_a_name_that_is_no_wire_form_is_refused() -> None:
-    """Rather than read as another name, which may be there too."""
-    with pytest.raises(InvalidInput, match="second"):
-        wire.parse('{"$defs": 1, "defs": 2}')
+NAMED = [{"$ref": "#/x"}, {"$$": {"$": 1}}, {"$bytes": 1}, {"$int": "1", "$float": "nan"}, {"$": ""}]
+
+
+@pytest.mark.parametrize("value", NAMED, ids=repr)
+def test_names_that_begin_with_a_dollar_are_written_as_they_are(value: Any) -> None:
+    """Whoever reads the JSON, without knowing of any marks, sees the names that were stored."""
+    assert json.loads(wire.encode(value)) == value
+
+
+MARKED_LOOK = ["$bytes", "$$bytes", "$$$float", "$int"]
+
+
+@pytest.mark.parametrize("name", MARKED_LOOK)
+def test_only_what_looks_like_another_value_has_one_dollar_more(name: str) -> None:
+    """A dict with just such a name and a text would be read as bytes, or as a number."""
+    assert json.loads(wire.encode({name: "AA=="})) == {f"${name}": "AA=="}
+    assert json.loads(wire.encode({name: "AA==", "x": 1})) == {name: "AA==", "x": 1}
+
+
+@pytest.mark.parametrize("read", [wire.parse, wire.decode_user_json])
+def test_a_mark_may_be_written_with_an_escape(read: Any) -> None:
+    """Programs write JSON in many ways that mean the same."""
+    assert read('{"\\u0024bytes": "AA=="}') == b"\0"
 
 
 @given(st.lists(st.tuples(st.text("ab,", max_size=5), st.integers(0, 1300)), max_size=4))

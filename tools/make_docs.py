@@ -81,7 +81,7 @@ Lists show times where you are, too; see [whose day](time-travel.md#whose-day).
 
 With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `show --history`, `compactions`, `facts list`, `facts check`, `quarantine list`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
 Fields are only ever added.
-Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, in the standard alphabet, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`; commands read the same forms.
+Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, in the standard alphabet, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`; an object of yours that would be taken for one of these has one `$` more, and every other name is as you wrote it; commands read the same forms ([all rules](reference.md#values-as-json)).
 Times are ISO 8601: in UTC, but the `time` of an item, which has the offset that it came with.
 An item has `id set value text metadata importance speaker role session time created updated accessed sources compacted version retired`.
 An error is one line on stderr, `{"error": {"type": …, "message": …, "facts": {…}}}`: the class of the error, its message, and its attributes.

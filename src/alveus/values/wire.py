@@ -2,7 +2,9 @@
 
 JSON has no bytes, no NaN or infinities, and readers that lose large ints, so these travel as
 one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
-``{"$int": hex}``. A user's own keys that start with ``$`` are written with a second ``$``.
+``{"$int": hex}``. A dict that would be taken for one of them (its only key is such a name, and the
+value a text) is written with one more ``$``. All other keys are written as they are.
+Every door has this form: the store, exports, the server and its clients, the command line.
 `decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
 """
 
@@ -29,6 +31,9 @@ _MAX_JSON_LEVELS = 2 * MAX_DEPTH
 """JSON of more levels is not parsed: no value has half as many."""
 
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[]}]', re.DOTALL)
+
+_MARK = re.compile(r"\$+(?:bytes|float|int)")
+"""Name of the only field of an object that is another value, or a dict that looks like one."""
 
 _MAX_JSON_INT = 1 << 1900
 
@@ -66,7 +71,7 @@ def encode(value: Value) -> str:
         text = _compact(value)
     except (TypeError, ValueError):  # bytes, NaN, or a very large int
         return _compact(_escaped(value))
-    if '"$' in text or (len(text) > _DIGITS and _has_long_int(text)):
+    if '{"$' in text or (len(text) > _DIGITS and _has_long_int(text)):
         return _compact(_escaped(value))
     return text
 
@@ -116,8 +121,7 @@ def parse(text: str) -> Value:
     """Return the value that *text*, which somebody else may have written, stands for.
 
     Raises:
-        InvalidInput: A name in it begins with one ``$``.
-        ValueError: It is no JSON.
+        ValueError: It is no JSON, or a marked value of it cannot be read.
     """
     try:
         parsed, end = _decode_first(text, 0)
@@ -125,7 +129,7 @@ def parse(text: str) -> Value:
         end, parsed = -1, None
     if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
         parsed = json.loads(text)
-    return _unescaped(parsed) if '"$' in text else cast("Value", parsed)
+    return _unescaped(parsed) if '"$' in text or "\\u0024" in text else cast("Value", parsed)
 
 
 def digest(value: Value, *, salt: bytes) -> bytes:
@@ -161,8 +165,23 @@ def _escaped(value: Value) -> Value:
     if isinstance(value, list):
         return [_escaped(v) for v in value]
     if isinstance(value, dict):
-        return {f"${k}" if k.startswith("$") else k: _escaped(v) for k, v in value.items()}
+        if _marked(value) is not None:
+            return {f"${name}": text for name, text in value.items()}
+        return {k: _escaped(v) for k, v in value.items()}
     return value
+
+
+def is_mark(name: str) -> bool:
+    """Return whether a dict with only this key, and a text, is written with one more ``$``."""
+    return _MARK.fullmatch(name) is not None
+
+
+def _marked(value: dict[str, Value]) -> tuple[str, str] | None:
+    """Return the name and text of an object that is a marked value, or looks like one."""
+    if len(value) != 1:
+        return None
+    ((name, text),) = value.items()
+    return (name, text) if isinstance(text, str) and is_mark(name) else None
 
 
 def _unescaped(value: Value) -> Value:
@@ -170,37 +189,22 @@ def _unescaped(value: Value) -> Value:
         return [_unescaped(v) for v in value]
     if not isinstance(value, dict):
         return value
-    if len(value) == 1:
-        ((name, inner),) = value.items()
-        if isinstance(inner, str) and name in _SPECIAL:
-            return _SPECIAL[name](inner)
-    return {_unescaped_name(k): _unescaped(v) for k, v in value.items()}
-
-
-def _unescaped_name(name: str) -> str:
-    """Return the name of a field that is not special; those with a ``$`` are written with two."""
-    if name.startswith("$") and not name.startswith("$$"):
-        raise InvalidInput(
-            f"{name!r} is no name in wire form; write a name of your own that starts with $ "
-            "with a second $"
-        )
-    return name.removeprefix("$")
+    if (marked := _marked(value)) is not None:
+        name, text = marked
+        return {name[1:]: text} if name.startswith("$$") else _SPECIAL[name](text)
+    return {k: _unescaped(v) for k, v in value.items()}
 
 
 def decode_user_json(text: str) -> Value:
     """Return what JSON written by a user means; what `encode` writes is read as `parse` reads it.
 
-    An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
-    too. A name may begin with one ``$``; two stand for one.
-
     Raises:
-        InvalidInput: A number is beyond what a float holds, a name of an object is there twice, or
-            two mean one.
+        InvalidInput: A number is beyond what a float holds, or a name of an object is there twice.
         ValueError: It is no JSON, or no value.
         RecursionError: It is nested very deeply.
     """
     check_depth(text)
-    return _user_value(json.loads(text, parse_float=_finite, object_pairs_hook=unique_fields))
+    return _unescaped(json.loads(text, parse_float=_finite, object_pairs_hook=unique_fields))
 
 
 def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
@@ -244,21 +248,6 @@ def _finite(text: str) -> float:
     return number
 
 
-def _user_value(value: Value) -> Value:
-    if isinstance(value, list):
-        return [_user_value(v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        ((name, inner),) = value.items()
-        if isinstance(inner, str) and name in _SPECIAL:
-            return _SPECIAL[name](inner)
-    fields = {k[1:] if k.startswith("$$") else k: _user_value(v) for k, v in value.items()}
-    if len(fields) < len(value):
-        raise InvalidInput("an object has a name that begins with $, and the same one with $$")
-    return fields
-
-
 def _hexadecimal(text: str) -> int:
     return int(text, 16)
 
@@ -268,4 +257,4 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-_SPECIAL = {"$bytes": _bytes, "$float": float, "$int": _hexadecimal}
+_SPECIAL: dict[str, Callable[[str], Value]] = {"$bytes": _bytes, "$float": float, "$int": _hexadecimal}

@@ -78,12 +78,15 @@ export const said = (item) => item.text ?? inline(item.value);
 
 export const inline = (value) => (typeof value === "string" ? value : unmarked(value) ?? JSON.stringify(value));
 
-// Values are as in exports: what JSON lacks is an object of one field, and a name that begins with $ has one more.
+// Values are as in exports: what JSON lacks is an object of one field; an object of a user that looks like one has one $ more.
 const MARKED = { $bytes: (text) => `bytes ${text}`, $float: (text) => text, $int: (text) => BigInt(text.replace("-", "")) * (text.startsWith("-") ? -1n : 1n) };
-const markOf = (value) => { const names = Object.keys(value ?? {}); return names.length === 1 && Object.hasOwn(MARKED, names[0]) ? names[0] : null; };
+const markOf = (value) => { const names = Object.keys(value ?? {}); return names.length === 1 && typeof value[names[0]] === "string" && Object.hasOwn(MARKED, names[0]) ? names[0] : null; };
 const unmarked = (value) => { const mark = markOf(value); return mark && String(MARKED[mark](value[mark])); };
 export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !JSON.isRawJSON?.(value) && !markOf(value);
-export const nameOf = (written) => written.replace(/^\$\$/, "$");
+export const fieldsOf = (value) => {
+  const fields = Object.entries(value), looksMarked = fields.length === 1 && typeof fields[0][1] === "string" && /^\$+(bytes|float|int)$/.test(fields[0][0]);
+  return looksMarked ? [[fields[0][0].slice(1), fields[0][1]]] : fields;
+};
 
 const COUNT = new Intl.NumberFormat("en");
 export const count = (number) => COUNT.format(number);

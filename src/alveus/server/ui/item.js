@@ -2,7 +2,7 @@
 
 import { get, patch, post } from "./api.js";
 import { lineageGraph } from "./lineage.js";
-import { card, count, el, empty, facts, head, inline, link, longText, nameOf, oneLine, plural, said, time, visible } from "./dom.js";
+import { card, count, el, empty, facts, fieldsOf, head, inline, link, longText, oneLine, plural, said, time, visible } from "./dom.js";
 
 export async function itemPage({ query, config, signal, onCommit }) {
   const { key, set, id } = query, place = { key, set, id };
@@ -44,7 +44,7 @@ const details = (item) => facts([
   ["Last read", item.accessed && time(item.accessed)], ["Speaker", item.speaker && el("bdi", {}, oneLine(item.speaker))], ["Role", item.role],
   ["Session", item.session && el("bdi", {}, oneLine(item.session))], ["Importance", item.importance || null], ["Expires", item.expire_at && time(item.expire_at)],
   ["Holds from", item.valid_from && time(item.valid_from)], ["Holds until", item.valid_to && time(item.valid_to)],
-  ...Object.entries(item.metadata).map(([name, value]) => [oneLine(nameOf(name), 60), el("bdi", {}, oneLine(inline(value)))]),
+  ...fieldsOf(item.metadata).map(([name, value]) => [oneLine(name, 60), el("bdi", {}, oneLine(inline(value)))]),
 ].filter(([, value]) => value !== false));
 
 // --- versions

@@ -1,7 +1,7 @@
 // Key: exact memory as it was after each commit, the sets, and conversations as chat.
 
 import { get } from "./api.js";
-import { address, card, count, el, empty, field, head, inline, isObject, link, longText, nameOf, oneLine, plural, said, time } from "./dom.js";
+import { address, card, count, el, empty, field, fieldsOf, head, inline, isObject, link, longText, oneLine, plural, said, time } from "./dom.js";
 import { virtualList } from "./list.js";
 import { keyLinks, setLinks } from "./overview.js";
 
@@ -106,10 +106,10 @@ function changeLine({ kind, path, before, after }) {
 }
 
 function branch(value, path, changed) {
-  const names = Object.entries(value);
+  const names = fieldsOf(value);
   if (!names.length) return el("p", { class: "soft" }, "Empty.");
-  return el("ul", { class: path.length ? null : "tree" }, names.map(([written, below]) => {
-    const name = nameOf(written), place = [...path, name], mark = changed.has(JSON.stringify(place)) ? " changed" : "";
+  return el("ul", { class: path.length ? null : "tree" }, names.map(([name, below]) => {
+    const place = [...path, name], mark = changed.has(JSON.stringify(place)) ? " changed" : "";
     const label = el("bdi", { class: "name" }, oneLine(name));
     if (isObject(below) && Object.keys(below).length) {
       return el("li", {}, el("details", { open: path.length < 3 }, el("summary", { class: mark.trim() }, label,

@@ -14,6 +14,7 @@ from alveus.store.finder import CandidateQuery, LargeSet
 from alveus.store.postgres.dialect import NumberArray, TextArray
 from alveus.store.sql.connection import Connection, Row
 from alveus.store.sql.row_values import FEATURE_COLUMNS
+from alveus.values import wire
 
 LARGE = 200_000
 """Live items from which a set is searched on the server; below, its features fit into RAM."""
@@ -313,7 +314,7 @@ def _of_field(field: str, op: str, operands: Sequence[Key], bindings: list[objec
 def _in_metadata(path: Sequence[str], key: Key, bindings: list[object]) -> str:
     """Return that the metadata has a scalar at *path*, compared by its text where that is sure."""
     kind, value = key
-    if kind != "text" or value is None:
+    if kind != "text" or value is None or any(map(wire.is_mark, path)) or "\0" in value:
         return "TRUE"
     bindings.append(TextArray(path))
     bindings.append(value)
