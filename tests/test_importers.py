@@ -32,7 +32,7 @@ from alveus.transfer import (
     survey,
     survey_file,
 )
-from alveus.transfer.import_source import JsonRecord
+from alveus.transfer.import_source import Invalid, JsonRecord
 from alveus.transfer.mem0 import KINDS, Entity, Mem0Memory, Mem0Reader, end_of
 
 ADA = Target("ada")
@@ -954,8 +954,14 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
 )
 def test_a_broken_document_is_named(text, problem):
     """The error has the file, the line, and the place in it."""
+
+    def read():
+        for record in Source("f", io.BytesIO(text)).records({"results"}):
+            if isinstance(record, Invalid):
+                raise record.error
+
     with pytest.raises(InvalidInput, match=problem):
-        list(Source("f", io.BytesIO(text)).records({"results"}))
+        read()
 
 
 def test_a_field_that_is_there_twice_is_named_in_an_export_too():

@@ -132,7 +132,7 @@ def test_a_line_that_passed_is_read_as_it_was(memory):
 @pytest.mark.parametrize(
     "fields",
     [
-        *({"text": 5}, {"sources": [""]}, {"time": "noon"}, {"metadata": {"a": "\ud800"}}),
+        *({"text": 5}, {"sources": [""]}, {"time": "noon"}, {"session": "a\ud800"}),
         {"valid_from": "2026-01-02T00:00:00Z", "valid_to": "2026-01-01T00:00:00Z"},
         {"time": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
         {"until": "2026-01-01T00:00:00Z"},
@@ -446,7 +446,7 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         (ITEM | {"sources": "a"}, "sources"),
         (ITEM | {"speaker": ""}, "speaker"),
         (ITEM | {"value": 7}, "no text"),
-        (ITEM | {"value": "\ud800"}, "surrogate"),
+        (ITEM | {"id": "\ud800"}, "surrogate"),
         (ITEM | {"valu": 7}, "unknown fields"),
         ('{"type": "item", "key": "a", "set": "s", "value": NaN, "text": "x"}', "NaN"),
         ({"type": "item", "key": "a", "set": "s"}, '"value" is missing'),

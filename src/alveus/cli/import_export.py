@@ -27,6 +27,7 @@ from alveus.transfer import (
     Layout,
     Load,
     Loaded,
+    OnInvalid,
     Selection,
     SetLine,
     Source,
@@ -39,11 +40,15 @@ from alveus.transfer import (
     opened,
     survey,
 )
+from alveus.values.valid_text import replaced_note
 
 BLOCK = 1 << 20
 
 SHOWN = 20
-"""Keys and sets that a dry run names."""
+"""Keys and sets, and records that cannot be used, that are named."""
+
+LEFT_OUT = 4
+"""The exit code of an import that left out records that cannot be used."""
 
 
 LoadMessages: TypeAlias = Callable[[Memory], None]
@@ -80,6 +85,7 @@ class TargetFields(TypedDict):
     "--zone ZONE", "For times without a zone: UTC, +01:00, Europe/Lisbon.", read=options.read_zone
 )
 @options.on_existing_option("keep", "What to do with an item or a value that exists.")
+@options.option("--strict", "Import nothing if a record cannot be used.")
 @options.option("--dry-run", "Only say what would be imported.")
 @options.no_wait_option
 def import_command(  # noqa: PLR0913 - an option each, as click passes them
@@ -90,6 +96,7 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
     set_name: str,
     layout: str,
     on_existing: OnExisting,
+    strict: bool,
     dry_run: bool,
     no_wait: bool,
     **fields: Unpack[TargetFields],
@@ -99,6 +106,9 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
     FILE "-" is stdin. The whole file is checked before anything is written, and a memory that does
     not exist is made. If the command is interrupted, repeat it: it continues where it was and adds
     nothing twice.
+
+    A record that cannot be used is left out, and named on stderr with its line; the exit code is 4
+    then. With --strict nothing is imported. Half of a surrogate pair in a text becomes U+FFFD.
 
     The formats, each a record per line or in a list of one document:
 
@@ -115,7 +125,7 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
     All but the first need --key, --key-from or --knowledge, unless each item has a "key", or is a
     memory of mem0: then each goes where mem0's clients find it on alveus serve. A FIELD is a
     dotted path: user_id, metadata.customer, namespace.1.
-    With --json: the counts of what was added, kept, updated, skipped.
+    With --json: the counts of what was added, kept, updated, skipped, and invalid records.
 
     Example: alveus import chat.jsonl --key ada --set chat
     """  # noqa: D301 - click reads the \\b: do not wrap
@@ -125,13 +135,16 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
         if layout == "auto" and chosen != "alveus":
             session.note(f"{source.name} is read as {chosen}")
         target = _checked_target(chosen, target, knowledge)
+        on_invalid: OnInvalid = "error" if strict else "skip"
         with session.progress("checking") as advance:
-            found = survey(source, chosen, target, progress=advance)
+            found = survey(source, chosen, target, on_invalid=on_invalid, progress=advance)
+        _name_invalid(session, found)
         if dry_run:
             _show(session, found)
+            _end(found)
             return
         with session.open(knowledge=knowledge, make=Memory.stats) as memory:
-            load = Load(memory, on_existing=on_existing)
+            load = Load(memory, on_existing=on_existing, on_invalid=on_invalid)
             with session.progress("importing", total=found.entries) as advance:
                 done = load.run(source, chosen, target, progress=advance)
             if not no_wait:
@@ -143,6 +156,21 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
         )
     counts = {name: getattr(done, name) for name in Loaded.__slots__}
     session.done(_summary(done, found), counts | _audit(found))
+    _end(found)
+
+
+def _name_invalid(session: Session, found: Survey) -> None:
+    """Name records that cannot be used, on stderr."""
+    for problem in found.problems[:SHOWN]:
+        session.note(f"left out: {problem}")
+    if found.invalid > SHOWN:
+        session.note(f"and {found.invalid - SHOWN:,} more are left out (--json names them)")
+
+
+def _end(found: Survey) -> None:
+    """End with `LEFT_OUT` if a record cannot be used."""
+    if found.invalid:
+        raise click.exceptions.Exit(LEFT_OUT)
 
 
 @contextmanager
@@ -158,10 +186,11 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
     target = Target(key, name)
     with _source(file) as source:
         with session.progress("checking") as advance:
-            found = survey(source, "chat", target, progress=advance)
+            found = survey(source, "chat", target, on_invalid="skip", progress=advance)
+        _name_invalid(session, found)
 
         def load(memory: Memory) -> None:
-            loading = Load(memory, on_existing="keep")
+            loading = Load(memory, on_existing="keep", on_invalid="skip")
             if name not in memory.key(key).sets():
                 loading.define(SetLine(key, name, Definition(item_type=MESSAGES)))
             with session.progress("importing", total=found.entries) as advance:
@@ -192,6 +221,9 @@ def _audit(found: Survey) -> dict[str, output.Json]:
         "items": sum(found.items.values()),
         "keys": found.keys,
         "skipped": dict(found.skipped),
+        "invalid": found.invalid,
+        "problems": list(found.problems),
+        "replaced_characters": found.replaced,
     }
 
 
@@ -228,6 +260,10 @@ def _amount(found: Survey) -> str:
     keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
     told = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
     left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
+    if found.invalid:
+        left.append(f"{output.plural(found.invalid, 'record')} left out that cannot be used")
+    if found.replaced:
+        left.append(replaced_note(found.replaced).removesuffix("."))
     return "; ".join([told, *left])
 
 

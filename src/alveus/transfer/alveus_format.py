@@ -17,7 +17,7 @@ from alveus.sets.set_options import definition
 from alveus.state import MemoryKind, MemoryRef
 from alveus.store import Definition, Node
 from alveus.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
-from alveus.store.items import Item, text_of
+from alveus.store.items import Item, counted_valid_item, text_of
 from alveus.store.records import check_spans
 from alveus.store.scope import HIDDEN
 from alveus.transfer.record_fields import (
@@ -39,6 +39,7 @@ from alveus.values.storable import (
     moment,
 )
 from alveus.values.times import format_time
+from alveus.values.valid_text import valid_text
 
 FORMAT = 1
 """The version of the format."""
@@ -114,12 +115,14 @@ class ItemLine:
 
     Attributes:
         linked: Its sources; None: the items of its own set that it names as `sources`.
+        replaced: How many characters of the file were no text; see `valid_item`.
     """
 
     key: str | None
     set: str
     item: Item
     linked: Sequence[ItemLocation] | None = None
+    replaced: int = 0
 
     def fields(self) -> dict[str, Value]:
         """Return the line, without what is the default or follows from the value."""
@@ -162,10 +165,10 @@ class ItemLine:
         }
         if "id" not in fields:
             known["id"] = ids.make(fields)
-        item = Item(fields["value"], **known)
+        item, replaced = counted_valid_item(Item(fields["value"], **known))
         linked = _locations(fields["linked"]) if "linked" in fields else None
         key, name = cast("str | None", fields["key"]), cast("str", fields["set"])
-        return ItemLine(key, name, item, linked)
+        return ItemLine(key, name, item, linked, replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +208,12 @@ class LearntLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A node of the exact tree of a key."""
+    """A node of the exact tree of a key; *replaced* as of an `ItemLine`."""
 
     key: str
     path: Path
     node: Node
+    replaced: int = 0
 
     def fields(self) -> dict[str, Value]:
         """Return the line."""
@@ -230,8 +234,9 @@ class NodeLine:
         if is_object == ("value" in fields):
             raise InvalidInput('a "value" line has a "value", an "object" line has none')
         expires = time_of(fields.get("expires"))
-        value = None if is_object else checked(fields["value"], nan=True)
-        return NodeLine(key, path, Node(is_object, value, expires and microseconds(expires)))
+        given, replaced = valid_text(fields.get("value"))
+        node = Node(is_object, checked(given, nan=True), expires and microseconds(expires))
+        return NodeLine(key, path, node, replaced)
 
 
 ExportLine: TypeAlias = SetLine | ItemLine | LearntLine | NodeLine

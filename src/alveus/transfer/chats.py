@@ -15,10 +15,15 @@ from typing import cast
 from alveus.errors import InvalidInput
 from alveus.llm.answer_reader import is_thought, message_without_thoughts, text_said
 from alveus.store.items import Item
-from alveus.transfer.alveus_format import ItemLine
-from alveus.transfer.foreign_formats import TIMES, Reader, Skipped
+from alveus.transfer.foreign_formats import TIMES, Reader, ReadPart, Skipped
 from alveus.transfer.import_source import JsonRecord
-from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of, objects_of
+from alveus.transfer.record_fields import (
+    checked_object,
+    label_of,
+    list_of,
+    metadata_of,
+    name_of,
+)
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 
@@ -112,7 +117,7 @@ class ChatReader(Reader):
             or isinstance(fields.get("mapping"), dict)
         )
 
-    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
         """Yield the messages of a record."""
         fields = record.fields
         if isinstance(fields.get("mapping"), dict):
@@ -122,15 +127,22 @@ class ChatReader(Reader):
         else:
             yield from self._message(fields, {}, None, None)
 
-    def _conversation(self, chat: dict[str, Value]) -> Iterator[ItemLine | Skipped]:
-        messages = objects_of(chat, "messages")
+    def _conversation(self, chat: dict[str, Value]) -> Iterator[ReadPart]:
+        messages = list_of(chat, "messages")
         session = name_of(chat, "id", "conversation_id", "thread_id")
         if session is None:
-            session = self.ids.make(cast("Value", messages))
+            session = self.ids.make(messages)
         for number, message in enumerate(messages, start=1):
-            with inside(f"message {number}"):
-                item_id = f"{session}/{name_of(message, 'id') or number}"
-                yield from self._message(message, chat, item_id, session)
+            parts = self._numbered(number, message, chat, session)
+            yield from self.part(parts, f"message {number}")
+
+    def _numbered(
+        self, number: int, message: Value, chat: dict[str, Value], session: str
+    ) -> Iterator[ReadPart]:
+        """Yield a message of a conversation, by its place there if it has no id."""
+        fields = checked_object(message)
+        item_id = f"{session}/{name_of(fields, 'id') or number}"
+        yield from self._message(fields, chat, item_id, session)
 
     def _message(
         self,
@@ -138,7 +150,7 @@ class ChatReader(Reader):
         chat: dict[str, Value],
         item_id: str | None,
         session: str | None,
-    ) -> Iterator[ItemLine | Skipped]:
+    ) -> Iterator[ReadPart]:
         """Yield a message of a conversation; alone, it names its id and session itself."""
         role, text_or_parts = fields.get("role"), fields.get("content")
         has_more = any(fields.get(name) for name in OTHER_CONTENT)
@@ -180,7 +192,7 @@ class ChatReader(Reader):
 
     # --- the data export of ChatGPT -----------------------------------------------------------
 
-    def _chatgpt_conversation(self, chat: dict[str, Value]) -> Iterator[ItemLine | Skipped]:
+    def _chatgpt_conversation(self, chat: dict[str, Value]) -> Iterator[ReadPart]:
         """Yield the messages of the branch that a conversation shows, oldest first.
 
         Raises:
@@ -196,8 +208,8 @@ class ChatReader(Reader):
             message = nodes[node_id].get("message")
             if isinstance(message, dict):
                 item_id = f"{session}/{name_of(message, 'id') or node_id}"
-                with inside(f"message {item_id!r}"):
-                    yield self._chatgpt_message(message, chat, timed, item_id, session)
+                parts = self._chatgpt_message(message, chat, timed, item_id, session)
+                yield from self.part(parts, f"message {item_id!r}")
                 timed = message if message.get("create_time") is not None else timed
         for node_id in nodes.keys() - set(branch):
             message = nodes[node_id].get("message")
@@ -211,13 +223,15 @@ class ChatReader(Reader):
         timed: dict[str, Value],
         item_id: str,
         session: str,
-    ) -> ItemLine | Skipped:
+    ) -> Iterator[ReadPart]:
         content, author = _object(message, "content"), _object(message, "author")
         facts, kind = _object(message, "metadata"), content.get("content_type", "text")
         if facts.get("is_visually_hidden_from_conversation"):
-            return Skipped(HIDDEN)
+            yield Skipped(HIDDEN)
+            return
         if kind not in SHOWN:
-            return Skipped(f"is of ChatGPT's kind {kind!r:.40}")
+            yield Skipped(f"is of ChatGPT's kind {kind!r:.40}")
+            return
         recipient = message.get("recipient")
         images = [part.get("asset_pointer") for part in _parts(content) if isinstance(part, dict)]
         metadata: dict[str, Value] = {
@@ -236,7 +250,7 @@ class ChatReader(Reader):
             session=session,
             time=self.when(message, timed, chat, names=("create_time",)),
         )
-        return self.item_line(item, message, chat, keep="images" in item.metadata)
+        yield self.item_line(item, message, chat, keep="images" in item.metadata)
 
 
 def _object(fields: dict[str, Value], name: str) -> dict[str, Value]:

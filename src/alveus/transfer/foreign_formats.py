@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, tzinfo
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
-from alveus.errors import InvalidInput
-from alveus.store.items import Item, text_of
+from alveus.errors import AlveusError, InvalidInput
+from alveus.store.items import Item, counted_valid_item, text_of
 from alveus.transfer.alveus_format import ItemLine, checked_item
-from alveus.transfer.import_source import JsonRecord
+from alveus.transfer.import_source import Invalid, JsonRecord
 from alveus.transfer.record_fields import Ids, time_of, value_at
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name
@@ -28,6 +28,13 @@ class Skipped:
     """Something that is left out on purpose, and why."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A part of a record that cannot be used, such as one message of a conversation."""
+
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,10 @@ class Target:
     zone: tzinfo | None = None
 
 
+ReadPart: TypeAlias = ItemLine | Skipped | Unusable
+"""What a reader makes of a part of a record."""
+
+
 class Reader(ABC):
     """Turns the records of one format into items.
 
@@ -74,16 +85,28 @@ class Reader(ABC):
     def recognises(cls, record: JsonRecord) -> bool:
         """Return whether a record looks like one of this format."""
 
-    def prepare(self, records: Iterable[JsonRecord]) -> None:  # noqa: B027 - most formats need not
+    def prepare(self, records: Iterable[JsonRecord | Invalid]) -> None:  # noqa: B027 - most formats need not
         """Read all records before the first call of `read`, where `PREPARES` is true."""
 
     @abstractmethod
-    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
         """Yield the items of a record.
 
         Raises:
             InvalidInput: The record cannot be imported.
         """
+
+    @staticmethod
+    def part(parts: Iterable[ReadPart], what: str = "") -> Iterator[ReadPart]:
+        """Yield what is read of a part of a record; if it cannot be used, only that.
+
+        Args:
+            what: How the part is named.
+        """
+        try:
+            yield from list(parts)
+        except AlveusError as error:
+            yield Unusable(f"{what}: {error}" if what else str(error))
 
     def item_line(
         self, item: Item, *records: dict[str, Value], keep: bool = False
@@ -115,10 +138,12 @@ class Reader(ABC):
                 "name a key for such records too (--key)"
             )
         name = _name_at(target.set_from, records) or target.set
+        valid, replaced = counted_valid_item(item)
         return ItemLine(
             key if key is None else checked_name(key, "a key"),
             checked_name(name, "a set"),
-            checked_item(item),
+            checked_item(valid),
+            replaced=replaced,
         )
 
     def when(

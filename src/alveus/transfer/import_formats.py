@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.store.records import request_json
 from alveus.transfer.alveus_format import KINDS, AlveusLines, ExportLine, ItemLine
 from alveus.transfer.chats import ChatReader
 from alveus.transfer.conversations import ConversationReader, LocomoReader
-from alveus.transfer.foreign_formats import Reader, Skipped, Target
+from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped, Target, Unusable
 from alveus.transfer.history_format import AccessedLine, CommitLine, HistoryLines
-from alveus.transfer.import_source import JsonRecord, Source
+from alveus.transfer.import_source import Invalid, JsonRecord, Source
 from alveus.transfer.langgraph import LangGraphFile, LangGraphReader
 from alveus.transfer.mcp_memory import McpMemoryReader
 from alveus.transfer.mem0 import OWN_KEY, Mem0Reader
@@ -36,6 +36,9 @@ OWN_TARGETS: Mapping[Layout, Target] = {
 
 Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
 """What an import writes."""
+
+LeftOut: TypeAlias = Skipped | Invalid
+"""What an import does not write: on purpose, or because it cannot be used."""
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -67,6 +70,8 @@ def layout_of(source: Source) -> Layout:
     if isinstance(source, LangGraphFile):
         return "langgraph"
     first = next(source.records(_LISTS), None)
+    if isinstance(first, Invalid):
+        raise first.error
     if first is None:
         raise InvalidInput(f"{source.name}: there is nothing to import; name another file")
     if first.fields.get("type") in KINDS and source.unit == "line":
@@ -90,20 +95,23 @@ def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
     if first.list_name and first.list_name not in reader.LISTS:
         return False  # this format would read the list, which may be long, as one record
     record = next(source.records(reader.LISTS), None)
-    return record is not None and reader.recognises(record)
+    return isinstance(record, JsonRecord) and reader.recognises(record)
 
 
 def entries(
     source: Source, layout: Layout, target: Target | None
-) -> Iterator[tuple[int, Entry | Skipped]]:
+) -> Iterator[tuple[int, Entry | LeftOut]]:
     """Yield the entries of a file, with the numbers of their lines or records.
+
+    A record that cannot be used is invalid; none of its parts is an entry, but for the messages of
+    a conversation, each of which is an item.
 
     Args:
         target: Needed for every format but "alveus", which names its own keys, and those of
             `OWN_TARGETS`, whose records may.
 
     Raises:
-        InvalidInput: A record cannot be used; the message names it and what to do.
+        InvalidInput: The file cannot be read on; the message names where and what to do.
     """
     if layout == "alveus":
         yield from _lines(source)
@@ -116,31 +124,69 @@ def entries(
         reader.prepare(source.records(reader.LISTS))
     items = _ImportedItems()
     for record in source.records(reader.LISTS):
+        if isinstance(record, Invalid):
+            yield 0, record
+            continue
         try:
-            for entry in reader.read(record):
-                new = isinstance(entry, Skipped) or items.add(source, record.number, entry)
-                yield record.number, entry if new else Skipped(TWICE)
+            parts = list(reader.read(record))  # none, if a later one cannot be used
         except AlveusError as error:
-            raise source.wrong(record.number, str(error), REMEDY, line=record.line) from error
+            parts = [Unusable(str(error))]
+        for part in parts:
+            yield record.number, _entry_of(source, record, part, items)
 
 
-def _lines(source: Source) -> Iterator[tuple[int, Entry]]:
+def _entry_of(
+    source: Source, record: JsonRecord, part: ReadPart, items: _ImportedItems
+) -> Entry | LeftOut:
+    problem = part.problem if isinstance(part, Unusable) else ""
+    if isinstance(part, ItemLine):
+        problem = items.conflict(source, record.number, part)
+        if problem is None:
+            return Skipped(TWICE)
+    if problem:
+        return Invalid(source.wrong(record.number, problem, REMEDY, line=record.line))
+    return cast("ItemLine | Skipped", part)
+
+
+def _lines(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
+    """Yield the entries of an export.
+
+    Raises:
+        InvalidInput: The first line or the definition of a set cannot be used: the file is of
+            another version, or items would go into a set of another definition.
+    """
     if has_history(source):
         yield from _history_lines(source)
         return
     reader = AlveusLines()
     for number, fields, has_passed in source.passing_objects():
+        if isinstance(fields, Invalid):
+            yield number, fields
+            continue
         try:
             entry = reader.line(fields, has_passed=has_passed)
         except AlveusError as error:
-            raise source.wrong(number, str(error), REMEDY_OF_LINE) from error
-        if entry is not None:
+            wrong = source.wrong(number, str(error), REMEDY_OF_LINE)
+            if fields.get("type") in ("alveus", "set"):
+                raise wrong from error
+            yield number, Invalid(wrong)
+            continue
+        if entry is not None and not source.leaves_out(number):
             yield number, entry
+        if not has_passed:
+            source.pass_line()
 
 
 def _history_lines(source: Source) -> Iterator[tuple[int, Entry]]:
+    """Yield the entries of a history; each commit follows the one before it, so all must be valid.
+
+    Raises:
+        InvalidInput: A line cannot be used, or is missing.
+    """
     reader, number = HistoryLines(), 0
     for number, fields in source.objects():
+        if isinstance(fields, Invalid):
+            raise fields.error
         try:
             yield from ((number, entry) for entry in reader.line(fields))
         except AlveusError as error:
@@ -165,20 +211,18 @@ class _ImportedItems:
     def __init__(self) -> None:
         self._items: dict[int, tuple[int, int]] = {}
 
-    def add(self, source: Source, number: int, line: ItemLine) -> bool:
-        """Return whether the item is new.
-
-        Raises:
-            InvalidInput: Another item of the file has the same id.
-        """
+    def conflict(self, source: Source, number: int, line: ItemLine) -> str | None:
+        """Add an item; return why it cannot be used, "" if it can, None if it was there before."""
         digest = int.from_bytes(wire.digest(request_json(line.item), salt=b"twice")[:8])
         name = hash((line.key, line.set, line.item.id))
         new = (number, digest)
         first = self._items.setdefault(name, new)
-        if first is not new and first[1] != digest:
-            where = f"{'on' if source.unit == 'line' else 'in'} {source.at(first[0])}"
-            raise InvalidInput(
-                f"{line.item.id!r} was there before, {where}, with other contents; "
-                "remove one, or give it another id"
-            )
-        return first is new
+        if first is new:
+            return ""
+        if first[1] == digest:
+            return None
+        where = f"{'on' if source.unit == 'line' else 'in'} {source.at(first[0])}"
+        return (
+            f"{line.item.id!r} was there before, {where}, with other contents; "
+            "remove one, or give it another id"
+        )

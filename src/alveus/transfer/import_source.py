@@ -51,14 +51,25 @@ def numbered_lines(
     Raises:
         InvalidInput: A line is not UTF-8.
     """
+    for number, text in _lines(name, raw, lines_before):
+        if isinstance(text, InvalidInput):
+            raise text
+        yield number, text
+
+
+def _lines(
+    name: str, raw: Iterable[bytes], lines_before: int = 0
+) -> Iterator[tuple[int, str | InvalidInput]]:
+    """Yield the number and text of every line that is not blank; of one not in UTF-8 the error."""
     for number, line in enumerate(raw, start=lines_before + 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:
             problem = f"byte {error.start + 1} of the line is not UTF-8"
-            raise line_error(name, number, problem, "save the file as UTF-8") from None
-        if text:
-            yield number, text
+            yield number, line_error(name, number, problem, "save the file as UTF-8")
+        else:
+            if text:
+                yield number, text
 
 
 def line_error(name: str, number: int, problem: str, remedy: str) -> InvalidInput:
@@ -84,6 +95,17 @@ class JsonRecord:
     document: dict[str, Value] = field(default_factory=dict[str, Value])
 
 
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A record, or a part of one, that cannot be used.
+
+    Attributes:
+        error: The error that names it, and says what to do.
+    """
+
+    error: InvalidInput
+
+
 class Source:
     """A file of JSON: a record per line, or one document.
 
@@ -97,6 +119,8 @@ class Source:
         self.unit = "line"
         self._handle = handle
         self._passed_lines = array("q")  # hashes: eight bytes for each
+        self._line_place = self._line_hash = 0  # of the line that is being read
+        self._left_out = set[int]()
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the number and text of every line that is not blank.
@@ -107,37 +131,52 @@ class Source:
         self._handle.seek(0)
         return numbered_lines(self.name, self._handle)
 
-    def passing_objects(self) -> Iterator[tuple[int, dict[str, Value], bool]]:
+    def passing_objects(self) -> Iterator[tuple[int, dict[str, Value] | Invalid, bool]]:
         """Yield what `objects` does, and whether the line is one that passed before.
 
-        A line passes when the next one is asked for. It is known again by its hash, as long as it
-        stands where it stood, so that what somebody changes meanwhile is checked again.
-
-        Raises:
-            InvalidInput: A line is not an object.
+        A line passes when the caller adds it with `pass_line` before it asks for the next one. It
+        is known again by its hash, as long as it stands where it stood, so that what somebody
+        changes meanwhile is checked again.
         """
         passed = self._passed_lines
-        for place, (number, text) in enumerate(self.lines()):
-            name = hash(text)
-            if place < len(passed) and passed[place] == name:
-                yield number, cast("dict[str, Value]", wire.parse(text)), True
-                continue
-            yield number, self._object(number, text, wired=True), False
-            passed[place : place + 1] = array("q", [name])
+        for place, (number, text) in enumerate(self._all_lines()):
+            self._line_place, self._line_hash = place, hash(text)
+            if place < len(passed) and passed[place] == self._line_hash:
+                yield number, cast("dict[str, Value]", wire.parse(cast("str", text))), True
+            else:
+                yield number, self._object(number, text, wired=True), False
 
-    def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value]]]:
-        """Yield the number and contents of every line; each must be a JSON object.
+    def pass_line(self) -> None:
+        """Note that the line that `passing_objects` yielded last was checked."""
+        place = self._line_place
+        if place > len(self._passed_lines):  # lines before it did not pass: 0 is no line's hash
+            self._passed_lines.extend([0] * (place - len(self._passed_lines)))
+        self._passed_lines[place : place + 1] = array("q", [self._line_hash])
+
+    def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value] | Invalid]]:
+        """Yield the number and contents of every line, each a JSON object or invalid.
 
         Args:
             wired: Whether values are in the wire form of alveus.
-
-        Raises:
-            InvalidInput: A line is not an object.
         """
-        for number, text in self.lines():
+        for number, text in self._all_lines():
             yield number, self._object(number, text, wired=wired)
 
-    def _object(self, number: int, text: str, *, wired: bool) -> dict[str, Value]:
+    def _all_lines(self) -> Iterator[tuple[int, str | InvalidInput]]:
+        self._handle.seek(0)
+        return _lines(self.name, self._handle)
+
+    def _object(
+        self, number: int, text: str | InvalidInput, *, wired: bool
+    ) -> dict[str, Value] | Invalid:
+        try:
+            if isinstance(text, InvalidInput):
+                raise text
+            return self._read_object(number, text, wired=wired)
+        except InvalidInput as error:
+            return Invalid(error)
+
+    def _read_object(self, number: int, text: str, *, wired: bool) -> dict[str, Value]:
         remedy = "write one JSON object per line"
         try:
             contents: Value = _DECODER.decode(text)
@@ -153,16 +192,18 @@ class Source:
             raise self.wrong(number, f"is JSON, but not an object: {text[:40]}", remedy)
         return contents
 
-    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
         """Yield the objects of the file, a line each or as `Document.records` finds them.
 
+        A record that is not an object is invalid, as is a line that is not JSON.
+
         Raises:
-            InvalidInput: The file is not JSON, or packed, or a record is not an object.
+            InvalidInput: The file is packed, or a document that is not JSON.
         """
         if self._has_record_per_line(lists):
             self.unit = "line"
             for number, fields in self.objects(wired=False):
-                yield JsonRecord(number, number, fields)
+                yield fields if isinstance(fields, Invalid) else JsonRecord(number, number, fields)
             return
         self.unit = "record"
         self._handle.seek(0)
@@ -182,6 +223,14 @@ class Source:
         except (ValueError, RecursionError):
             return False
         return isinstance(first, dict) and not _lists_in(first, lists)
+
+    def leave_out(self, number: int) -> None:
+        """Have a record left out from now on, which is known again by its number."""
+        self._left_out.add(number)
+
+    def leaves_out(self, number: int) -> bool:
+        """Return whether a record is left out."""
+        return number in self._left_out
 
     def at(self, number: int) -> str:
         """Return how a message names a record."""
@@ -217,14 +266,14 @@ class Document:
         self._at_end = False
         self._records = 0
 
-    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
         """Yield objects: the elements of a list, or of a list that is a field of an object.
 
         Args:
             lists: The names of fields whose lists contain records.
 
         Raises:
-            InvalidInput: The file is not JSON, or a record is not an object.
+            InvalidInput: The file is not JSON.
         """
         while char := self._peek():
             if char == "[":
@@ -235,7 +284,7 @@ class Document:
                 problem = f"this is neither a list nor an object, such as {AN_OBJECT}"
                 raise self._wrong(problem, self._position)
 
-    def _object(self, lists: Collection[str]) -> Iterator[JsonRecord]:
+    def _object(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
         line, fields, has_list = self._line_at(self._position), dict[str, Value](), False
         for name in self._field_names():
             if name in lists and self._peek() == "[":
@@ -266,7 +315,7 @@ class Document:
 
     def _elements(
         self, lists: Collection[str], list_name: str, document: dict[str, Value]
-    ) -> Iterator[JsonRecord]:
+    ) -> Iterator[JsonRecord | Invalid]:
         self._expect("[")
         while self._peek() != "]":
             line, element = self._line_at(self._position), self._value()
@@ -281,7 +330,7 @@ class Document:
 
     def _inner_records(
         self, line: int, element: dict[str, Value], names: Sequence[str]
-    ) -> Iterator[JsonRecord]:
+    ) -> Iterator[JsonRecord | Invalid]:
         """Yield the records in the lists of an object that is an element of a list."""
         others = {name: value for name, value in element.items() if name not in names}
         for name in names:
@@ -290,11 +339,11 @@ class Document:
 
     def _record(
         self, line: int, fields: Value, list_name: str, document: dict[str, Value]
-    ) -> JsonRecord:
+    ) -> JsonRecord | Invalid:
         self._records += 1
         if not isinstance(fields, dict):
             problem = f"record {self._records} is no object: {json.dumps(fields)[:40]}"
-            raise line_error(self._name, line, problem, f"write {AN_OBJECT}")
+            return Invalid(line_error(self._name, line, problem, f"write {AN_OBJECT}"))
         return JsonRecord(self._records, line, fields, list_name, document)
 
     # --- the text -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from alveus.errors import AlveusError, Conflict, DuplicateItem, InvalidInput, StaleRun
 from alveus.facts.learning_records import LearningRecords
@@ -32,8 +32,8 @@ from alveus.transfer.export import scope_of
 from alveus.transfer.foreign_formats import Skipped, Target
 from alveus.transfer.history_format import AccessedLine, CommitLine, ItemBegun
 from alveus.transfer.history_import import Replay
-from alveus.transfer.import_formats import Entry, Layout, entries, has_history, layout_of
-from alveus.transfer.import_source import Source
+from alveus.transfer.import_formats import Entry, Layout, LeftOut, entries, has_history, layout_of
+from alveus.transfer.import_source import Invalid, Source
 from alveus.transfer.langgraph import is_sqlite, langgraph_file
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
@@ -48,6 +48,12 @@ WINDOW = 8 * CHUNK
 
 SAMPLE = 3
 """Items that a survey shows."""
+
+NAMED = 1_000
+"""Records that cannot be used that a survey names; it counts all."""
+
+OnInvalid: TypeAlias = Literal["skip", "error"]
+"""What is done with a record that cannot be used: it is left out and named, or all is refused."""
 
 
 @contextmanager
@@ -84,6 +90,9 @@ class Survey:
         items: How many items, by key and set; the key None is knowledge. In a history, versions.
         skipped: How much is left out, by the reason.
         sample: The first items, each with its key and set.
+        invalid: How many records, or messages of them, cannot be used.
+        problems: What is wrong with each of the first `NAMED` of these: file, line and reason.
+        replaced: How many characters were no text, and have U+FFFD in their place.
     """
 
     layout: Layout
@@ -91,6 +100,9 @@ class Survey:
     items: Mapping[tuple[str | None, str], int]
     skipped: Mapping[str, int]
     sample: tuple[ItemLine, ...]
+    invalid: int = 0
+    problems: tuple[str, ...] = ()
+    replaced: int = 0
 
     @property
     def keys(self) -> int:
@@ -103,38 +115,96 @@ def survey(
     layout: Layout,
     target: Target | None,
     *,
+    on_invalid: OnInvalid = "error",
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Survey:
     """Return the contents of a file, after reading all of it; nothing is written.
 
     Args:
+        on_invalid: "error" refuses a file with a record that cannot be used, or that names an item
+            or a field a second time. "skip" counts and names such records. A file without a single
+            usable record is refused, as is a history with an invalid line.
         progress: Called with the number of entries read since the last call.
 
     Raises:
-        InvalidInput: A record cannot be used, or names an item or a field a second time.
+        InvalidInput: The file cannot be read, or is refused.
     """
-    count = 0
-    numbers: dict[int, int] = {}
-    items: Counter[tuple[str | None, str]] = Counter()
-    skipped: Counter[str] = Counter()
-    sample: list[ItemLine] = []
+    found = _Found(source, on_invalid)
     for number, entry in entries(source, layout, target):
-        if isinstance(entry, Skipped):
-            skipped[entry.reason] += 1
-            continue
-        count += 1
-        if not count % CHUNK:
+        found.add(number, entry)
+        if not isinstance(entry, Skipped | Invalid) and not found.count % CHUNK:
             progress(CHUNK)
-        identity = _identity(entry)
-        first = numbers.setdefault(hash(identity), number)
-        if len(numbers) < count:
-            problem = f"{identity[-1]!r} was there before, on {source.at(first)}"
-            raise source.wrong(number, problem, "remove one, or give it another id")
+    return found.survey(layout)
+
+
+class _Found:
+    """The contents of a file, as far as it was read."""
+
+    def __init__(self, source: Source, on_invalid: OnInvalid) -> None:
+        self._source, self._on_invalid = source, on_invalid
+        self.count = self._invalid = self._replaced = 0
+        self._numbers: dict[int, int] = {}
+        self._items: Counter[tuple[str | None, str]] = Counter()
+        self._skipped: Counter[str] = Counter()
+        self._sample: list[ItemLine] = []
+        self._errors: list[InvalidInput] = []
+
+    def add(self, number: int, entry: Entry | LeftOut) -> None:
+        """Add what a record holds.
+
+        Raises:
+            InvalidInput: It cannot be used, and that is an error.
+        """
+        if isinstance(entry, Skipped):
+            self._skipped[entry.reason] += 1
+            return
+        if not isinstance(entry, Invalid):
+            entry = self._first(number, entry)
+        if isinstance(entry, Invalid):
+            if self._on_invalid == "error":
+                raise entry.error
+            self._invalid += 1
+            self._errors += [entry.error] if len(self._errors) < NAMED else []
+            return
+        self.count += 1
+        if isinstance(entry, ItemLine | NodeLine):
+            self._replaced += entry.replaced
         for line in _items(entry):
-            items[line.key, line.set] += 1
-            if len(sample) < SAMPLE:
-                sample.append(line)
-    return Survey(layout, count, dict(items), dict(skipped), tuple(sample))
+            self._items[line.key, line.set] += 1
+            if len(self._sample) < SAMPLE:
+                self._sample.append(line)
+
+    def _first(self, number: int, entry: Entry) -> Entry | Invalid:
+        """Return an entry; one that is there a second time is invalid, and left out."""
+        identity = _identity(entry)
+        if self._numbers.setdefault(hash(identity), number) == number:
+            return entry
+        first = self._source.at(self._numbers[hash(identity)])
+        problem = f"{identity[-1]!r} was there before, on {first}"
+        error = self._source.wrong(number, problem, "remove one, or give it another id")
+        if isinstance(entry, CommitLine | AccessedLine | SetLine):
+            raise error
+        self._source.leave_out(number)
+        return Invalid(error)
+
+    def survey(self, layout: Layout) -> Survey:
+        """Return what was found.
+
+        Raises:
+            InvalidInput: Nothing of it can be used.
+        """
+        if self._errors and not self.count:
+            raise self._errors[0]
+        return Survey(
+            layout,
+            self.count,
+            dict(self._items),
+            dict(self._skipped),
+            tuple(self._sample),
+            self._invalid,
+            tuple(map(str, self._errors)),
+            self._replaced,
+        )
 
 
 def _identity(entry: Entry) -> tuple[object, ...]:
@@ -165,14 +235,16 @@ def survey_file(
     *,
     layout: Layout | Literal["auto"] = "auto",
     target: Target | None = None,
+    on_invalid: OnInvalid = "skip",
 ) -> Survey:
     """Return what `import_file` would import; nothing is written.
 
     Raises:
-        InvalidInput: A record cannot be used, or the format is not recognised.
+        InvalidInput: See `survey`; or the format is not recognised.
     """
     with opened(path) as source:
-        return survey(source, layout_of(source) if layout == "auto" else layout, target)
+        chosen = layout_of(source) if layout == "auto" else layout
+        return survey(source, chosen, target, on_invalid=on_invalid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +299,7 @@ def import_file(
     layout: Layout | Literal["auto"] = "auto",
     target: Target | None = None,
     on_existing: OnExisting = "keep",
+    on_invalid: OnInvalid = "skip",
 ) -> Imported:
     """Import a file; see docs/import-export.md.
 
@@ -236,28 +309,39 @@ def import_file(
     Args:
         target: The key and set of the items; needed for every format but "alveus", and "items" and
             "mem0" whose records name their keys.
+        on_invalid: What is done with a record that cannot be used; see `survey`.
 
     Raises:
-        InvalidInput: A record cannot be used, or the format is not recognised.
+        InvalidInput: See `survey`; or the format is not recognised.
     """
     with opened(path) as source:
         if layout == "auto":
             layout = layout_of(source)
-        contents = survey(source, layout, target)
-        done = Load(memory, on_existing=on_existing).run(source, layout, target)
+        contents = survey(source, layout, target, on_invalid=on_invalid)
+        load = Load(memory, on_existing=on_existing, on_invalid=on_invalid)
+        done = load.run(source, layout, target)
         return Imported(contents, done)
 
 
 class Load:
     """An import into one memory; `run` may be repeated, and adds nothing twice."""
 
-    def __init__(self, memory: Memory, *, on_existing: OnExisting = "keep") -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        on_existing: OnExisting = "keep",
+        on_invalid: OnInvalid = "error",
+    ) -> None:
+        if on_invalid not in ("skip", "error"):
+            raise InvalidInput(f"on_invalid must be 'skip' or 'error', not {on_invalid!r}")
         if on_existing not in ("error", "keep", "update"):
             raise InvalidInput(
                 f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
             )
         self._memory = memory
         self._on_existing: OnExisting = on_existing
+        self._on_invalid: OnInvalid = on_invalid
         self.done = Loaded()
         self._exported = False
 
@@ -285,7 +369,8 @@ class Load:
         last, begun, has_derived = 0, False, False
         self._exported = layout == "alveus"
         try:
-            for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "alveus"):
+            found = self._usable(entries(source, layout, target))
+            for number, chunk in _chunks(found, mixed=layout != "alveus"):
                 self.done = self.done.plus(self._commit(chunk))
                 last, begun = number or last, True
                 has_derived |= any(isinstance(e, ItemLine) and _has_sources(e) for e in chunk)
@@ -302,6 +387,19 @@ class Load:
                 )
             raise
         return self.done
+
+    def _usable(self, found: Iterable[tuple[int, Entry | LeftOut]]) -> Iterator[tuple[int, Entry]]:
+        """Yield what can be written.
+
+        Raises:
+            InvalidInput: A record cannot be used, and that is an error.
+        """
+        for number, entry in found:
+            if isinstance(entry, Invalid):
+                if self._on_invalid == "error":
+                    raise entry.error
+            elif not isinstance(entry, Skipped):
+                yield number, entry
 
     def _commit(self, chunk: Sequence[Entry]) -> Loaded:
         match chunk[0]:
@@ -417,7 +515,7 @@ def _group(entry: Entry) -> tuple[object, ...]:
 
 
 def _chunks(
-    numbered: Iterable[tuple[int, Entry | Skipped]], *, mixed: bool
+    lines: Iterator[tuple[int, Entry]], *, mixed: bool
 ) -> Iterator[tuple[int, list[Entry]]]:
     """Yield the entries of one commit each, and the record up to which all is done then.
 
@@ -426,7 +524,6 @@ def _chunks(
     Args:
         mixed: Whether keys may alternate, and their order among each other means nothing.
     """
-    lines = ((number, entry) for number, entry in numbered if not isinstance(entry, Skipped))
     if not mixed:
         for _, alike in groupby(lines, key=lambda line: _group(line[1])):
             while chunk := list(islice(alike, CHUNK)):

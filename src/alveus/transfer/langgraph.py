@@ -15,9 +15,8 @@ import apsw
 
 from alveus.errors import InvalidInput, StoreBusy
 from alveus.store.items import Item, text_of
-from alveus.transfer.alveus_format import ItemLine
-from alveus.transfer.foreign_formats import Reader, Skipped
-from alveus.transfer.import_source import JsonRecord, Source
+from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped
+from alveus.transfer.import_source import Invalid, JsonRecord, Source
 from alveus.transfer.record_fields import label_of, texts_of
 from alveus.values.forks import FORKS
 from alveus.values.sqlite_connections import PlainConnection
@@ -44,7 +43,7 @@ class LangGraphReader(Reader):
             record.fields
         )
 
-    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
         """Yield the item."""
         fields = record.fields
         namespace = list(texts_of(fields, "namespace"))
@@ -119,11 +118,10 @@ class LangGraphFile(Source):
         self._now = datetime.now(UTC)
         self._columns = self._checked()
 
-    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
-        """Yield the rows of the store, oldest first.
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
+        """Yield the rows of the store, oldest first; one that cannot be read is invalid.
 
         Raises:
-            InvalidInput: One cannot be read.
             StoreBusy: The file changed, or is locked.
         """
         del lists
@@ -134,17 +132,17 @@ class LangGraphFile(Source):
                 self._check_unchanged()
                 for row in rows:
                     number += 1
-                    yield JsonRecord(number, number, self._fields(number, row))
+                    yield self._record(number, row)
 
-    def _fields(self, number: int, row: tuple[Any, ...]) -> dict[str, Value]:
+    def _record(self, number: int, row: tuple[Any, ...]) -> JsonRecord | Invalid:
         prefix, key, value, created, updated, expires = row
         try:
             contents: Value = json.loads(value)
             created, updated, expires = (_iso_time(time) for time in (created, updated, expires))
         except (ValueError, TypeError, RecursionError) as error:
             problem = f"the item {prefix!r}, {key!r} cannot be read ({error})"
-            raise self.wrong(number, problem, "correct it and import again") from None
-        return {
+            return Invalid(self.wrong(number, problem, "correct it and import again"))
+        fields: dict[str, Value] = {
             "namespace": cast("Value", str(prefix).split(".")),
             "key": key,
             "value": contents,
@@ -153,6 +151,7 @@ class LangGraphFile(Source):
             "expires_at": expires,
             "expired": expires is not None and datetime.fromisoformat(expires) <= self._now,
         }
+        return JsonRecord(number, number, fields)
 
     def _checked(self) -> set[str]:
         with self._translated():

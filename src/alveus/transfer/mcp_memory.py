@@ -8,9 +8,8 @@ from typing import ClassVar, cast
 
 from alveus.errors import InvalidInput
 from alveus.store.items import Item
-from alveus.transfer.alveus_format import ItemLine
-from alveus.transfer.foreign_formats import Reader, Skipped, Target
-from alveus.transfer.import_source import JsonRecord
+from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped, Target
+from alveus.transfer.import_source import Invalid, JsonRecord
 from alveus.transfer.record_fields import inside, texts_of
 from alveus.values.storable import Value, checked_name
 
@@ -35,9 +34,11 @@ class McpMemoryReader(Reader):
             _kind(record) == "relation" and "relationType" in record.fields
         )
 
-    def prepare(self, records: Iterable[JsonRecord]) -> None:
+    def prepare(self, records: Iterable[JsonRecord | Invalid]) -> None:
         """Collect the relations, which come after the entities."""
         for record in records:
+            if isinstance(record, Invalid):
+                continue
             if _kind(record) == "relation":
                 start, kind, end = (record.fields.get(n) for n in ("from", "relationType", "to"))
                 if isinstance(start, str) and isinstance(kind, str) and isinstance(end, str):
@@ -45,7 +46,7 @@ class McpMemoryReader(Reader):
             else:
                 self._names.add(str(record.fields.get("name")))
 
-    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
         """Yield an entity."""
         fields, kind = record.fields, _kind(record)
         if kind == "relation":

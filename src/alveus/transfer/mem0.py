@@ -21,8 +21,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from alveus.errors import InvalidInput
 from alveus.facts.fact import FACTS
 from alveus.store.items import Item
-from alveus.transfer.alveus_format import ItemLine
-from alveus.transfer.foreign_formats import Reader, Skipped
+from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped
 from alveus.transfer.import_source import JsonRecord
 from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of
 from alveus.values import identities, wire
@@ -297,7 +296,7 @@ class Mem0Reader(Reader):
         is_memory = "memory" in fields or ("content" in fields and "state" in fields)
         return ("id" in fields and is_memory) or record.list_name == "relations"
 
-    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
         """Yield the memory."""
         if record.list_name == "relations":
             yield Skipped(RELATION)

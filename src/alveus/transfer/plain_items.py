@@ -9,8 +9,8 @@ from typing import cast
 
 from alveus.errors import InvalidInput
 from alveus.store.items import Item, text_of
-from alveus.transfer.alveus_format import LABELS, ItemLine
-from alveus.transfer.foreign_formats import TIMES, Reader, Skipped, Target
+from alveus.transfer.alveus_format import LABELS
+from alveus.transfer.foreign_formats import TIMES, Reader, ReadPart, Target
 from alveus.transfer.import_source import JsonRecord
 from alveus.transfer.record_fields import inside, label_of, metadata_of, value_at
 from alveus.values.storable import Value
@@ -33,7 +33,7 @@ class ItemReader(Reader):
         """Return whether it has a text."""
         return isinstance(record.fields.get("text"), str)
 
-    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
         """Yield the item."""
         fields = record.fields
         key = fields.get("key")

@@ -15,6 +15,7 @@ from alveus.errors import AlveusError, InvalidInput
 from alveus.values import wire
 from alveus.values.storable import Value, checked, checked_name
 from alveus.values.times import parse_time
+from alveus.values.valid_text import valid_text
 
 MILLISECONDS = 100_000_000_000
 """Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""
@@ -79,12 +80,19 @@ def object_of(fields: dict[str, Value], name: str) -> dict[str, Value]:
     return value
 
 
-def objects_of(fields: dict[str, Value], name: str) -> list[dict[str, Value]]:
-    """Return the objects that a field lists."""
+def list_of(fields: dict[str, Value], name: str) -> list[Value]:
+    """Return the list in a field."""
     value = fields.get(name)
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list):
         raise InvalidInput(f'"{name}" must be a list of objects')
-    return cast("list[dict[str, Value]]", value)
+    return value
+
+
+def checked_object(value: Value) -> dict[str, Value]:
+    """Return an element of a list of objects."""
+    if not isinstance(value, dict):
+        raise InvalidInput(f"in a list of objects this is none: {value!r:.40}")
+    return value
 
 
 def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
@@ -151,7 +159,7 @@ class Ids:
 
     def make(self, contents: Value) -> str:
         """Return an id of *contents*, and of how often the same occurred before."""
-        line = checked(contents, where="the line", nan=True)
+        line = checked(valid_text(contents).value, where="the line", nan=True)
         digest = wire.digest(line, salt=b"alveus import")
         self._counts[digest] += 1
         numbered = digest + self._counts[digest].to_bytes(8)
