@@ -208,6 +208,19 @@ def test_a_rare_filter_finds_all_that_match(two, reads_whole):
             assert scores(served, query, where=where) == scores(ram, query, where=where)
 
 
+def test_a_filter_finds_any_name_and_any_text(served, reads_whole):
+    """A name that begins with $ is as it was written, and a NUL in metadata stops no search."""
+    reads_whole(served)
+    found = {"dollar": {"$ref": "a"}, "mark": {"$bytes": "a"}, "nul": {"note": "a\0b"}}
+    for item_id, metadata in found.items():
+        book(served).add("Zacharias paints xylophones.", id=item_id, metadata=metadata)
+    grown(served)
+    for item_id, metadata in found.items():
+        where = {name.replace("$", r"\$"): text for name, text in metadata.items()}
+        assert [name for name, _ in scores(served, "who paints?", where=where)] == [item_id]
+    assert scores(served, "who paints?", where={"note": "other"}) == []
+
+
 def test_what_is_added_is_found_at_once(served, reads_whole):
     reads_whole(served)
     book(served).add("Zacharias paints xylophones.", id="new")

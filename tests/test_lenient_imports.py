@@ -50,7 +50,7 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
     "langgraph": (
         "langgraph",
         [{"namespace": ["a"], "key": "k", "value": {"text": "Tea."}}, {"namespace": [], "key": 1}],
-        '2: the "value"',
+        "2: an item's key",
     ),
     "mcp-memory": (
         "mcp-memory",

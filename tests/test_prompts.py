@@ -930,7 +930,6 @@ def test_the_table_has_a_line_for_each_piece(memory: Memory) -> None:
     ("options", "error"),
     [
         ({"query": 3}, InvalidInput),
-        ({"query": "\ud800"}, InvalidInput),
         ({"system": 3}, InvalidInput),
         ({"key": ""}, InvalidName),
         ({"budget_tokens": 0}, InvalidInput),

@@ -254,7 +254,9 @@ def test_bytes_are_of_standard_base64(digits: str) -> None:
             read(f'{{"$bytes": "{digits}"}}')
 
 
-NAMED = [{"$ref": "#/x"}, {"$$": {"$": 1}}, {"$bytes": 1}, {"$int": "1", "$float": "nan"}, {"$": ""}]
+NAMED = [
+    *({"$ref": "#/x"}, {"$$": {"$": 1}}, {"$bytes": 1}, {"$int": "1", "$float": "nan"}, {"$": ""}),
+]
 
 
 @pytest.mark.parametrize("value", NAMED, ids=repr)

@@ -48,6 +48,15 @@ const tasks = {
     assert.deepEqual(await alveus.listKeys({ prefix: "a/" }), { keys: [], more: false });
   },
 
+  async values(named) {
+    const alveus = new Alveus(url);
+    const { value } = await alveus.readValue({ key: "ada", path: "x" });
+    for (const each of JSON.parse(named)) assert.ok(value.some((one) => JSON.stringify(one) === JSON.stringify(each)));
+    await alveus.writeValue({ key: "ada", path: "back" }, { value });
+    const { metadata } = await alveus.readItem({ key: "ada", id: "i" });
+    await alveus.addItems({ key: "ada" }, { items: [{ id: "back", value: "All.", metadata }] });
+  },
+
   async errors(token) {
     const alveus = new Alveus(url, { token });
     const missing = alveus.readItem({ key: "ada", id: "nothing" });

@@ -29,6 +29,8 @@ export interface AddMessages {
 /** The ids of items that were added, in the order of the request. */
 export interface AddedIds {
   ids: Array<string>;
+  /** How many characters of the request were no text: U+FFFD replaces them. */
+  replaced_characters?: number | null;
 }
 
 /** Add to the end of a list; begin one if nothing is there. */
@@ -285,6 +287,8 @@ export interface ExactValue {
   value: any;
   /** Whether an object is there, and not a dict as a value. */
   is_object: boolean;
+  /** How many characters of the request were no text: U+FFFD replaces them. */
+  replaced_characters?: number | null;
 }
 
 /** Tell where a fact comes from. */
@@ -446,6 +450,8 @@ export interface ItemAnswer {
   version: number;
   /** When this version ended; null: it is the present one. */
   retired: string | null;
+  /** How many characters of the request were no text: U+FFFD replaces them. */
+  replaced_characters?: number | null;
 }
 
 /** What is known of an item; what is left out is not. */

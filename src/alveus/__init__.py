@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from alveus.text.budget import Budget
     from alveus.tools.memory_tools import memory_tools
     from alveus.values.retries import Retry
+    from alveus.values.valid_text import valid_text
 
 __version__ = "0.1.0"
 
@@ -106,6 +107,7 @@ __all__ = [
     "action",
     "durable",
     "memory_tools",
+    "valid_text",
 ]
 
 _NAMES = {
@@ -145,6 +147,7 @@ _NAMES = {
     "alveus.text.budget": ("Budget",),
     "alveus.tools.memory_tools": ("memory_tools",),
     "alveus.values.retries": ("Retry",),
+    "alveus.values.valid_text": ("valid_text",),
 }
 """The module of each public name."""
 

@@ -258,3 +258,14 @@ def test_whose_memory_it_is_has_to_be_said(memory):
 def test_its_vectors_are_counted():
     """As the page says how many there are; each is a test of this file."""
     counted("AgentScope", vectors=sum(bool(re.match(r"test_a\d+_", test)) for test in globals()))
+
+
+def test_half_a_character_is_replaced_and_counted(memory):
+    """As an agent adds by its tool."""
+
+    async def work():
+        middleware = AlveusMiddleware(memory, user_id="ada", agent_id="guide")
+        await middleware.add(["Rain \ud83d"])
+        assert await middleware.find("Rain \ud83d", limit=1) == ["Rain \ufffd"]
+
+    asyncio.run(work())

@@ -190,3 +190,18 @@ def test_parts_of_an_answer_that_is_streamed_are_not_kept():
             assert len(memory.key("google_adk.user:ada").set("google_adk.guide")) == 1
 
     asyncio.run(work())
+
+
+def test_half_a_character_is_replaced_and_counted():
+    """What was said is kept, and found by a question of the same kind."""
+
+    async def work():
+        with Memory.open(":memory:", embedder="words") as memory:
+            service = AlveusMemoryService(memory)
+            await service.add_events_to_memory(**ADA, events=[event(1, "Rain \ud83d")])
+            found = await service.search_memory(**ADA, query="Rain \ud83d")
+            (entry,) = found.memories
+            assert cast("Any", entry.content.parts)[0].text == "Rain \ufffd"
+            assert entry.custom_metadata["replaced_characters"] == 1
+
+    asyncio.run(work())

@@ -281,3 +281,19 @@ def test_a_process_that_is_killed_leaves_each_message_once(tmp_path):
         count = len(shown) + len(archived)
         assert texts(archived + shown) == [f"message {number}" for number in range(count)]
         assert count in (acknowledged + 1, acknowledged + 2)
+
+
+def test_half_a_character_is_replaced():
+    """Also in the names of what a tool was called with."""
+    call = ToolCallBlock(tool_name="sky", tool_kwargs={"city \ud83d": "x"})
+    message = ChatMessage(role="assistant", blocks=[TextBlock(text="Rain \ud83d"), call])
+
+    async def work():
+        with Memory.open(":memory:", embedder="words") as memory:
+            store = AlveusChatStore(memory, key="ada")
+            await store.add_message("one", message)
+            (kept,) = await store.get_messages("one")
+            assert kept.content == "Rain \ufffd"
+            assert cast("Any", kept.blocks[1]).tool_kwargs == {"city \ufffd": "x"}
+
+    asyncio.run(work())

@@ -229,3 +229,17 @@ def test_what_a_closed_memory_answers(tmp_path):
 def test_its_vectors_are_counted():
     """As the page says how many there are; each is a test of this file."""
     counted("AgentScope 1", vectors=sum(bool(re.match(r"test_a\d+_", test)) for test in globals()))
+
+
+def test_half_a_character_is_replaced(memory):
+    """In messages, and in what an agent adds by its tool."""
+
+    async def work():
+        long_term = AlveusLongTermMemory(memory, user_name="ada")
+        await long_term.record([said("Rain \ud83d")])
+        await long_term.record_to_memory("", ["Snow \ud83d"])
+        return await long_term.retrieve([said("Rain \ud83d")])
+
+    told = asyncio.run(work())
+    assert "Rain \ufffd" in told
+    assert "Snow \ufffd" in told

@@ -245,3 +245,12 @@ def test_a_process_that_is_killed_leaves_each_save_whole_and_once(tmp_path):
         count = len(ids) // 3
         assert sorted(ids) == sorted(f"{n}-{part}" for n in range(count) for part in range(3))
         assert count in (acknowledged + 1, acknowledged + 2)
+
+
+def test_half_a_character_is_replaced(storage):
+    """In a record, also in its metadata; a question with one finds it."""
+    made = MemoryRecord(content="Rain \ud83d", metadata={"sky \ud83d": "x"})
+    storage.save([made])
+    (vector,) = storage.embedder(["Rain \ud83d"])
+    ((found, _),) = storage.search(vector)
+    assert (found.content, found.metadata) == ("Rain \ufffd", {"sky \ufffd": "x"})

@@ -10,7 +10,6 @@ from dataclasses import field
 from datetime import datetime
 from importlib import import_module
 from typing import TextIO, cast
-from unicodedata import category
 
 import click
 
@@ -145,11 +144,8 @@ def _lines(session: Session) -> Iterator[str]:
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="surrogateescape")
     if not _asks():
-        for number, line in enumerate(cast("TextIO", stdin), 1):
-            if any(category(char) == "Cs" for char in line):  # half a character: bytes kept as such
-                problem = "this is not UTF-8; convert it, for example with iconv"
-                raise InvalidInput(f"stdin:{number}: {problem}")
-            yield line.rstrip("\r\n")
+        for line in stdin:
+            yield session.valid(line.rstrip("\r\n")).value
         return
     with suppress(ImportError):  # it is not everywhere; with it lines can be edited
         import_module("readline")
@@ -162,7 +158,7 @@ def _lines(session: Session) -> Iterator[str]:
         except KeyboardInterrupt:
             session.note("\nCtrl-D ends")
             continue
-        yield line
+        yield session.valid(line).value
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from alveus.cli import options, output, tables
 from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput
 from alveus.memory.memory import Memory
+from alveus.server import json_forms
 from alveus.state import MISSING, MemoryKind, MemoryObject, MemoryRef
 from alveus.state.paths import DottedPath, dotted, path_names
 from alveus.store import Node, Scope
@@ -161,7 +162,7 @@ def set_command(
 
     Example: alveus set profile.city Lisbon --key ada
     """
-    found = value if as_text else options.read_value(value)
+    found, replaced = session.valid(value if as_text else options.read_value(value))
 
     def change(memory: Memory) -> MemoryRef:
         return memory.key(key).short_term.set(path, found, ttl=ttl)
@@ -170,7 +171,8 @@ def set_command(
         names = change(memory).names
     wired = output.wired(found)
     says = f"{key} {_shown(path)} = {output.inline(wired)}"
-    session.done(says, {"key": key, "path": list(names), "value": wired})
+    done: dict[str, output.Json] = {"key": key, "path": list(names), "value": wired}
+    session.done(says, done | json_forms.replaced_field(replaced))
 
 
 @options.command("rm")

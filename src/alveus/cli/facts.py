@@ -155,6 +155,7 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
         if dry_run:
             _show_cost(session, own.facts.cost(talk, model=asked, options=how))
             return
+        texts = session.valid(texts).value
         total = len(texts) if texts else own.facts.cost(talk, model=asked, options=how).messages
         with session.progress("learning", total=total) as advance:
             report = own.learn(list(texts) or talk, model=asked, options=how, progress=advance)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import TextIO, TypedDict, Unpack, cast
 
 import click
 
 from alveus.cli import options, output
 from alveus.cli.session import Owner, Session
-from alveus.errors import InvalidInput
 from alveus.memory.memory import Memory
+from alveus.server import json_forms
 from alveus.sets import OnExisting
 from alveus.sets.set_options import ItemFields
 from alveus.store.as_of import ValidAt
@@ -74,12 +75,16 @@ def add_command(
         raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
     _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
 
+    valid = session.valid((text, fields.get("metadata")))
+    text, fields["metadata"] = valid.value
+
     def change(memory: Memory) -> str:
         return owner.of(memory).set(set_name).add(text, **fields)
 
     with session.open(knowledge=owner.knowledge, make=change) as memory:
         made = change(memory)
-        session.answer(made, {"id": made, "set": set_name})
+        answer = {"id": made, "set": set_name}
+        session.answer(made, answer | json_forms.replaced_field(valid.replaced))
         chosen = owner.of(memory).set(set_name)
         if chosen.definition.admission and chosen.quarantine.get(made) is not None:
             session.note(f"alveus: a rule holds it in quarantine: alveus quarantine show {made}")
@@ -88,18 +93,11 @@ def add_command(
 
 
 def _text_of_stdin() -> str:
-    """Return all of stdin.
-
-    Raises:
-        InvalidInput: It is not UTF-8, or not what else the locale says.
-    """
-    try:
-        text = sys.stdin.read()
-        text.encode()  # some locales read any bytes, as halves of characters
-    except UnicodeError:
-        problem = "what stdin says is not UTF-8; convert it, for example with iconv"
-        raise InvalidInput(problem) from None
-    return text
+    """Return all of stdin; bytes that are not of its encoding are halves of characters."""
+    stdin = cast("TextIO", sys.stdin)
+    if isinstance(stdin, io.TextIOWrapper):
+        stdin.reconfigure(errors="surrogateescape")
+    return stdin.read()
 
 
 def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:

@@ -22,6 +22,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.signals import handle_ends
 from alveus.values.storable import DEFAULT_SPACE, checked_name
 from alveus.values.urls import is_http, is_server, path_of_file, without_password
+from alveus.values.valid_text import ValidText, replaced_note, valid_text
 from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
@@ -246,6 +247,13 @@ class Session:
         """Print something beside the result, on stderr, unless it is to be quiet."""
         if not self.quiet:
             click.echo(output.plain(text), err=True)
+
+    def valid(self, given: T) -> ValidText[T]:
+        """Return a text, or a value, that can be stored; say how many characters were replaced."""
+        valid = valid_text(given)
+        if note := replaced_note(valid.replaced):
+            self.note(f"{note} A text in another encoding than UTF-8 is converted with iconv.")
+        return valid
 
     def say(self, text: str) -> None:
         """Print what was done, on stdout, unless it is to be quiet."""

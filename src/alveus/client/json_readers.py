@@ -47,7 +47,12 @@ def value_json(value: object, where: str = "value") -> Json:
     Raises:
         InvalidValue: It cannot be stored.
     """
-    return json.loads(wire.encode(checked(value, where=where, nan=True)))
+    return wire_json(checked(value, where=where, nan=True))
+
+
+def wire_json(value: Value) -> Json:
+    """Return a value as JSON that the other side checks."""
+    return json.loads(wire.encode(value))
 
 
 def read_item(told: Mapping[str, Any]) -> Item:

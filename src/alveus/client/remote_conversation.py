@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from alveus.client.json_readers import Json, value_json, value_of
+from alveus.client.json_readers import Json, value_json, value_of, wire_json
 from alveus.client.local_only import unsupported
 from alveus.client.remote_sets import RemoteSet, RemoteWriter
 from alveus.conversation import (
@@ -27,6 +27,7 @@ from alveus.text import Summariser
 from alveus.text import tokens as word_pieces
 from alveus.text.budget import Budget
 from alveus.values.storable import counted, flag
+from alveus.values.valid_text import valid_text
 from alveus.values.zones import Zone
 
 
@@ -142,7 +143,7 @@ class RemoteConversation(ConversationMemory):
         if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             kind = type(summary).__name__
             raise InvalidValue("summary", f"is a text, not {kind}", hint="use str(summary)")
-        text = value_json(summary, "summary")
+        text = value_json(valid_text(summary).value, "summary")
         return self._write("summary", summary=text, ids=message_ids(msg_ids))["messages"]
 
     def compress(
@@ -188,8 +189,8 @@ class RemoteConversation(ConversationMemory):
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
         """See `ConversationMemory.load_state_dict`."""
-        plain = value_json(_plain_state(state))
-        self._write("load_state_dict", state=plain, strict=flag(strict, "strict"))
+        sent = _sent(_plain_state(state), "a state")
+        self._write("load_state_dict", state=sent, strict=flag(strict, "strict"))
 
 
 def _message_json(message: Mapping[str, Any]) -> Json:
@@ -199,7 +200,17 @@ def _message_json(message: Mapping[str, Any]) -> Json:
         InvalidInput: It is none, or cannot be stored.
     """
     message_items.id_of(message)
-    return value_json(dict(message), "a message")
+    return _sent(dict(message), "a message")
+
+
+def _sent(value: Any, what: str) -> Json:  # noqa: ANN401 - as `value_json`
+    """Return a value as JSON, as it is: the server counts the characters that it replaces.
+
+    Raises:
+        InvalidValue: It cannot be stored even then.
+    """
+    value_json(valid_text(value).value, what)
+    return wire_json(value)
 
 
 def _mark(mark: object, what: str) -> str | None:

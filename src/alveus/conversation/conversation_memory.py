@@ -47,6 +47,7 @@ from alveus.text.messages import MESSAGES, Message
 from alveus.values.keywords import suggest_names_in
 from alveus.values.retries import TRIES, call_with_retries
 from alveus.values.storable import Value, checked_name, counted, flag, moment
+from alveus.values.valid_text import valid_text
 from alveus.values.zones import Zone
 
 MOVED = (StaleItem, DuplicateItem)
@@ -412,6 +413,7 @@ class ConversationMemory:
         if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             kind = type(summary).__name__
             raise InvalidValue("summary", f"is a text, not {kind}", hint="use str(summary)")
+        summary = valid_text(summary).value
         wanted = message_ids(msg_ids)
 
         def work() -> int:

@@ -18,6 +18,7 @@ from alveus.text.messages import ROLES, Message, Role
 from alveus.values import wire
 from alveus.values.storable import checked_name, microseconds, moment
 from alveus.values.urls import append_urls
+from alveus.values.valid_text import REPLACED, valid_text
 from alveus.values.zones import UTC_ZONE, Zone
 
 Said: TypeAlias = Mapping[str, Any] | Message
@@ -35,8 +36,17 @@ MARKS = "marks"
 _CALLS = ("tool_use", "tool_call")
 _ANSWERS = ("tool_result",)
 _OWN = ("id", "role", "name", "content")
-_IMPORTED = ("tool_calls", "tool_call_id", "refusal", "audio", "function_call")
+_IMPORTED = ("tool_calls", "tool_call_id", "tool_name", "refusal", "audio", "function_call")
 """What an import keeps in the metadata of a message."""
+
+_INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
+"""What a message may have instead of a content."""
+
+_OF_SERVERS = ("name", *_IMPORTED, "images")
+"""Fields that servers take beside role and content; `tool_name` and `images` are Ollama's."""
+
+_ABSENT = "without"
+"""The field of an item's value that names what its message does not have, of role and content."""
 
 JUST_NOW = timedelta(minutes=1)
 """A message that was made so shortly before it is added takes the time of its commit.
@@ -70,13 +80,27 @@ def _plain(message: object) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise _no_message(message)
     made = dict(cast("Mapping[str, Any]", message))
-    if not ("content" in made or made.get("tool_calls")):
+    if not ("content" in made or any(map(made.get, _INSTEAD)) or is_response_item(made)):
         raise InvalidInput(f"a message has content, or tool_calls; this one has {sorted(made)}")
-    made.setdefault("content", None)
-    role = made.setdefault("role", "assistant")
+    role = made.get("role", "assistant")
     if not isinstance(role, str) or not role:
         raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {short_repr(role)}")
     return made
+
+
+def is_response_item(message: Mapping[str, Any]) -> bool:
+    """Return whether it is an item of OpenAI's Responses, such as a call of a function.
+
+    It has a type and no role. Messages there have both, and are like all others.
+    """
+    return isinstance(message.get("type"), str) and "role" not in message
+
+
+def _role_of(message: Mapping[str, Any]) -> str:
+    """Return the role of a message; of an item of Responses the role of its author."""
+    if is_response_item(message) and message["type"].endswith("_output"):
+        return "tool"
+    return message.get("role", "assistant")
 
 
 def id_of(message: Mapping[str, Any]) -> str | None:
@@ -99,16 +123,20 @@ def as_item(
 
     Its value is what `Message.to_dict` makes of it, so that prompts can show it; `more` has what
     the message says besides, or says otherwise. Thoughts of a model are left out; those that
-    carry a signature are kept, and are no part of the text.
+    carry a signature are kept, and are no part of the text. See `valid_text` for what is no text;
+    the metadata says how many characters were replaced.
 
     Args:
         zone: Where a message was said that does not say so.
     """
     message = message_without_thoughts(message)
-    content, name = message.get("content"), message.get("name")
+    message, replaced = valid_text({name: message[name] for name in message if name != "id"})
+    content, name, role = message.get("content"), message.get("name"), _role_of(message)
     calls, answers = _ids(message)
     text, time = whole_text(message), time_of(message.get("timestamp"), zone)
-    value: dict[str, Any] = {"role": message["role"], "content": text}
+    value: dict[str, Any] = {"role": role, "content": text}
+    if is_response_item(message):
+        value[_ABSENT] = [part for part in ("role", "content") if part not in message]
     if isinstance(name, str) and name:
         value["name"] = name
     if calls:
@@ -116,17 +144,20 @@ def as_item(
     if answers:
         value["answers"] = answers
     more = {key: given for key, given in message.items() if key not in _OWN}
-    if content != text:
+    if content != text and "content" not in value.get(_ABSENT, ()):
         more["content"] = content
     if "name" in message and "name" not in value:
         more["name"] = name
     if more:
         value["more"] = more
+    about: dict[str, Any] = {MARKS: list(marks)} if marks else {}
+    if replaced:
+        about[REPLACED] = replaced
     return Item(
         value,
         text=text,
-        metadata={MARKS: list(marks)} if marks else {},
-        role=role_of_speaker(message["role"]) or message["role"],
+        metadata=about,
+        role=role_of_speaker(role) or role,
         speaker=value.get("name"),
         session=session,
         time=time,
@@ -186,6 +217,9 @@ def _ids(message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     blocks = message.get("content")
     calls += _named(blocks, _CALLS)
     answers += _named(blocks, _ANSWERS)
+    if is_response_item(message):
+        ids = _texts([message.get("call_id")])
+        calls, answers = (calls, ids) if _role_of(message) == "tool" else (ids, answers)
     return list(dict.fromkeys(calls)), list(dict.fromkeys(answers))
 
 
@@ -197,8 +231,17 @@ def _named(found: object, kinds: Sequence[str] | None) -> list[str]:
 
 
 def _dicts(found: object) -> list[Mapping[str, Any]]:
-    parts = cast("list[object]", found) if isinstance(found, list) else []
-    return [cast("Mapping[str, Any]", part) for part in parts if isinstance(part, dict)]
+    return [cast("Mapping[str, Any]", part) for part in _parts(found) if isinstance(part, dict)]
+
+
+def _parts(found: object) -> list[object]:
+    return cast("list[object]", found) if isinstance(found, list) else []
+
+
+def _has_only_dicts(found: object) -> bool:
+    """Return whether it is a list of dicts, which may be empty."""
+    parts = _parts(found)
+    return isinstance(found, list) and all(isinstance(part, dict) for part in parts)
 
 
 def _texts(found: object) -> list[str]:
@@ -215,9 +258,26 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     told = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     told += [_call(call) for call in _dicts(message.get("tool_calls"))]
     told += [_block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)]
-    if not told and content not in (None, "") and not _dicts(content):
+    if is_response_item(message):
+        told.append(_response_text(message))
+    if not told and content not in (None, "", []) and not _dicts(content):
         return repr(content)
     return "\n".join(told)
+
+
+def _response_text(item: Mapping[str, Any]) -> str:
+    """Return what an item of Responses says: the output of a tool, or a call with its arguments."""
+    if "output" in item:
+        return _said(item["output"])
+    return f"{item['name']}({item.get('arguments', '')})" if "name" in item else ""
+
+
+def _said(found: object) -> str:
+    """Return the text of what a tool gave: itself, that of its parts, or as Python shows it."""
+    if isinstance(found, str):
+        return found
+    told = [part["text"] for part in _dicts(found) if isinstance(part.get("text"), str)]
+    return "\n".join(told) or ("" if found in (None, []) else repr(found))
 
 
 def whole_text(message: Mapping[str, Any]) -> str:
@@ -241,8 +301,7 @@ def _call(call: Mapping[str, Any]) -> str:
 def _block(part: Mapping[str, Any]) -> str:
     if part.get("type") in _CALLS:
         return f"{part.get('name', '')}({part.get('input', '')})"
-    said = part.get("output", part.get("content", ""))
-    return said if isinstance(said, str) else repr(said)
+    return _said(part.get("output", part.get("content", "")))
 
 
 # --- and back -----------------------------------------------------------------------------------
@@ -274,24 +333,35 @@ def as_message(stored: StoredItem) -> dict[str, Any]:
         value.pop("calls", None)
     if "answers" not in more:
         value.pop("answers", None)
+    for name in value.pop(_ABSENT, ()):
+        value.pop(name, None)
     return {"id": stored.record.id, **value, **more}
 
 
 def for_model(stored: StoredItem) -> dict[str, Any]:
-    """Return what of a message a model's server takes, in OpenAI's form.
+    """Return what of a message a model's server takes, in the form in which the message came.
 
-    A content of another kind than the form has, and urls, are told as text.
+    That is OpenAI's or Ollama's, blocks of Anthropic's, or an item of OpenAI's Responses. A content
+    of another kind than these have, and urls, are told as text.
     """
     message = as_message(stored)
-    known = ("role", "name", "tool_calls", "tool_call_id")
-    made: dict[str, Any] = {"role": "assistant", "content": stored.record.text or ""}
-    made |= {key: message[key] for key in known if message.get(key) is not None}
-    if made["role"] == "tool" and "tool_call_id" not in made:
-        made["role"] = "assistant"  # a server refuses an answer to nothing, and all beside it
+    if is_response_item(message):
+        return {name: message[name] for name in message if name != "id"}
+    made: dict[str, Any] = {"role": message.get("role") or "assistant"}
+    if made["role"] == "tool" and stored.record.value is None and not _names_a_call(message):
+        made["role"] = "assistant"  # of ChatGPT's export; servers refuse an answer to nothing
+    more = {name: message[name] for name in _OF_SERVERS if message.get(name) is not None}
     content = message.get("content")
-    if "tool_calls" in made or (_dicts(content) and not message.get("url")):
-        made["content"] = content
-    return made
+    if content is None and any(map(more.get, _INSTEAD)):
+        made["content"] = None
+    else:
+        is_form = isinstance(content, str) or _has_only_dicts(content)
+        made["content"] = content if is_form and not message.get("url") else stored.record.text
+    return made | more
+
+
+def _names_a_call(message: Mapping[str, Any]) -> bool:
+    return message.get("tool_call_id") is not None or message.get("tool_name") is not None
 
 
 def for_chat(stored: StoredItem) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from agent_framework import (
 from alveus.integrations.opened import OpenedMemory, quoted
 from alveus.llm.answer_reader import text_said
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 
 NO_SESSION = "agent_session"
 """The set of an agent that is run without a session; after a dot follows the id of one."""
@@ -83,7 +83,7 @@ class AlveusHistoryProvider(HistoryProvider):
         kept = self._key.set(_set_of(session_id))
         items: dict[str | int, Item] = {}
         for position, message in enumerate(messages):
-            items.setdefault(message.message_id or position, _item(message))
+            items.setdefault(message.message_id or position, valid_item(_item(message)))
         if items:
             await self._opened.awaited(
                 lambda: kept.add_many(list(items.values()), on_existing="keep")

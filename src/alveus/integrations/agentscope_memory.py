@@ -19,7 +19,7 @@ from alveus.integrations.opened import OpenedMemory
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.identities import Kind, identity_key
 
 NAME = "agentscope"
@@ -113,7 +113,7 @@ class AlveusLongTermMemory(LongTermMemoryBase):
             content (`list[str]`):
                 What to remember.
         """
-        items = [Item(value=text, metadata=self._names) for text in content]
+        items = [valid_item(Item(value=text, metadata=self._names)) for text in content]
         try:
             await self._opened.awaited(lambda: self._key.set(NAME).add_many(items))
         except AlveusError as error:
@@ -159,13 +159,17 @@ class AlveusLongTermMemory(LongTermMemoryBase):
     def _item(self, message: Msg) -> Item:
         """Return a message as an item: its text is searched."""
         given: dict[str, Any] = message.to_dict()  # pyright: ignore[reportUnknownMemberType] - AgentScope says only "dict"
-        return Item(
-            value={**given, "invocation_id": message.invocation_id},
-            id=json.dumps([message.id, self._names]),  # agents of one user hear the same message
-            text=_text(message),
-            metadata=self._names,
-            role=message.role,
-            speaker=message.name or None,
+        return valid_item(
+            Item(
+                value={**given, "invocation_id": message.invocation_id},
+                id=json.dumps(
+                    [message.id, self._names]
+                ),  # agents of one user hear the same message
+                text=_text(message),
+                metadata=self._names,
+                role=message.role,
+                speaker=message.name or None,
+            )
         )
 
 

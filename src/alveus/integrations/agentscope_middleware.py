@@ -18,11 +18,11 @@ from agentscope.permission import PermissionBehavior, PermissionDecision
 from agentscope.tool import ToolBase, ToolChunk
 
 from alveus.errors import AlveusError, InvalidInput
-from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.integrations.opened import OpenedMemory, plain_json, quoted
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
 
 NO_AGENT = "agentscope_middleware"
@@ -131,7 +131,8 @@ class AlveusMiddleware(MiddlewareBase):
 
     async def add(self, texts: list[str]) -> None:
         """Remember texts, all or none."""
-        await self._opened.awaited(lambda: self._key.set(self._name).add_many(texts))
+        items = [valid_item(Item(text)) for text in texts]
+        await self._opened.awaited(lambda: self._key.set(self._name).add_many(items))
 
     def close(self) -> None:
         """Close the memory, if the middleware opened it. Later calls raise `StoreClosed`."""
@@ -288,11 +289,13 @@ def _text(message: Msg) -> str:
 
 def _item(message: Msg, session: str) -> Item:
     """Return a message as an item: its text is searched."""
-    return Item(
-        value=message.model_dump(mode="json"),
-        id=message.id,
-        text=_text(message),
-        role=message.role,
-        speaker=message.name or None,
-        session=session,
+    return valid_item(
+        Item(
+            value=plain_json(message),
+            id=message.id,
+            text=_text(message),
+            role=message.role,
+            speaker=message.name or None,
+            session=session,
+        )
     )

@@ -32,6 +32,7 @@ from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item
+from alveus.values.valid_text import replaced_note, valid_text
 
 ROOT = "/memories"
 """What every path of the tool begins with."""
@@ -83,41 +84,45 @@ class MemoryFiles(OpenedMemory):
         _check_texts(command, "path", "file_text")
         path = _checked(command.path)
         taken = f"File {command.path} already exists"
+        content, replaced = valid_text(command.file_text)
 
         def change(batch: KeyBatch) -> None:
             files = batch.set(self._name)
             if path == ROOT or _paths_at(files, path):
                 raise ToolError(taken)
             _check_parents(files, path)
-            _add(files, path, command.file_text)
+            _add(files, path, content)
 
         self._commit(change, taken=taken)
-        return f"File created successfully at: {command.path}"
+        return _noted(f"File created successfully at: {command.path}", replaced)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Replace a text that a file has once; return the lines around it."""
         _check_texts(command, "path", "old_str", "new_str")
+        old, (new, replaced) = valid_text(command.old_str).value, valid_text(command.new_str)
 
         def change(batch: KeyBatch) -> str:
             files = batch.set(self._name)
             item = _file(files, command.path)
             content = _content(item)
-            at = _only_place(command, content)
-            changed = content[:at] + command.new_str + content[at + len(command.old_str) :]
+            at = _only_place(command.path, old, content)
+            changed = content[:at] + new + content[at + len(old) :]
             _update(files, item, changed)
             line = content.count("\n", 0, at)
             return _numbered(changed.split("\n"), max(0, line - 2), line + 3)
 
-        return (
+        edited = (
             "The memory file has been edited. Here is the snippet showing the change "
             f"(with line numbers):\n{self._commit(change)}"
         )
+        return _noted(edited, replaced)
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         """Insert lines behind a line of a file; 0: at its beginning."""
         _check_texts(command, "path", "insert_text")
         if not isinstance(command.insert_line, int):  # pyright: ignore[reportUnnecessaryIsInstance] - as a model sends it
             _refuse(command, "insert_line", "a number")
+        text, replaced = valid_text(command.insert_text)
 
         def change(batch: KeyBatch) -> None:
             files = batch.set(self._name)
@@ -129,11 +134,11 @@ class MemoryFiles(OpenedMemory):
                     f"Invalid `insert_line` parameter: {command.insert_line}. "
                     f"It should be within the range [0, {len(lines)}]."
                 )
-            lines.insert(command.insert_line, command.insert_text.rstrip("\n"))
+            lines.insert(command.insert_line, text.rstrip("\n"))
             _update(files, item, "\n".join(lines).removesuffix("\n") + "\n")
 
         self._commit(change)
-        return f"The file {command.path} has been edited."
+        return _noted(f"The file {command.path} has been edited.", replaced)
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
         """Remove a file, or a folder with all that it holds."""
@@ -385,14 +390,18 @@ def _update(files: MemorySet, item: Item, content: str) -> None:
     files.update(path, content, text=_text(path, content), if_version=item.version)
 
 
+def _noted(answer: str, replaced: int) -> str:
+    """Return an answer, and how many characters of the command were replaced."""
+    return "\n".join(filter(None, [answer, replaced_note(replaced)]))
+
+
 def _text(path: str, content: str) -> str:
     """Return what search reads of a file: of an empty one its path."""
     return content if content.strip() else path
 
 
-def _only_place(command: BetaMemoryTool20250818StrReplaceCommand, content: str) -> int:
+def _only_place(path: str, old: str, content: str) -> int:
     """Return where the old text is, which has to be there once."""
-    old = command.old_str
     places: list[int] = []
     at = content.find(old) if old else -1
     while at >= 0:
@@ -400,8 +409,7 @@ def _only_place(command: BetaMemoryTool20250818StrReplaceCommand, content: str) 
         at = content.find(old, at + 1)
     if not places:
         raise ToolError(
-            f"No replacement was performed, old_str `{old}` did not appear verbatim in "
-            f"{command.path}."
+            f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
         )
     if len(places) > 1:
         lines = ", ".join(str(content.count("\n", 0, place) + 1) for place in places)

@@ -19,10 +19,10 @@ from crewai.memory.types import MemoryRecord, ScopeInfo
 
 from alveus.embed import Embedder
 from alveus.errors import InvalidInput
-from alveus.integrations.opened import OpenedMemory
+from alveus.integrations.opened import OpenedMemory, plain_json
 from alveus.memory.memory import Memory
 from alveus.search.signals import Signals
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 
 NAME = "crewai"
 """The set of the records, unless another is named."""
@@ -294,13 +294,15 @@ def _where(
 
 def _item(record: MemoryRecord) -> Item:
     """Return a record as an item: its content is searched."""
-    value = record.model_dump(mode="json")
-    return Item(
-        value={**value, "scope": _path(record.scope) or "/"},
-        id=record.id,
-        text=record.content,
-        importance=record.importance,
-        time=_aware(record.created_at),
+    value = plain_json(record)
+    return valid_item(
+        Item(
+            value={**value, "scope": _path(record.scope) or "/"},
+            id=record.id,
+            text=record.content,
+            importance=record.importance,
+            time=_aware(record.created_at),
+        )
     )
 
 

@@ -18,11 +18,11 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from alveus.errors import InvalidInput
-from alveus.integrations.opened import OpenedMemory
+from alveus.integrations.opened import OpenedMemory, plain_json
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
 from alveus.values.zones import Zone
 
@@ -195,15 +195,17 @@ def _item(
 ) -> Item:
     """Return a content as an item, without thoughts: its texts are searched."""
     content = content.model_copy(update={"parts": _parts(content)})
-    return Item(
-        value=content.model_dump(mode="json", exclude_none=True),
-        id=item_id or None,
-        text=" ".join(part.text for part in content.parts or () if part.text),
-        metadata=dict(metadata or {}),
-        role="assistant" if content.role == "model" else content.role or None,
-        speaker=author or None,
-        session=session_id or None,
-        time=time,
+    return valid_item(
+        Item(
+            value=plain_json(content, exclude_none=True),
+            id=item_id or None,
+            text=" ".join(part.text for part in content.parts or () if part.text),
+            metadata=dict(metadata or {}),
+            role="assistant" if content.role == "model" else content.role or None,
+            speaker=author or None,
+            session=session_id or None,
+            time=time,
+        )
     )
 
 

@@ -17,11 +17,11 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from alveus.errors import InvalidInput, StaleItem
-from alveus.integrations.opened import OpenedMemory, quoted
+from alveus.integrations.opened import OpenedMemory, plain_json, quoted
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 
 SHOWN, ARCHIVED = "llama_index", "llama_index_archive"
 """The sets of messages that name no chat; of a chat, a dot and its id follow."""
@@ -310,10 +310,12 @@ def _remove(
 
 def _item(message: ChatMessage) -> Item:
     """Return a message as an item: its text is searched, without thoughts of a model."""
-    return Item(
-        value=message.model_dump(mode="json"),
-        text=text_said(message.role.value, message.content or ""),
-        role=message.role.value,
+    return valid_item(
+        Item(
+            value=plain_json(message),
+            text=text_said(message.role.value, message.content or ""),
+            role=message.role.value,
+        )
     )
 
 
@@ -323,6 +325,7 @@ def _moved(item: Item) -> Item:
         value=item.value,
         id=item.id,
         text=item.text,
+        metadata=item.metadata,
         role=item.role,
         time=item.time,
     )

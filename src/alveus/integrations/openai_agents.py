@@ -16,7 +16,7 @@ from alveus.errors.short_repr import short_repr
 from alveus.integrations.opened import OpenedMemory
 from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
 from alveus.values.storable import checked_name
 
@@ -96,7 +96,9 @@ class AlveusSession(OpenedMemory):
             raise InvalidInput(
                 f"add_items takes a list of items, each a dict, not {short_repr(items)}"
             )
-        made = [Item(value=dict(item), text=_text(item), role=_role(item)) for item in items]
+        made = [
+            valid_item(Item(value=dict(item), text=_text(item), role=_role(item))) for item in items
+        ]
         if not made:
             await self._check_open()
             return

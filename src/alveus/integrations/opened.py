@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from alveus.memory.async_calls import CallExecutor
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.text.budget import Budget
+from alveus.values.valid_text import valid_text
 
 Result = TypeVar("Result")
 
@@ -58,6 +59,31 @@ class OpenedMemory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Dumpable(Protocol):
+    """A model of pydantic, of which nothing is imported here."""
+
+    def model_dump(self, *, mode: str = ..., exclude_none: bool = ...) -> dict[str, Any]:
+        """Return the fields, as pydantic does."""
+        ...
+
+    @classmethod
+    def model_validate(cls, obj: Any) -> Dumpable:  # noqa: ANN401 - pydantic's
+        """Return a model of fields, as pydantic does."""
+        ...
+
+
+def plain_json(model: Dumpable, *, exclude_none: bool = False) -> dict[str, Any]:
+    """Return a model of pydantic as JSON; `valid_item` makes its texts storable.
+
+    Pydantic refuses a name of a field with a lone surrogate, which is then replaced before.
+    """
+    try:
+        return model.model_dump(mode="json", exclude_none=exclude_none)
+    except UnicodeEncodeError:
+        valid = type(model).model_validate(valid_text(model.model_dump()).value)
+        return valid.model_dump(mode="json", exclude_none=exclude_none)
 
 
 def quoted(key: KeyMemory, query: str, *, budget_tokens: int, options: Mapping[str, Any]) -> str:

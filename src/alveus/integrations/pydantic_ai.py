@@ -32,8 +32,9 @@ from alveus.llm import answer_text
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
+from alveus.values.valid_text import valid_text
 
 ROOT = "pydantic_ai"
 """The object of exact memory that holds the records, by the ids of their conversations."""
@@ -112,7 +113,7 @@ class AlveusConversationStore(ConversationStore):
                 entries.add_many(items)
             if record.head_id is not None and record.head_id not in entries:
                 raise ConversationConflict(record.conversation_id)
-            value = _RECORDS.dump_python(record, mode="json")
+            value = valid_text(_RECORDS.dump_python(record, mode="json")).value
             batch.short_term.set((ROOT, record.conversation_id), value)
 
         await self._awaited(lambda: self._key.commit(change))
@@ -206,11 +207,13 @@ def _entry(entries: MemorySet, entry_id: str) -> ConversationEntry:
 def _item(entry: ConversationEntry) -> Item:
     """Return a message as an item: what was said in it is searched."""
     (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
-    return Item(
-        value={"parent": entry.parent_id, "message": message},
-        id=entry.id,
-        text="\n".join(_said(entry.message)),
-        role="assistant" if entry.message.kind == "response" else "user",
+    return valid_item(
+        Item(
+            value={"parent": entry.parent_id, "message": message},
+            id=entry.id,
+            text="\n".join(_said(entry.message)),
+            role="assistant" if entry.message.kind == "response" else "user",
+        )
     )
 
 

@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from sse_starlette.sse import AppStatus
 
 from alveus.errors import AccessDenied, AlveusError, InvalidInput
-from alveus.mcp.served_key import Asker, ServedKey
+from alveus.mcp.served_key import Asker, ServedKey, valid_request
 from alveus.mcp.server import ASKER, MemoryHandlers
 from alveus.mcp.stdio import NO_ID
 from alveus.server.addresses import drop_last_slash, is_loopback
@@ -198,7 +198,9 @@ async def _with_body_checked(
         await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
         return
     try:
-        told: Any = json.loads(body, object_pairs_hook=unique_fields)
+        read: Any = json.loads(body, object_pairs_hook=unique_fields)
+        told: Any = valid_request(read)
+        body = body if told is read else json.dumps(told).encode()
     except InvalidInput as error:
         message = f"{error}; nothing was done"
         await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
@@ -12,6 +12,7 @@ from alveus.memory.keys import KeyMemory
 from alveus.tools import MemoryTools, ToolAnswer, ToolSchema, memory_tools
 from alveus.tools.memory_tools import READING
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.valid_text import REPLACED, valid_text
 
 TOOLS = ("remember", "recall", "context", "correct", "forget", "list", "explain")
 """Names of the tools, in the order in which clients list them."""
@@ -48,6 +49,12 @@ class Asked:
     meta: Mapping[str, object]
     connection: str | None
     request_id: int | str | None
+
+    @property
+    def replaced(self) -> int:
+        """The number of characters of the arguments that `valid_request` replaced."""
+        count = self.meta.get(REPLACED, 0)
+        return count if isinstance(count, int) else 0
 
     def call_id(self) -> str | None:
         """Return under what name the call is done once; None: under none.
@@ -111,4 +118,28 @@ class ServedKey:
             call_id = asked.call_id()
         except InvalidInput as error:
             return ToolAnswer(str(error), is_error=True)
-        return self._tools(asker).call(asked.tool, asked.arguments, call_id=call_id)
+        answer = self._tools(asker).call(asked.tool, asked.arguments, call_id=call_id)
+        reads = answer.is_error or asked.tool in READING
+        return answer if reads else answer.noting(asked.replaced)
+
+
+def valid_request(told: object) -> object:
+    """Return a message of JSON-RPC whose arguments are text; see `valid_text`.
+
+    `mcp` reads no message in which half a surrogate pair is escaped. The number of characters that
+    were replaced is added to ``_meta``. Names and ids, outside of the arguments, stay as they are.
+    """
+    if not isinstance(told, dict):
+        return told
+    request = cast("dict[str, object]", told)
+    params = request.get("params")
+    if not isinstance(params, dict):
+        return request
+    known = cast("dict[str, object]", params)
+    arguments, replaced = valid_text(known.get("arguments"))
+    if not replaced:
+        return request
+    meta = known.get("_meta")
+    noted = cast("dict[str, object]", meta) if isinstance(meta, dict) else {}
+    noted = {**noted, REPLACED: replaced}
+    return {**request, "params": {**known, "arguments": arguments, "_meta": noted}}

@@ -18,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from alveus.mcp.served_key import Asker, ServedKey
+from alveus.mcp.served_key import Asker, ServedKey, valid_request
 from alveus.mcp.server import MemoryHandlers
 
 GRACE_S = 30
@@ -127,6 +127,8 @@ class _Questions(_Closes):
                 await self._answers.all_sent()
                 raise
             if isinstance(item, ValidationError):
+                item = _read_again(item) or item
+            if isinstance(item, ValidationError):
                 await self._answers.send(SessionMessage(_unreadable(item)))
             elif _is_request_without_id(item):
                 await self._answers.send(SessionMessage(_WITHOUT_ID))
@@ -162,6 +164,16 @@ def _is_request_without_id(item: SessionMessage) -> bool:
             return not method.startswith("notifications/")
         case _:
             return False
+
+
+def _read_again(error: ValidationError) -> SessionMessage | None:
+    """Return the message that a line is once its arguments are text; None: it is none."""
+    line = error.errors(include_url=False)[0]["input"]
+    try:
+        told = valid_request(json.loads(line))
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(json.dumps(told)))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _unreadable(error: ValidationError) -> types.JSONRPCError:

@@ -23,7 +23,7 @@ from alveus.memory.prompt import Prompts, Sources
 from alveus.runs.agent import BoundAction
 from alveus.runs.durable_calls import Calls, Durable, check_outside
 from alveus.runs.memory_recorder import MemoryRecorder
-from alveus.search.query import SearchOptions
+from alveus.search.query import SearchOptions, checked_query
 from alveus.sets import clearing
 from alveus.sets.batch import Draft
 from alveus.sets.commits import CommitWriter
@@ -141,6 +141,7 @@ class RunDraft(Draft):
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
         refs = [SetRef(sets, name) for name in self.sets(sets)] if isinstance(sets, Scope) else sets
+        query = checked_query(query)
         hits = super().search(refs, query, options)
         if refs:  # all of one owner
             names: list[Value] = [ref.name for ref in refs]

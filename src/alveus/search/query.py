@@ -63,7 +63,8 @@ from alveus.values import words
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.relative_dates import past_days
-from alveus.values.storable import Value, checked, microseconds, moment
+from alveus.values.storable import Value, microseconds, moment
+from alveus.values.valid_text import valid_text
 from alveus.values.zones import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
@@ -227,7 +228,7 @@ class Searcher:
             now: By which time it is judged what has expired and what holds; by default the clock's.
             zone: Where the asker is, by whose days "yesterday" in a question is counted.
         """
-        checked_query(query)
+        query = checked_query(query)
         view = self._view(sets)
         infos = _visible(view.sets, sets)
         drafted = drafted if drafted is not None and (drafted.indexes or drafted.hidden) else None
@@ -684,11 +685,10 @@ def _allowed(
 
 
 def checked_query(query: object) -> str:
-    """Return *query*, if it is a text."""
+    """Return *query*, if it is a text; see `valid_text` for half a surrogate pair in it."""
     if type(query) is not str:
         raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
-    checked(query, where="query")
-    return query
+    return valid_text(query).value
 
 
 def _signals(options: SearchOptions, infos: Sequence[SetInfo]) -> Signals:

@@ -5,11 +5,17 @@ They describe, and do not check: an answer is what `json_forms` made, and tests 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from alveus.store import RunStatus
+
+Replaced: TypeAlias = Annotated[
+    int | None,
+    Field(description="How many characters of the request were no text: U+FFFD replaces them."),
+]
+"""Only there where some were."""
 
 
 def answers(model: type[BaseModel], *, status: int = 200) -> dict[str, Any]:
@@ -47,6 +53,7 @@ class ExactValue(BaseModel):
     path: str
     value: Any
     is_object: bool = Field(description="Whether an object is there, and not a dict as a value.")
+    replaced_characters: Replaced = None
 
 
 class Removed(BaseModel):
@@ -79,6 +86,7 @@ class ItemAnswer(BaseModel):
     valid_to: str | None
     version: int = Field(description="Its number; the ETag of the item.")
     retired: str | None = Field(description="When this version ended; null: it is the present one.")
+    replaced_characters: Replaced = None
 
 
 class ItemPage(BaseModel):
@@ -92,6 +100,7 @@ class AddedIds(BaseModel):
     """The ids of items that were added, in the order of the request."""
 
     ids: list[str]
+    replaced_characters: Replaced = None
 
 
 class DeletedCount(BaseModel):

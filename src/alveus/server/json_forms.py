@@ -15,6 +15,7 @@ from alveus.store.scope import is_hidden
 from alveus.values import wire
 from alveus.values.storable import Path, Value, moment
 from alveus.values.times import format_time
+from alveus.values.valid_text import REPLACED
 
 if TYPE_CHECKING:
     from alveus.compaction.lineage import CompactionInfo, Lineage
@@ -37,6 +38,11 @@ ITEM_ATTRIBUTES = (
 def wired(value: Value) -> Json:
     """Return a storable value as JSON: bytes, NaN and large numbers as one-field objects."""
     return cast("Json", json.loads(wire.encode(value)))
+
+
+def replaced_field(replaced: int) -> dict[str, Json]:
+    """Return what an answer says of characters that were no text; nothing of none."""
+    return {REPLACED: replaced} if replaced else {}
 
 
 def attributes(thing: object, names: str) -> dict[str, Json]:

@@ -29,11 +29,13 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.server import requests as asked
 from alveus.server.answers import PlainRoute, error_answer
 from alveus.server.callers import Caller
+from alveus.server.json_forms import replaced_field
 from alveus.server.routes import Asking, Document
 from alveus.server.tokens import Access
 from alveus.store.items import Item
 from alveus.values.identities import Kind, identity_key
 from alveus.values.times import format_time
+from alveus.values.valid_text import REPLACED, ValidText, valid_text
 
 KIND: Kind = "memory_store"
 """The kind of identity that a store is."""
@@ -331,13 +333,14 @@ def _shown_store(store: _Store) -> Document:
 def create_memory(at: AtStore, body: _NewMemory, view: View = "basic") -> Document:
     """Keep a text under a path that no other memory has."""
     store, memory_id = at.open("write"), f"mem_{uuid4().hex}"
-    path, content = _checked_path(body.path), _checked_content(body.content)
+    path, (content, replaced) = _checked_path(body.path), _checked_content(body.content)
 
     def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
         store.check_open(about_store)
         _check_free(batch, path)
         version = _add_version(batch, store, "created", memory_id, path, content)
         about = {"path": path, "memory": memory_id, "created_at": store.now()}
+        about |= replaced_field(replaced)
         batch.set(MEMORIES).add(Item(content, id=version, metadata=about))
         batch.short_term.set((STORE, "current", memory_id), version)
 
@@ -383,7 +386,7 @@ def change_memory(
     """Change the text or the path of a memory, if its text is still the one that was read."""
     store = at.open("write")
     new_path = None if body.path is None else _checked_path(body.path)
-    new_content = None if body.content is None else _checked_content(body.content)
+    new_content, replaced = (None, 0) if body.content is None else _checked_content(body.content)
     expected = None if body.precondition is None else body.precondition.content_sha256
 
     def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
@@ -398,7 +401,8 @@ def change_memory(
         if path != old_path:
             _check_free(batch, path)
         version = _add_version(batch, store, "modified", memory_id, path, content)
-        inside, about = batch.set(MEMORIES), {**item.metadata, "path": path}
+        about = {**item.metadata, "path": path} | replaced_field(replaced)
+        inside = batch.set(MEMORIES)
         inside.delete(cast("str", item.id))
         inside.add(Item(content, id=version, metadata=about))
         batch.short_term.set((STORE, "current", memory_id), version)
@@ -455,10 +459,11 @@ def _checked_path(path: str) -> str:
     return path
 
 
-def _checked_content(content: str) -> str:
-    if len(content.encode("utf-8", "surrogatepass")) > LARGEST_CONTENT:
+def _checked_content(content: str) -> ValidText[str]:
+    valid = valid_text(content)
+    if len(valid.value.encode()) > LARGEST_CONTENT:
         raise InvalidInput(f"body.content: a memory has at most {LARGEST_CONTENT:,} bytes")
-    return content
+    return valid
 
 
 def _digest(content: str) -> str:
@@ -476,6 +481,7 @@ def _shown_memory(store_id: str, item: Item, view: View) -> Document:
         **_sized(content, view),
         "created_at": item.metadata["created_at"],
         "updated_at": format_time(cast("datetime", item.created)),
+        **replaced_field(cast("int", item.metadata.get(REPLACED, 0))),
     }
 
 

@@ -15,9 +15,11 @@ from pydantic_core import PydanticCustomError
 from alveus.errors import InvalidInput
 from alveus.facts import LearnOptions
 from alveus.store.as_of import AsOf, ValidAt
+from alveus.store.items import ITEM_TEXTS
 from alveus.values import wire
 from alveus.values.storable import DEFAULT_SPACE, Value
 from alveus.values.times import LONGEST_TTL, parse_time
+from alveus.values.valid_text import ValidText, valid_text
 
 T = TypeVar("T")
 
@@ -148,6 +150,13 @@ class ItemBody(_Body):
         if (ttl := given.pop("ttl_s", None)) is not None:
             given["ttl"] = timedelta(seconds=ttl)
         return given
+
+    def changes(self) -> ValidText[dict[str, Any]]:
+        """Return what is given of an item, as `update` takes it; see `valid_text`."""
+        given = self.fields()
+        given["value"] = stored(self.value) if "value" in self.model_fields_set else ...
+        said, replaced = valid_text({name: given[name] for name in ITEM_TEXTS if name in given})
+        return ValidText(given | said, replaced)
 
 
 class NewItem(ItemBody):

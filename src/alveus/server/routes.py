@@ -23,6 +23,7 @@ from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server.answers import StrictRoute
 from alveus.server.callers import Caller, caller_of, memories_for
+from alveus.server.set_calls import item_of
 from alveus.server.tokens import Access
 from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
@@ -32,6 +33,7 @@ from alveus.store.items import Item
 from alveus.transfer.export import Selection, export_lines
 from alveus.values import wire
 from alveus.values.storable import Value
+from alveus.values.valid_text import REPLACED, valid_text
 
 Document = dict[str, Any]
 
@@ -234,7 +236,8 @@ def write_value(
 ) -> Document:
     """Set a value; with If-Match only if it is still the one that was read."""
     tree = at.open("write").short_term
-    value, names, ttl = asked.stored(body.value), asked.path_of(path), asked.span(body.ttl_s)
+    value, replaced = valid_text(asked.stored(body.value))
+    names, ttl = asked.path_of(path), asked.span(body.ttl_s)
     if if_match is None:
         once = tree if idempotency_key is None else tree.once(idempotency_key)
         once.set(names, value, ttl=ttl)
@@ -242,7 +245,8 @@ def write_value(
         matching = _Matching(path, if_match, idempotency_key)
         matching.change(at, lambda tree: tree.set(names, value, ttl=ttl))
     response.headers["ETag"] = _etag(value)
-    return {"path": path, "value": forms.wired(value), "is_object": False}
+    told: Document = {"path": path, "value": forms.wired(value), "is_object": False}
+    return told | forms.replaced_field(replaced)
 
 
 @router.delete("/exact", tags=["exact memory"], **schemas.answers(schemas.Removed))
@@ -351,9 +355,10 @@ def add_items(
 ) -> Document:
     """Add items, all in one commit."""
     into = at.open("write")
-    made = [Item(asked.stored(each.value), **each.fields()) for each in body.items]
+    made = [item_of(each) for each in body.items]
     ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
-    return {"ids": list(ids)}
+    replaced = sum(cast("int", item.metadata.get(REPLACED, 0)) for item in made)
+    return {"ids": list(ids), **forms.replaced_field(replaced)}
 
 
 @router.get("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
@@ -382,15 +387,10 @@ def change_item(
 ) -> Document:
     """Change what is given, as a new version; what is left out stays."""
     of = at.open("write")
-    value = asked.stored(body.value) if "value" in body.model_fields_set else ...
-    item = of.update(
-        id,
-        value,
-        if_version=_version(if_match),
-        idempotency_key=idempotency_key,
-        **cast("Any", body.fields()),
-    )
-    return _item_answer(item, response)
+    changes, replaced = body.changes()
+    version = _version(if_match)
+    item = of.update(id, if_version=version, idempotency_key=idempotency_key, **changes)
+    return {**_item_answer(item, response), **forms.replaced_field(replaced)}
 
 
 @router.delete("/item", tags=["items"], **schemas.answers(schemas.DeletedCount))
@@ -529,7 +529,8 @@ def learn(
     memory = at.open("write")
     if (body.texts is None) == (body.conversation is None):
         raise InvalidInput("name texts, or a conversation; not both")
-    source = body.texts if body.conversation is None else memory.conversation(body.conversation)
+    texts, replaced = valid_text(body.texts)
+    source = texts if body.conversation is None else memory.conversation(body.conversation)
     given, model = body.options, request.app.state.model
     how, told = (None, []) if given is None else (given.options(), [given.model_dump()])
     report = answer_once(
@@ -537,9 +538,9 @@ def learn(
         Scope(memory.space, memory.key),
         lambda: memory.learn(cast("Any", source), model=model, options=how).to_json(),
         idempotency_key=idempotency_key,
-        plain=["learn", cast("Value", body.texts), body.conversation, *told],
+        plain=["learn", cast("Value", texts), body.conversation, *told],
     )
-    return cast("Document", forms.wired(report))
+    return cast("Document", forms.wired(report)) | forms.replaced_field(replaced)
 
 
 # --- compaction, forgetting -------------------------------------------------------------------

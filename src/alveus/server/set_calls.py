@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,7 +20,7 @@ from alveus.sets import MemorySet, refuse_upkeep
 from alveus.sets.admission.rules import CustomRule, rules_of
 from alveus.sets.admission.verdicts import Verdict
 from alveus.state import Ttl
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.keywords import UnknownKeyword
 
 
@@ -248,15 +248,14 @@ class UpdateItem(SetCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        changed = "value" in self.changes.model_fields_set
+        changes, replaced = self.changes.changes()
         item = self.set.open(to).update(
             self.id,
-            asked.stored(self.changes.value) if changed else ...,
             if_version=self.if_version,
             idempotency_key=to.once,
-            **cast("Any", self.changes.fields()),
+            **changes,
         )
-        return {"item": forms.item_fields(item)}
+        return {"item": forms.item_fields(item), **forms.replaced_field(replaced)}
 
 
 class DeleteItems(SetCall):
@@ -300,15 +299,16 @@ class SupersedeItem(SetCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        fields = self.item.fields()
-        new_id, value = fields.pop("id", None), asked.stored(self.item.value)
+        fields, replaced = self.item.changes()
+        new_id, value = fields.pop("id", None), fields.pop("value")
+        value = None if value is ... else value
         try:
             made = self.set.open(to).supersede(
                 self.id, value, at=self.at, new_id=new_id, idempotency_key=to.once, **fields
             )
         except UnknownKeyword as error:  # its source, say, is the old one
             raise InvalidInput(f"item: {error}") from error
-        return {"id": made}
+        return {"id": made, **forms.replaced_field(replaced)}
 
 
 class RenewItems(SetCall):
@@ -432,8 +432,8 @@ class SearchItems(SetRead):
 
 
 def item_of(body: asked.NewItem) -> Item:
-    """Return the item that a body is."""
-    return Item(asked.stored(body.value), **body.fields())
+    """Return the item that a body is; see `valid_item` for what is no text in it."""
+    return valid_item(Item(asked.stored(body.value), **body.fields()))
 
 
 def _verdict(said: Verdict) -> list[str | None]:

@@ -16,6 +16,7 @@ from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, counted
+from alveus.values.valid_text import REPLACED, ValidText, valid_text
 
 LeftOut: TypeAlias = Any
 """Beside a type, of a field that a user may leave out, but that every item of alveus has.
@@ -97,6 +98,9 @@ class Item:
 
 ITEM_FIELDS = tuple(one.name for one in dataclass_fields(Item))
 """In their order."""
+
+ITEM_TEXTS = ("value", "text", "texts", "metadata", "speaker")
+"""Those whose texts may say anything; the other texts are names."""
 
 ONLY_A_TEXT = Item(..., id=..., metadata=cast("Any", ...))
 """What an item is as of which nothing is known but its value, id and metadata."""
@@ -273,6 +277,34 @@ def _said(item: Item) -> str:
     """Return what is shown of an item: its text, or its value."""
     said = item.text if item.text is not None else text_of(item.value)
     return wire.encode(item.value) if said is None else said
+
+
+def valid_item(item: Item) -> Item:
+    """Return an item whose texts can be stored; its metadata says how many characters were changed.
+
+    See `valid_text`. Its id, session and role are names, which a store refuses if they have a lone
+    surrogate.
+    """
+    return counted_valid_item(item).value
+
+
+def counted_valid_item(item: Item) -> ValidText[Item]:
+    """Return what `valid_item` does, and the number of characters that were replaced.
+
+    Characters that the value has, and its text or speaker again, count once.
+    """
+    said = {name: getattr(item, name) for name in ITEM_TEXTS}
+    said["metadata"] = dict(item.metadata)
+    valid = {name: valid_text(given) for name, given in said.items()}
+    if all(valid[name].value is given for name, given in said.items()):
+        return ValidText(item, 0)
+    counts = {name: each.replaced for name, each in valid.items()}
+    own, about = counts.pop("value"), counts.pop("metadata")
+    replaced = max(own, sum(counts.values())) + about
+    made: dict[str, Any] = {name: each.value for name, each in valid.items()}
+    if replaced:
+        made["metadata"] = {**made["metadata"], REPLACED: replaced}
+    return ValidText(replace(item, **made), replaced)
 
 
 def text_of(value: Value) -> str | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Literal, Protocol, cast
@@ -41,6 +42,7 @@ from alveus.tools.tool_schemas import Parameter, ToolSchema
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, choice, counted, microseconds
+from alveus.values.valid_text import replaced_note, valid_text
 from alveus.values.zones import Zone
 
 TRIES = 8
@@ -48,6 +50,9 @@ TRIES = 8
 
 MOST_CHARACTERS = 8_000
 """Of a text that a model may remember."""
+
+_TEXTS = ("text", "old", "query")
+"""Names of the arguments that are texts, and no names of things; see `valid_text`."""
 
 READING = ("recall", "context", "list", "explain")
 """Names of the tools that change nothing."""
@@ -92,6 +97,11 @@ class ToolAnswer:
     text: str
     is_error: bool = False
     ids: Sequence[str] = ()
+
+    def noting(self, replaced: int) -> ToolAnswer:
+        """Return the answer, with a note of how many characters of the call were replaced."""
+        note = replaced_note(replaced)
+        return replace(self, text=f"{self.text} {note}") if note else self
 
 
 LARGEST_BLOCK = 10_000_000
@@ -272,11 +282,14 @@ class MemoryTools:
             )
         schema, call = self._tools[name]
         try:
-            return call(call_id, **schema.checked(arguments))
+            given = schema.checked(arguments)
+            said, replaced = valid_text({part: given[part] for part in _TEXTS if part in given})
+            answer = call(call_id, **(given | said))
         except (InvalidInput, NotFound) as error:
             return ToolAnswer(str(error), is_error=True)
         except (Conflict, LimitReached, Rejected, TreeConflict) as error:
             return ToolAnswer(str(error), is_error=True)
+        return answer if name in READING else answer.noting(replaced)
 
     def _change(self, call_id: str | None, change: Callable[[ToolOwner], ToolAnswer]) -> ToolAnswer:
         """Do *change* in one commit; of a key from a fresh read where another came in between."""

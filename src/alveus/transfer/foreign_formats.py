@@ -31,7 +31,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class UnusablePart:
     """A part of a record that cannot be used, such as one message of a conversation."""
 
     problem: str
@@ -61,7 +61,7 @@ class Target:
     zone: tzinfo | None = None
 
 
-ReadPart: TypeAlias = ItemLine | Skipped | Unusable
+ReadPart: TypeAlias = ItemLine | Skipped | UnusablePart
 """What a reader makes of a part of a record."""
 
 
@@ -106,7 +106,7 @@ class Reader(ABC):
         try:
             yield from list(parts)
         except AlveusError as error:
-            yield Unusable(f"{what}: {error}" if what else str(error))
+            yield UnusablePart(f"{what}: {error}" if what else str(error))
 
     def item_line(
         self, item: Item, *records: dict[str, Value], keep: bool = False

@@ -10,7 +10,7 @@ from alveus.store.records import request_json
 from alveus.transfer.alveus_format import KINDS, AlveusLines, ExportLine, ItemLine
 from alveus.transfer.chats import ChatReader
 from alveus.transfer.conversations import ConversationReader, LocomoReader
-from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped, Target, Unusable
+from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped, Target, UnusablePart
 from alveus.transfer.history_format import AccessedLine, CommitLine, HistoryLines
 from alveus.transfer.import_source import Invalid, JsonRecord, Source
 from alveus.transfer.langgraph import LangGraphFile, LangGraphReader
@@ -130,7 +130,7 @@ def entries(
         try:
             parts = list(reader.read(record))  # none, if a later one cannot be used
         except AlveusError as error:
-            parts = [Unusable(str(error))]
+            parts = [UnusablePart(str(error))]
         for part in parts:
             yield record.number, _entry_of(source, record, part, items)
 
@@ -138,7 +138,7 @@ def entries(
 def _entry_of(
     source: Source, record: JsonRecord, part: ReadPart, items: _ImportedItems
 ) -> Entry | LeftOut:
-    problem = part.problem if isinstance(part, Unusable) else ""
+    problem = part.problem if isinstance(part, UnusablePart) else ""
     if isinstance(part, ItemLine):
         problem = items.conflict(source, record.number, part)
         if problem is None:

@@ -104,7 +104,7 @@ def _inner(value: object, where: str, at: object, nan: bool, depth: int) -> Valu
     kind = type(value)
     if kind is float and value == value:  # noqa: PLR0124 - NaN does not
         return cast("float", value)
-    if kind is str and _is_text(cast("str", value)):
+    if kind is str and is_text(cast("str", value)):
         return cast("str", value)
     where = f"{where}[{at!r}]"
     if kind is str:
@@ -114,7 +114,8 @@ def _inner(value: object, where: str, at: object, nan: bool, depth: int) -> Valu
     return _container(value, where, nan, depth + 1)
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
+    """Return whether a text has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -136,7 +137,7 @@ def _text(text: str, where: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             problem = f"holds a lone surrogate at position {error.start}, which is not text"
-            hint = "decode it rightly, or clean it with text.encode(errors='replace').decode()"
+            hint = "pass alveus.valid_text(value).value, which has U+FFFD in its place"
             raise InvalidValue(where, problem, hint=hint) from None
     return text
 

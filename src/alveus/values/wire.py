@@ -257,4 +257,8 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-_SPECIAL: dict[str, Callable[[str], Value]] = {"$bytes": _bytes, "$float": float, "$int": _hexadecimal}
+_SPECIAL: dict[str, Callable[[str], Value]] = {
+    "$bytes": _bytes,
+    "$float": float,
+    "$int": _hexadecimal,
+}

@@ -34,7 +34,7 @@ from alveus.integrations.langgraph.connecting import Connected
 from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
 
 KEY = identity_key("langgraph.store", "default")
@@ -178,7 +178,7 @@ class AlveusStore(Connected, BaseStore):
                 metadata={} if op.ttl is None else {TTL: op.ttl},
                 ttl=life,
             )
-            target.add(item, on_existing="update")
+            target.add(valid_item(item), on_existing="update")
 
     def _texts(self, op: PutOp) -> list[str]:
         if op.index is False:

@@ -21,7 +21,8 @@ from alveus.store.scope import Scope, set_name
 from alveus.text.budget import Budget
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Path, checked, checked_name, choice, counted, moment
+from alveus.values.storable import Path, checked_name, choice, counted, moment
+from alveus.values.valid_text import valid_text
 from alveus.values.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class ContextRequest:
             text: object = getattr(self, name)
             if text is not None and type(text) is not str:
                 raise InvalidInput(f"{name} must be a str, or None, not {short_repr(text)}")
-            checked(text, where=name)
+            object.__setattr__(self, name, valid_text(text).value)
         if isinstance(self.messages, str):
             set_name(self.messages)
         elif self.messages is not NEWEST and self.messages is not None:

@@ -257,6 +257,9 @@ def _holding(binding: int, operator: str, limit: int) -> str:
 
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "="}
 
+_NUL = r"'\u0000'"
+"""NUL in JSON, which a text of PostgreSQL cannot hold: to reach such a field is an error."""
+
 _NUMBERS = {"$time": "one.time", "$importance": "one.importance"}
 
 _NAMES = {
@@ -314,8 +317,9 @@ def _of_field(field: str, op: str, operands: Sequence[Key], bindings: list[objec
 def _in_metadata(path: Sequence[str], key: Key, bindings: list[object]) -> str:
     """Return that the metadata has a scalar at *path*, compared by its text where that is sure."""
     kind, value = key
-    if kind != "text" or value is None or any(map(wire.is_mark, path)) or "\0" in value:
+    if kind != "text" or value is None or any(map(wire.is_mark, path)) or "\0" in str(value):
         return "TRUE"
     bindings.append(TextArray(path))
     bindings.append(value)
-    return f"(one.metadata::json #>> ?{len(bindings) - 1}::text[]) = ?{len(bindings)}::text"
+    found = f"(one.metadata::json #>> ?{len(bindings) - 1}::text[]) = ?{len(bindings)}::text"
+    return f"CASE WHEN strpos(one.metadata, {_NUL}) > 0 THEN TRUE ELSE {found} END"
