@@ -7,7 +7,6 @@ alveus's own calls find both.
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -28,6 +27,14 @@ from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server.answers import PlainRoute, StrictRoute, error_answer
 from alveus.server.callers import Caller
+from alveus.server.mem0_filters import (
+    Where,
+    filter_of_key,
+    moment_of,
+    named_entities,
+    owners_of_new,
+    read_filters,
+)
 from alveus.server.routes import Asking, Document
 from alveus.server.tokens import Access
 from alveus.sets import MemorySet
@@ -49,8 +56,6 @@ from alveus.transfer.mem0 import (
 )
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value, checked
-
-Where = dict[str, Any]
 
 
 class _Mem0Errors(PlainRoute):
@@ -172,7 +177,7 @@ class _Change(BaseModel):
         if self.text is not None:
             fields["value"] = self.text
         if self.timestamp is not None:
-            fields["time"] = _moment(self.timestamp)
+            fields["time"] = moment_of(self.timestamp)
         if "expiration_date" in self.model_fields_set:
             fields["expire_at"] = _expiry(self.expiration_date)
         if not fields and self.metadata is None:
@@ -260,14 +265,14 @@ def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[Ke
     Raises:
         InvalidInput: The filter names no entity.
     """
-    entities = _named(filters)
+    entities = named_entities(filters)
     if not entities:
         raise InvalidInput(
             f"name whose memories are meant: one of {', '.join(ENTITIES)}; '*' is not served"
         )
     keys = list(dict.fromkeys(each.key for each in entities))
     for key in keys:
-        yield _open(caller, key, access), _where(filters, key)
+        yield _open(caller, key, access), filter_of_key(filters, key)
     memory, space = caller.memory(_space(caller), access), _space(caller)
     marks = [each.mark for each in entities if each.kind != KINDS[0]]
     refs = {
@@ -278,150 +283,9 @@ def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[Ke
     }
     for key in sorted(refs.difference(keys)):
         if key.startswith(caller.token.keys):
-            inside, where = _open(caller, key, access), _where(filters, key)
+            inside, where = _open(caller, key, access), filter_of_key(filters, key)
             if any(inside.set(name).list(where=where, limit=1) for name in SETS):
                 yield inside, where
-
-
-def _named(filters: Where) -> list[Entity]:
-    """Return entities of which each memory that a filter chooses has one; none: it names no such.
-
-    Of a conjunction, the entities of the part whose last kind comes first are returned.
-    """
-    found: list[list[Entity]] = []
-    for name, operand in filters.items():
-        if name in ENTITIES:
-            found.append(_entities(name, operand))
-        elif name == "AND":
-            found.extend(map(_named, _parts(name, operand)))
-        elif name == "OR":
-            branches = [*map(_named, _parts(name, operand))]
-            if all(branches):  # else one of its branches is for anybody
-                found.append([each for branch in branches for each in branch])
-    named = [each for each in found if each]
-    return min(named, key=_last_kind) if named else []
-
-
-def _last_kind(entities: list[Entity]) -> int:
-    return max(KINDS.index(each.kind) for each in entities)
-
-
-def _entities(name: str, operand: object) -> list[Entity]:
-    """Return the entities that a part of a filter names."""
-    if isinstance(operand, dict):
-        only = cast("dict[str, object]", operand)
-        operand = only.get("in") if only.keys() == {"in"} else None
-    names = cast("list[object]", operand if isinstance(operand, list) and operand else [operand])
-    return [Entity(name.removesuffix("_id"), entity_name(name, each)) for each in names]
-
-
-def _parts(name: str, operand: object) -> list[Where]:
-    parts = cast("list[object]", operand if isinstance(operand, list) else [operand])
-    if not parts or not all(isinstance(part, dict) for part in parts):
-        raise InvalidInput(f"{name} must be a list of filters")
-    return cast("list[Where]", parts)
-
-
-def _where(filters: Where, key: str) -> Where:
-    """Return a filter as alveus has it, for the items of one key.
-
-    What names the key itself holds for all of them, whoever wrote them.
-    """
-    return {"all": [_clause(name, operand, key) for name, operand in filters.items()] or [{}]}
-
-
-def _clause(name: str, operand: object, key: str) -> Where:
-    if name in ENTITIES:
-        return _owned_by(name, operand, key)
-    if name in ("AND", "OR", "NOT"):
-        parts = [_where(part, key) for part in _parts(name, operand)]
-        return (
-            {"all": parts}
-            if name == "AND"
-            else {"any": parts}
-            if name == "OR"
-            else ({"not": {"any": parts}})
-        )
-    if name == "metadata":
-        if not isinstance(operand, dict):
-            raise InvalidInput("metadata must be an object of names and values")
-        fields = cast("dict[str, object]", operand)
-        return {"all": [{_metadata_path(field): value} for field, value in fields.items()]}
-    if name == "created_at":
-        bounds = cast(
-            "dict[str, object]", operand if isinstance(operand, dict) else {"eq": operand}
-        )
-        return {"$time": {operator: _moment(value) for operator, value in bounds.items()}}
-    if name == "categories":
-        return _in_categories(operand)
-    if name == "memory_ids":
-        return _among(operand, key)
-    if name in _REFUSED:
-        raise InvalidInput(f"memories cannot be filtered by {name!r} here; metadata can")
-    return {_metadata_path(name): operand}
-
-
-def _among(operand: object, key: str) -> Where:
-    """Return the filter of the items of a key that some ids of memories name."""
-    given = cast("Where", operand).get("in") if isinstance(operand, dict) else operand
-    ids = cast("list[object]", given if isinstance(given, list) else [None])
-    chosen: list[str] = []
-    for each in ids:
-        if not isinstance(each, str):
-            raise InvalidInput('memory_ids must be a list of ids, or {"in": [ids]}')
-        place = MemoryPlace.unpacked(each)
-        if place is None or place.key == key:
-            chosen.append(each.lower() if place is None else place.item_id)
-    return {"$id": {"in": chosen}}
-
-
-def _in_categories(operand: object) -> Where:
-    """Return the filter of memories that have one of some categories."""
-    asked_for = cast("Where", operand) if isinstance(operand, dict) else {"contains": operand}
-    ((operator, wanted),) = asked_for.items() if len(asked_for) == 1 else [("", None)]
-    several = cast("list[object]", wanted if isinstance(wanted, list) else [wanted])
-    if operator not in ("in", "contains"):
-        raise InvalidInput('categories must be a name, {"contains": name} or {"in": [names]}')
-    return {"any": [{f"{MARKS}.categories": {"contains": each}} for each in several]}
-
-
-def _owned_by(name: str, operand: object, key: str) -> Where:
-    """Return the filter of a key's items that belong to entities.
-
-    The key alone says who its own entity is, and that no entity of a kind before that owns an item:
-    marks, which any writer of the key may have made, name entities of the kinds after it.
-    """
-    entities = _entities(name, operand)
-    if name in Entity.of_key(key).kinds_after:
-        return {f"{MARKS}.{name}": {"in": [each.name for each in entities]}}
-    return {"all" if key in (each.key for each in entities) else "any": []}
-
-
-_REFUSED = frozenset(
-    {"updated_at", "expiration_date", "text", "keywords", "keywords_search", "feedback"}
-)
-
-
-def _metadata_path(name: str) -> str:
-    """Return the name of a field of a memory's metadata as filters have it."""
-    escaped = name.replace("\\", "\\\\").replace(".", "\\.")
-    if name == MARKS:  # the marks have the name in the item's metadata
-        return f"{MARKS}.{MARKS}"
-    is_special = escaped.startswith("$") or escaped in ("any", "all", "not")
-    return f"\\{escaped}" if is_special else escaped
-
-
-def _moment(found: object) -> datetime:
-    """Return a time that is seconds since 1970, a date, or ISO 8601."""
-    try:
-        if isinstance(found, (int, float)):
-            return datetime.fromtimestamp(found, UTC)
-        if isinstance(found, str):
-            read = datetime.fromisoformat(found)
-            return read.replace(tzinfo=read.tzinfo or UTC)
-    except (ValueError, OverflowError, OSError):
-        pass
-    raise InvalidInput(f"a time must be seconds, or ISO 8601, not {found!r}")
 
 
 def _expiry(day: date | None) -> datetime | None:
@@ -459,7 +323,7 @@ def add(
 
     It is done when it is answered: `status` says so to clients that would wait for the event.
     """
-    entities = _belongs(body.chosen())
+    entities = owners_of_new(body.chosen())
     if not entities:
         raise InvalidInput(f"name the owner of these memories: one of {', '.join(ENTITIES)}")
     key = Entity.first(entities).key
@@ -475,7 +339,7 @@ def add(
         None,
         entities,
         asked.stored(body.metadata or {}),
-        created=None if body.timestamp is None else _moment(body.timestamp),
+        created=None if body.timestamp is None else moment_of(body.timestamp),
         expires=_expiry(body.expiration_date),
     )
     # Before facts are learnt, which are marked after that.
@@ -514,22 +378,6 @@ def _keep(
         "event_id": derived_ids(event.encode())(),
         "results": [_event(memory.key, "default", each, "ADD", text) for each, (_, text) in pairs],
     }
-
-
-def _belongs(filters: Where) -> dict[str, str]:
-    """Return the names of the entities that new memories belong to."""
-    found: dict[str, str] = {}
-    for name, operand in filters.items():
-        if name == "AND":
-            named = [pair for part in _parts(name, operand) for pair in _belongs(part).items()]
-        elif name in ENTITIES:
-            named = [(name, each.name) for each in _entities(name, operand)]
-        else:
-            raise InvalidInput(f"filters of new memories are {', '.join(ENTITIES)}, not {name!r}")
-        for entity, each in named:
-            if found.setdefault(entity, each) != each:
-                raise InvalidInput(f"{entity} of new memories must be one name")
-    return found
 
 
 def _learn(
@@ -771,26 +619,10 @@ def delete_all(
     """Retire all memories that are chosen; their history stays."""
     named = zip(ENTITIES, (user_id, agent_id, app_id, run_id), strict=True)
     given: Where = {entity: name for entity, name in named if name is not None}
-    chosen = given if filters is None else {"AND": [_read_filters(filters), given]}
+    chosen = given if filters is None else {"AND": [read_filters(filters), given]}
     found = _listed(caller, chosen, "write", ended=True)
     _retire(caller, [MemoryPlace(key, item.set_name or "", item.id or "") for key, item in found])
     return {"message": "Memories deleted successfully!"}
-
-
-def _read_filters(text: str) -> Where:
-    """Return filters of an address: JSON, or, as the client of Python sends them, its literals."""
-    found: Any = None
-    for read in (json.loads, ast.literal_eval):
-        try:
-            found = asked.stored(read(text))
-            break
-        except InvalidInput:
-            raise
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue  # TypeError: a set, say, is a literal, and no JSON
-    if not isinstance(found, dict):
-        raise InvalidInput('filters must be an object, such as {"user_id": "ada"}')
-    return cast("Where", found)
 
 
 @router.delete("/v1/memories/{memory_id:path}")

@@ -186,6 +186,39 @@ class FinderLaws(Laws):
 
     # --- the change log
 
+    def test_an_item_is_found_in_any_key_of_its_space(self, store: Store) -> None:
+        """By its id alone, also after it was retired; not in knowledge, nor in another space."""
+        elsewhere = SetRef(Scope("elsewhere", "ada"), "notes")
+        others = SetRef(BOB, "a"), SetRef(BOB, "n\0"), SetRef(Scope(ADA.space, "agent:é\n"), "b")
+        for ref in (NOTES, *others, SetRef(HANDBOOK, "notes"), elsewhere):
+            write(store, Add(ref, record("odd 🦊")), Add(ref, record("other")), scope=ref.scope)
+        found = sorted([NOTES, *others])
+        assert store.sets_of_item(ADA.space, "odd 🦊") == found
+        write(store, Retire(NOTES, "odd 🦊", 1))
+        assert store.sets_of_item(ADA.space, "odd 🦊") == found
+        assert store.sets_of_item("elsewhere", "odd 🦊") == [elsewhere]
+        assert store.sets_of_item(ADA.space, "odd") == store.sets_of_item("never", "other") == []
+
+    def test_sets_are_found_by_the_metadata_of_an_item(self, store: Store) -> None:
+        """By a part of it, letter for letter, of a live item in a set of that name and space."""
+        marked = replace(record("i"), metadata='{"a":{"run":"é\\"_%\\\\"},"b":"Run"}')
+        others = SetRef(BOB, "notes"), SetRef(Scope(ADA.space, "agent:é"), "notes")
+        elsewhere = SetRef(HANDBOOK, "notes"), SetRef(Scope("elsewhere", "ada"), "notes")
+        for ref in (NOTES, *others, *elsewhere, SetRef(BOB, "Notes")):
+            write(store, Add(ref, record("plain")), Add(ref, marked), scope=ref.scope)
+
+        def found(text: str, space: str = ADA.space) -> list[SetRef]:
+            return store.sets_with_metadata(space, "notes", text)
+
+        everywhere = sorted([NOTES, *others])
+        for text in ('"run":"é\\"_%\\\\"', '"Run"', "é"):
+            assert found(text) == everywhere
+        for text in ('"run"}', '"RUN"', '"run":"é%"', "e"):
+            assert found(text) == []
+        assert found("é", "elsewhere") == [elsewhere[1]]
+        write(store, Retire(NOTES, "i", 1))
+        assert found("é") == sorted(others)
+
     def test_the_log_starts_empty(self, store: Store) -> None:
         """At 0, and nothing is past it."""
         assert store.seq() == 0
