@@ -463,7 +463,7 @@ def test_no_key_sees_another(memory: Memory) -> None:
 def test_what_is_hidden_expired_or_in_quarantine_is_never_shown() -> None:
     """Nor what has ceased to hold, unless that is asked for."""
     clock = Clock()
-    with Memory.open(embedder="words", clock=clock) as memory:
+    with Memory.open(embedder="words", clock=clock, timezone="UTC") as memory:
         ada = memory.key("ada")
         ada.add("this seat expires", expire_at=START + timedelta(hours=1))
         ada.add("this seat is old", valid_to=START + timedelta(hours=1))

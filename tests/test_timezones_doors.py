@@ -230,7 +230,7 @@ def test_a_day_of_a_command_is_one_of_the_reader(tmp_path: Path) -> None:
     assert "2026-03-01 00:00" in shown
     assert "2026-03-01 19:00" in shown
     assert "2026-03-01 14:00" in run(db, "list", "-k", "ada", ALVEUS_TIMEZONE="Asia/Tokyo")
-    assert "Mars" in run(db, "list", "-k", "ada", "--timezone", "Mars", code=1)
+    assert "Mars" in run(db, "list", "-k", "ada", "--timezone", "Mars", code=2)
     dated = run(db, "search", "tea yesterday", "-k", "ada", *zone)
     assert "counted in America/New_York" in dated
 

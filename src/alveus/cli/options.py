@@ -128,6 +128,7 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
         options.append(click.Option([name], is_flag=True, flag_value=True, default=None, help=says))
     for option in options:
         option.hidden, option.expose_value, option.callback = hidden, False, remember_option
+    zone.callback = _remember_zone
     return [*options]
 
 
@@ -234,6 +235,12 @@ def parsed(
             raise click.BadParameter(str(error), ctx, param) from error
 
     return callback
+
+
+def _remember_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
+    """Keep the option that says where the reader is, if there is such a zone."""
+    parsed(read_zone)(ctx, param, text)
+    remember_option(ctx, param, text)
 
 
 def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
