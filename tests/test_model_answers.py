@@ -305,6 +305,7 @@ MENTIONED = [
     "Assistant:none",
     "  two  spaces stay, \n\n as they are ",
     "\\<think> with a backslash",
+    "a \\<|channel|>final too",
     "if a<b and c>d, then [0]",
 ]
 

@@ -436,7 +436,8 @@ def _undecided(text: str) -> int:
     found = [one.start() for one in _FIRSTS.finditer(text, near)]
     marks = [at for at in found if _may_become_a_mark(text[at:])]
     tails = [pattern.search(text, near) for pattern in (_CONTEXT_TAIL, _END)]
-    return min([len(text), *marks, *(one.start() for one in tails if one is not None)])
+    at = min([len(text), *marks, *(one.start() for one in tails if one is not None)])
+    return at - 1 if text[:at].endswith("\\") else at
 
 
 # --- messages -----------------------------------------------------------------------------------
