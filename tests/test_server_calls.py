@@ -337,7 +337,6 @@ def sources_of_a_tip(served: ServedHere, token: str, space: str, *, writes: bool
         ("/v1/call", f'{{"call": "renew", "ids": [{HALF}], "ttl_s": 1}}'),
         ("/v1/call", f'{{"call": "quarantine.release", "id": {HALF}}}'),
         ("/v1/call", f'{{"call": "quarantine.discard", "id": {HALF}}}'),
-        ("/v1/learn", f'{{"texts": [{HALF}]}}'),
     ],
 )
 def test_what_no_name_can_be_kept_of_is_refused(served: ServedHere, path: str, body: str) -> None:
