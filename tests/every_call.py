@@ -170,7 +170,8 @@ GIVEN: dict[str, Any] = {
     "idempotency_key": None, "node": 0, "by": 1, "a": 0, "b": None, "others": ["x"],
     "source": ["I like tea."], "context": None, "event": InputEvent(input="x"),
     "compaction": 1, "summary": "x", "new_mark": "m", "state": {}, "learnings": 1, "fact": "one",
-    "conversation": "talk", "subject": "x", "run": 1, "ticket": None, "inputs": [("a", "x")],
+    "conversation": "talk", "subject": "x", "session_id": "s",
+    "run": 1, "ticket": None, "inputs": [("a", "x")],
     "consumer": "c", "role": "user", "weights": {}, "attempt": 1, "error": ValueError("x"),
     "document": {}, "url": ":memory:", "model": "m",
     "on_rejected": "raise", "secrets": "mask", "texts": ["x"], "backup": "none.db",
@@ -295,6 +296,8 @@ def arguments_of(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
     needed: list[str] = []
     for each in inspect.signature(function).parameters.values():
         if each.name in ("self", "cls"):
+            continue
+        if each.kind is each.VAR_KEYWORD and "Unpack" not in str(each.annotation):
             continue
         if each.kind is each.VAR_KEYWORD:
             hint = typing.get_type_hints(inspect.unwrap(function)).get(each.name)

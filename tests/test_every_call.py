@@ -6,6 +6,7 @@ The calls are found by looking at the classes, so a new one is tried as soon as 
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,6 +98,30 @@ def test_what_nothing_can_be_made_of_is_refused(name: str) -> None:
                     continue
                 fault = tried(called, passed_to(door, needed) | {argument: made()})
                 found += [f"{name}({argument}={what}): {fault}"] if fault else []
+    assert found == []
+
+
+FOREIGN = ("serde", "cache_control", "session_settings", "ttl")
+"""Arguments whose types are of the frameworks, which look at them."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["agent_framework", "anthropic_memory", "langgraph", "openai_agents", "pydantic_ai"],
+)
+def test_what_no_integration_can_be_made_of_is_refused(name: str) -> None:
+    """By each class of the package that a framework is given."""
+    module = importlib.import_module(f"alveus.integrations.{name}")
+    made = [kind for each, kind in vars(module).items() if each.startswith("Alveus")]
+    found: list[str] = []
+    for kind in made:
+        arguments, needed = arguments_of(kind)
+        for argument in sorted({*arguments} - {*FOREIGN}):
+            for what, value in HOSTILE.items():
+                with door_of(memory_for_fuzzing()) as door:
+                    fault = tried(kind, passed_to(door, needed) | {argument: value()})
+                found += [f"{kind.__name__}({argument}={what}): {fault}"] if fault else []
+    assert made
     assert found == []
 
 

@@ -185,7 +185,7 @@ def test_map_refuses_another_word_for_errors_at_once(memory):
 
 def test_runs_refuse_what_names_no_run(memory):
     with LocalRunner(ECHO, memory) as runner:
-        with pytest.raises(InvalidInput, match="status must be one of"):
+        with pytest.raises(InvalidInput, match="status must be"):
             runner.runs.list(status="failed")  # pyright: ignore[reportArgumentType] - wrong on purpose
         with pytest.raises(InvalidInput, match="limit must be"):
             runner.runs.list(limit="3")  # pyright: ignore[reportArgumentType] - wrong on purpose

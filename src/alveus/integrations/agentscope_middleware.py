@@ -24,6 +24,7 @@ from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
+from alveus.values.storable import choice
 
 NO_AGENT = "agentscope_middleware"
 """The set of a middleware that names no agent."""
@@ -73,8 +74,7 @@ class AlveusMiddleware(MiddlewareBase):
     ) -> None:
         if not user_id.strip():
             raise InvalidInput("user_id must say whose memory it is; it is empty")
-        if mode not in MODES:
-            raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+        choice(mode, "mode", *MODES)
         self._opened = OpenedMemory(memory)
         self._key = self._opened.memory.key(key or identity_key("agentscope.user", user_id))
         self._name = f"agentscope.{agent_id}" if agent_id else NO_AGENT

@@ -32,6 +32,7 @@ from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item
+from alveus.values.storable import choice
 from alveus.values.valid_text import replaced_note, valid_text
 
 ROOT = "/memories"
@@ -61,8 +62,7 @@ class MemoryFiles(OpenedMemory):
     def __init__(
         self, memory: Memory | str | Path, *, key: str, name: str, deleting: Deleting
     ) -> None:
-        if deleting not in ("retire", "forget"):
-            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        choice(deleting, "deleting", "retire", "forget")
         super().__init__(memory)
         self._key, self._name, self._deleting = self.memory.key(key), name, deleting
         self._files = self._key.set(name)

@@ -23,6 +23,7 @@ from alveus.integrations.opened import OpenedMemory, plain_json
 from alveus.memory.memory import Memory
 from alveus.search.signals import Signals
 from alveus.store.items import Item, valid_item
+from alveus.values.storable import choice
 
 NAME = "crewai"
 """The set of the records, unless another is named."""
@@ -70,8 +71,7 @@ class AlveusStorage(OpenedMemory):
         name: str = NAME,
         deleting: Literal["retire", "forget"] = "retire",
     ) -> None:
-        if deleting not in ("retire", "forget"):
-            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        choice(deleting, "deleting", "retire", "forget")
         super().__init__(memory)
         self._records = self.memory.key(key).set(name)
         self._deleting = deleting

@@ -24,6 +24,7 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
+from alveus.values.storable import choice
 from alveus.values.zones import Zone
 
 ROOT = "google_adk"
@@ -51,8 +52,7 @@ class AlveusMemoryService(BaseMemoryService):
         limit: int = 10,
         deleting: Literal["retire", "forget"] = "retire",
     ) -> None:
-        if deleting not in ("retire", "forget"):
-            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        choice(deleting, "deleting", "retire", "forget")
         self._opened = OpenedMemory(memory)
         self._limit, self._deleting = limit, deleting
 

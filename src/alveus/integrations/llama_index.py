@@ -16,12 +16,13 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
-from alveus.errors import InvalidInput, StaleItem
+from alveus.errors import StaleItem
 from alveus.integrations.opened import OpenedMemory, plain_json, quoted
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
+from alveus.values.storable import choice
 
 SHOWN, ARCHIVED = "llama_index", "llama_index_archive"
 """The sets of messages that name no chat; of a chat, a dot and its id follow."""
@@ -55,8 +56,7 @@ class AlveusChatStore(AsyncDBChatStore):
         key: str,
         deleting: Literal["retire", "forget"] = "retire",
     ) -> None:
-        if deleting not in ("retire", "forget"):
-            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        choice(deleting, "deleting", "retire", "forget")
         super().__init__()
         self._opened = OpenedMemory(memory)
         self._key = self._opened.memory.key(key)

@@ -18,7 +18,7 @@ from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
-from alveus.values.storable import checked_name
+from alveus.values.storable import checked_name, choice
 
 SessionItem: TypeAlias = dict[str, Any]
 """An item as the SDK hands it over: a message, a call of a tool, its output, …"""
@@ -54,8 +54,7 @@ class AlveusSession(OpenedMemory):
         clearing: Literal["retire", "forget"] = "retire",
         session_settings: Any = None,  # noqa: ANN401 - the SDK's SessionSettings
     ) -> None:
-        if clearing not in ("retire", "forget"):
-            raise InvalidInput(f"clearing must be 'retire' or 'forget', not {clearing!r}")
+        choice(clearing, "clearing", "retire", "forget")
         self.session_id = checked_name(session_id, "a session's id")
         own = identity_key("openai_agents.session", session_id)
         of = checked_name(own if key is None else key, "a key")

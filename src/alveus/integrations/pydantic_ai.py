@@ -26,7 +26,6 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from alveus.errors import InvalidInput
 from alveus.integrations.opened import OpenedMemory
 from alveus.llm import answer_text
 from alveus.memory.keys import KeyBatch, KeyMemory
@@ -34,6 +33,7 @@ from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
+from alveus.values.storable import choice
 from alveus.values.valid_text import valid_text
 
 ROOT = "pydantic_ai"
@@ -70,8 +70,7 @@ class AlveusConversationStore(ConversationStore):
         key: str = KEY,
         deleting: Literal["retire", "forget"] = "retire",
     ) -> None:
-        if deleting not in ("retire", "forget"):
-            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        choice(deleting, "deleting", "retire", "forget")
         self._opened = OpenedMemory(memory)
         self._key = self._opened.memory.key(key)
         self._entries = self._key.set(SET)

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from threading import TIMEOUT_MAX
+from sys import float_info
 from typing import Any, TypeAlias, TypeVar, cast
 
 from alveus.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
@@ -289,7 +289,7 @@ def checked_wait(wait_s: object) -> float | None:
         return None
     if type(wait_s) in (int, float):
         seconds = cast("float", wait_s)
-        if seconds <= TIMEOUT_MAX or seconds == math.inf:
+        if seconds <= float_info.max or seconds == math.inf:  # neither NaN, nor too long a number
             return seconds
     raise InvalidInput(
         "wait_s must be a number of seconds, or None for as long as it takes, not "

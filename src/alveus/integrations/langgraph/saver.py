@@ -48,6 +48,7 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory, RemoteMemory
 from alveus.state import MemoryObject
 from alveus.values.identities import identity_key
+from alveus.values.storable import choice
 
 Result = TypeVar("Result")
 
@@ -81,8 +82,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         deleting: Literal["retire", "forget"] = "retire",
     ) -> None:
-        if deleting not in ("retire", "forget"):
-            raise InvalidInput(f"deleting must be 'retire' or 'forget', not {deleting!r}")
+        choice(deleting, "deleting", "retire", "forget")
         Connected.__init__(self, memory)
         BaseCheckpointSaver.__init__(self, serde=serde)  # pyright: ignore[reportUnknownMemberType] - of no type argument
         self._deleting = deleting
@@ -282,8 +282,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         With "keep_latest" the last checkpoint of each namespace stays, and those before it from
         which a delta channel of it is read.
         """
-        if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"strategy must be 'keep_latest' or 'delete', not {strategy!r}")
+        choice(strategy, "strategy", "keep_latest", "delete")
         for thread in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread)

@@ -30,12 +30,14 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
 from alveus.embed.wordpiece import MOST_WINDOWS
 from alveus.errors import InvalidFilter, InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.integrations.langgraph.connecting import Connected
 from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
+from alveus.values.storable import checked_name
 
 KEY = identity_key("langgraph.store", "default")
 """The key whose sets the namespaces are, unless another is named."""
@@ -80,10 +82,13 @@ class AlveusStore(Connected, BaseStore):
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
     ) -> None:
+        if not isinstance(fields, (list, tuple)):
+            raise InvalidInput(f"fields are paths, such as '$', not {short_repr(fields)}")
+        checked_name(key, "a key")
         Connected.__init__(self, memory)
         self.ttl_config = ttl
-        self._sets: KeyMemory = memory.key(key)
-        self._fields = tuple(fields)
+        self._sets: KeyMemory = self.memory.key(key)
+        self._fields = tuple(checked_name(each, "a path in fields") for each in fields)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do all of *ops*: reads see what was there before; puts are one commit."""
