@@ -239,11 +239,11 @@ def test_wrong_calls_are_python_errors(writer):
     assert db._statements is not None
     prepared = db._statements._prepared
     for function, arguments, error in (
-        (writer.prepare, (), TypeError),
-        (writer.prepare, (1,), TypeError),
-        (writer.prepare, ("x", 1), TypeError),
-        (writer.prepare, (0, 1), TypeError),
-        (writer.prepare, (1, 0), TypeError),
+        (writer.prepare_with, (), TypeError),
+        (writer.prepare_with, (1,), TypeError),
+        (writer.prepare_with, ("x", 1), TypeError),
+        (writer.prepare_with, (0, 1), TypeError),
+        (writer.prepare_with, (1, 0), TypeError),
         (writer.run, (prepared,), TypeError),
         (writer.run, (1, []), ValueError),
         (writer.run, (prepared, 1), TypeError),

@@ -329,7 +329,7 @@ static PyObject *read_part(PyObject *given, Part *part, Values *values) {
     return held;
 }
 
-PyDoc_STRVAR(prepare_doc, "prepare(table, db)\n--\n\nReturn where the statements of a connection are kept.");
+PyDoc_STRVAR(prepare_doc, "prepare_with(table, db)\n--\n\nReturn where the statements of a connection are kept.");
 
 PyDoc_STRVAR(run_doc, "run(prepared, parts)\n--\n\n"
                       "Run each statement for each of its rows, which may be given as columns;\n"
@@ -427,7 +427,7 @@ static void forget(PyObject *capsule) {
 static PyObject *prepare(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
     if (count != 2 || !PyLong_Check(given[0]) || !PyLong_Check(given[1]))
-        return wrong("prepare takes the addresses of SQLite's functions and of a connection");
+        return wrong("prepare_with takes the addresses of SQLite's functions and of a connection");
     const Function *table = PyLong_AsVoidPtr(given[0]);
     sqlite3 *db = PyLong_AsVoidPtr(given[1]);
     if (PyErr_Occurred())
@@ -498,7 +498,7 @@ static PyObject *pages(PyObject *module, PyObject *given) {
 }
 
 static PyMethodDef functions[] = {
-    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_FASTCALL, prepare_doc},
+    {"prepare_with", (PyCFunction)(void (*)(void))prepare, METH_FASTCALL, prepare_doc},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
     {"finish", (PyCFunction)(void (*)(void))finish, METH_FASTCALL, finish_doc},
     {"count_pages", count_pages, METH_O, count_pages_doc},

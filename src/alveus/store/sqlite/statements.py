@@ -19,14 +19,14 @@ from alveus.values.compiled_modules import compiled
 if TYPE_CHECKING:
     from alveus.store.sql.connection import Write
 
-FUNCTIONS = ("prepare", "run", "finish", "count_pages", "pages")
+FUNCTIONS = ("prepare_with", "run", "finish", "count_pages", "pages")
 """What a compiled module has to have; one that stayed from another version may not."""
 
 
 class Compiled(Protocol):
     """The functions of `_statements.c`."""
 
-    def prepare(self, table: int, db: int, /) -> object:
+    def prepare_with(self, table: int, db: int, /) -> object:
         """Return where the statements of a connection will be kept, of SQLite's functions."""
         ...
 
@@ -66,7 +66,7 @@ class Statements:
 
     def __init__(self, compiled: Compiled, table: int, connection: apsw.Connection) -> None:
         self._compiled = compiled
-        self._prepared = compiled.prepare(table, connection.sqlite3_pointer())
+        self._prepared = compiled.prepare_with(table, connection.sqlite3_pointer())
 
     def run(self, writes: Sequence[Write]) -> bool:
         """Run each statement for each of its rows; return False where that is for apsw to do.
