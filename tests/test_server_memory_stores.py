@@ -214,7 +214,7 @@ def test_what_cannot_be_kept_is_refused(stores, served):
     ):
         with pytest.raises(anthropic.BadRequestError):
             refused()
-    body = b'{"path": "/a", "content": "\\ud800"}'
+    body = b'{"path": "/a\\ud800", "content": "x"}'
     place = f"/v1/memory_stores/{store}/memories"
     assert served.ask("POST", place, body)[0] == 400
     assert served.ask("POST", "/v1/memory_stores", {})[0] == 400
