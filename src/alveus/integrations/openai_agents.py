@@ -125,9 +125,15 @@ class AlveusSession(OpenedMemory):
 
 
 def _settings(given: Any) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
-    """Return settings of the SDK as it makes them of a dict."""
-    if given is None or hasattr(given, "resolve"):
+    """Return settings as the SDK has them: of a dict, and of None where the SDK is installed."""
+    if hasattr(given, "resolve"):
         return given
+    if given is None:
+        try:
+            from agents.memory import SessionSettings
+        except ImportError:  # a session is a protocol, which other programs may use
+            return None
+        return SessionSettings()
     if not isinstance(given, Mapping):
         raise InvalidInput(f"session_settings is a SessionSettings, not {short_repr(given)}")
     from agents.memory import SessionSettings  # a program that passes settings has the SDK
