@@ -223,7 +223,7 @@ def test_what_are_no_settings_of_a_session_is_refused(memory, settings, says):
     session = AlveusSession("s", memory)
     with pytest.raises(InvalidInput, match=re.escape(says)):
         session.session_settings = settings
-    assert session.session_settings is None
+    assert session.session_settings == SessionSettings()
 
 
 def test_every_call_of_a_closed_session_raises_a_runtime_error(tmp_path):
