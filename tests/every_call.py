@@ -385,7 +385,7 @@ CONSTRUCTED = (
 )  # fmt: skip
 """Classes that users make objects of."""
 
-FUNCTIONS = ("action", "durable", "memory_tools")
+FUNCTIONS = ("action", "durable", "memory_tools", "valid_text")
 
 MADE_BY_CALLS = {
     "AsyncMemory": "AsyncMemory.open", "ChatModel": "a promise", "Compacted": "a compaction",

@@ -69,7 +69,7 @@ class ThreadDoor(Door):
 
     def listed(self) -> set[Any]:
         found = self._saver.list(None)
-        return {one.config["configurable"]["thread_id"] for one in found}  # type: ignore[typeddict-item]
+        return {one.config["configurable"]["thread_id"] for one in found}  # pyright: ignore[reportTypedDictNotRequiredAccess] - a saver gives it
 
     def _prune(self, name: str, strategy: str) -> None:
         self.world.run(self._forgetting.aprune([name], strategy=strategy))

@@ -79,7 +79,7 @@ class World:
 
     def closing(self, opened: R) -> R:
         """Have *opened* closed when the walk ends."""
-        self._closing.append(opened.close)  # type: ignore[attr-defined]
+        self._closing.append(opened.close)  # pyright: ignore[reportAttributeAccessIssue] - each door that is opened has one
         return opened
 
     def close(self) -> None:

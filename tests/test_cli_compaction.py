@@ -47,7 +47,7 @@ def test_what_is_due_is_compacted_and_undone(shell: Shell) -> None:
     )
     header, row = shell("compactions", "-k", "ada").stdout.splitlines()
     assert header.split() == ["id", "time", "strategy", "by", "retired", "added", "undone"]
-    assert row.split()[2:] == ["trim", "external", "10", "0"]
+    assert row.split()[-4:] == ["trim", "external", "10", "0"]
     (undone,) = shell.json("undo", str(done["id"]), "-k", "ada")
     assert undone["restored"] == [f"i{n}" for n in range(10)]
     assert "by commit" in shell("compactions", "-k", "ada").stdout

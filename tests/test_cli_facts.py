@@ -84,12 +84,23 @@ def test_a_conversation_that_was_learnt_from_a_file_goes_on(tmp_path: Path) -> N
         assert [one["role"] for one in talk.messages()] == ["user", "user", "assistant", "user"]
 
 
-def test_a_file_that_cannot_be_learnt_changes_nothing(tmp_path: Path) -> None:
-    """A line that is no message is named, and no memory is made; a file is not taken for a text."""
+def test_a_line_that_is_no_message_is_named_and_the_rest_is_learnt(tmp_path: Path) -> None:
+    """The exit code is that of an import with records that cannot be used."""
     shell = Shell(tmp_path / "new.db")
     file = tmp_path / "chat.jsonl"
     file.write_text('{"role": "user", "content": "I live in Porto."}\n{"role": "user"')
-    assert "chat.jsonl:2" in shell("learn", "-k", "ada", "--input", str(file), code=1).stderr
+    learnt = shell("learn", "-k", "ada", "--input", str(file), code=4)
+    assert "left out: " in learnt.stderr
+    assert "chat.jsonl:2" in learnt.stderr
+    assert "The user lives in Porto." in learnt.stdout
+
+
+def test_a_file_that_cannot_be_learnt_changes_nothing(tmp_path: Path) -> None:
+    """A file without a message is named, and no memory is made; a file is not taken for a text."""
+    shell = Shell(tmp_path / "new.db")
+    file = tmp_path / "chat.jsonl"
+    file.write_text('{"role": "user"\n{"role": "user"')
+    assert "chat.jsonl" in shell("learn", "-k", "ada", "--input", str(file), code=1).stderr
     assert "--input" in shell("learn", "-k", "ada", str(file), code=2).stderr
     shell("learn", "-k", "ada", "--input", str(file), "I like tea.", code=2)
     shell("learn", "-k", "ada", "--input", str(file), "--watch", code=2)

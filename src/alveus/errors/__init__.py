@@ -56,7 +56,7 @@
     │   └── StoreReadOnly                  the file or the handle cannot be written
     ├── ServerUnreachable (ConnectionError)  a server of alveus gave no answer
     ├── Unusable                       this handle or file cannot be used
-    │   ├── StoreClosed                    used after close
+    │   ├── StoreClosed (RuntimeError)     used after close
     │   ├── ForkedStore                    used in a child process after fork
     │   ├── NotPicklable (TypeError)       an open memory was pickled, or copied deeply
     │   ├── ModelMissing                   a language model lacks its package or its key
@@ -626,10 +626,7 @@ class Unusable(AlveusError):
 
 
 class StoreClosed(Unusable, RuntimeError):
-    """A memory or store was used after it was closed.
-
-    Programs of frameworks whose own storage raises RuntimeError then catch this one too.
-    """
+    """A memory or store was used after it was closed; frameworks catch a RuntimeError."""
 
 
 class ForkedStore(Unusable):

@@ -17,6 +17,7 @@ from alveus.store.as_of import AsOf
 from alveus.store.items import Item
 from alveus.values.forks import FORKS, FreshLock, ProcessBound
 from alveus.values.keywords import UnknownKeyword
+from alveus.values.zones import Zone
 
 THREADS = 16
 """Calls under way at once; more wait. Writers share one fsync anyway."""
@@ -261,6 +262,11 @@ class AsyncConversation:
     def name(self) -> str:
         """See `ConversationMemory.name`."""
         return self.sync.name
+
+    @property
+    def zone(self) -> Zone:
+        """See `ConversationMemory.zone`."""
+        return self.sync.zone
 
     @property
     def ref(self) -> SetRef:

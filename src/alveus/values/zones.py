@@ -59,7 +59,7 @@ class Zone:
             raise InvalidInput(
                 f"{what} {short_repr(given)} is not a zone that this system knows; pass UTC, "
                 "+01:00, a name like Europe/Lisbon, or a tzinfo. Names need the database of time "
-                "zones; where the system has none, pip install tzdata brings it"
+                "zones; where the system has none: pip install tzdata"
             )
         return cls(found)
 
