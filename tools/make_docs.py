@@ -74,7 +74,7 @@ Lists show times where you are, too; see [whose day](time-travel.md#whose-day).
 | 1 | an error of alveus: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong, `run` and `recover` if a run failed, `chat` if a request did, `scrub` if something is in its way |
 | 2 | wrong usage: an unknown command or option, or a value that cannot be read |
 | 3 | nothing found: no hit, no such item, set, path or run, nothing to remove or to forget |
-| 4 | `import` left out records that cannot be used, and named them on stderr; all others are imported |
+| 4 | `import` or `learn --input` left out records that cannot be used, and named them on stderr; all others are imported |
 | 130 | interrupted by Ctrl-C; what was acknowledged is durable, and `import` and `run` go on where they were |
 | 141 | the reader of the output closed it, as `head` does |
 
