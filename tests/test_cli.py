@@ -610,8 +610,13 @@ def test_where_imported_items_go_is_told(shell, tmp_path):
     times, named = [], min(available_timezones() & {"Europe/Lisbon", "UTC"}, default="Z")
     for key, zone in (("a", "UTC"), ("b", "+01:00"), ("c", named), ("d", "-01:30")):
         shell(*words, "-k", key, "--time-from", "at", "--zone", zone)
-        times += [item["time"][11:16] for item in shell.json("list", "-k", key)]
-    assert times == ["12:00", "11:00", "12:00", "13:30"]
+        times += [datetime.fromisoformat(item["time"]) for item in shell.json("list", "-k", key)]
+    assert [f"{time.astimezone(UTC):%H:%M}" for time in times] == [
+        "12:00",
+        "11:00",
+        "12:00",
+        "13:30",
+    ]
     shell(*words, "--knowledge", "k", "--dry-run")
     assert "knowledge, set 'default'" in shell(*words, "--knowledge", "k", "--dry-run").stdout
     out = str(tmp_path / "out.jsonl")
@@ -1282,7 +1287,6 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["add", "x", "-k", "ada", "--metadata", "[]"], 2),
         (["add", "x", "-k", "ada", "--importance", "7"], 1),
         (["add", "x", "-k", "ada", "--time", "today"], 2),
-        (["add", "x", "-k", "ada", "--time", "2025-01-01T00:00"], 2),
         (["add", "x", "-k", "\udcff"], 1),
         (["add", "x", "-k", "k" * 5000], 1),
         (["search", "x", "-k", "ada", "--limit", "0"], 2),
