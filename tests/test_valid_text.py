@@ -266,3 +266,9 @@ def test_names_are_refused_in_an_import():
     source = Source("file", io.BytesIO(json.dumps({"text": "x", "id": HALF}).encode()))
     with pytest.raises(InvalidInput, match="surrogate"):
         survey(source, "items", Target("ada"))
+
+
+def test_metadata_that_are_none_are_refused_and_not_read():
+    """Who adds such an item hears what is wrong with it, over every door."""
+    item = Item("x\ud800", metadata=None)  # pyright: ignore[reportArgumentType] - on purpose
+    assert valid_item(item) is item

@@ -293,6 +293,8 @@ def counted_valid_item(item: Item) -> ValidText[Item]:
 
     Characters that the value has, and its text or speaker again, count once.
     """
+    if not isinstance(item.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        return ValidText(item, 0)  # a store refuses it
     said = {name: getattr(item, name) for name in ITEM_TEXTS}
     said["metadata"] = dict(item.metadata)
     valid = {name: valid_text(given) for name, given in said.items()}

@@ -300,7 +300,7 @@ def _offset_of_item(item: Item, now: int, here: int) -> int:
 
 def with_offset(metadata: str, minutes: int) -> str:
     """Return metadata in wire form with the offset that their item came with."""
-    if not minutes:
+    if not minutes and not _OFFSET.match(metadata):  # nothing in it could be taken for one
         return metadata
     return f'{{"$offset":{minutes}{"}" if metadata == "{}" else f",{metadata[1:]}"}'
 
