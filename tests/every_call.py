@@ -319,7 +319,7 @@ def calls_of(name: str, kind: type) -> Iterator[Call]:
         is_function = inspect.isfunction(call) or inspect.ismethod(call)
         if attribute.startswith("_") or not is_function:
             continue
-        found, needed = arguments_of(call)
+        found, needed = arguments_of(call)  # pyright: ignore[reportArgumentType] - the test fails where it is another type
         yield Call(name, attribute, tuple(found), tuple(needed))
 
 

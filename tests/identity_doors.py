@@ -100,7 +100,7 @@ class NamespaceDoor(Door):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._store = world.closing(AlveusStore(world.memory, **self.key))
+        self._store = world.closing(AlveusStore(world.memory, **self.key))  # pyright: ignore[reportArgumentType] - the test fails where it is another type
         self.ways = {
             "delete one": self.takes_one(
                 lambda name, word: self._store.batch([PutOp(self._of(name), word, None)])

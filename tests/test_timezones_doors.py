@@ -61,7 +61,7 @@ def test_a_request_says_where_its_reader_is(served: ServedHere) -> None:
     assert now["time"].endswith("+05:30")
     found = asked(served, "/v1/search?key=rest", {"query": "tea yesterday"}, **zone)
     assert found["dated"].endswith("counted in Asia/Kolkata")
-    with pytest.raises(urllib.error.HTTPError) as refused:
+    with pytest.raises(urllib.error.HTTPError) as refused:  # pyright: ignore[reportAttributeAccessIssue] - the test fails where it is another type
         asked(served, "/v1/search?key=rest", {"query": "tea"}, Alveus_Timezone="Mars/Olympus")
     assert refused.value.code == 400
     assert "Mars/Olympus" in json.load(refused.value)["error"]["message"]
@@ -91,10 +91,10 @@ def test_a_client_counts_as_the_memory_does(served: ServedHere) -> None:
         key.add("Tea.", id="elsewhere", timezone="+14:00")
         with key.batch() as batch:
             batch.add("Tea.", id="drafted", timezone=ZoneInfo("Asia/Tokyo"))
-        offsets = [key.get(name).time.utcoffset() for name in ("given", "elsewhere", "drafted")]
+        offsets = [key.get(name).time.utcoffset() for name in ("given", "elsewhere", "drafted")]  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
         assert offsets == [NEW_YORK, timedelta(hours=14), timedelta(hours=9)]
         here = datetime.now(ZoneInfo("America/New_York")).utcoffset()
-        assert key.get("now").time.utcoffset() == here
+        assert key.get("now").time.utcoffset() == here  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
         said = {"role": "user", "name": "Ada", "content": WENT, "timestamp": "2026-03-01T23:30:00"}
         key.conversation("chat").add(said)
         other_said = said | {"content": "I was at the doctor yesterday."}
@@ -136,8 +136,8 @@ def test_a_tool_dates_by_the_reader_and_keeps_an_offset() -> None:
         tools = memory_tools(key, only=["remember", "recall", "explain", "list"])
         day = tools.call("remember", {"text": "Dentist.", "when": "2026-03-01"}).ids[0]
         given = tools.call("remember", {"text": "Doctor.", "when": "2026-03-02T09:00+09:00"}).ids[0]
-        assert key.get(day).time == datetime(2026, 3, 1, 5, tzinfo=UTC)
-        assert key.get(given).time.utcoffset() == timedelta(hours=9)
+        assert key.get(day).time == datetime(2026, 3, 1, 5, tzinfo=UTC)  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
+        assert key.get(given).time.utcoffset() == timedelta(hours=9)  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
         assert "(2026-03-01)" in tools.call("list", {}).text
         assert (
             "It happened 2026-03-01 19:00 UTC-05:00." in tools.call("explain", {"id": given}).text
@@ -223,9 +223,9 @@ def test_a_day_of_a_command_is_one_of_the_reader(tmp_path: Path) -> None:
     run(db, "add", "Tea.", "-k", "ada", "--id", "held", *to, *zone)
     with Memory.open(db) as memory:
         key = memory.key("ada")
-        assert key.get("day").time == datetime(2026, 3, 1, 5, tzinfo=UTC)
-        assert key.get("held").valid_to == datetime(2026, 3, 2, 5, tzinfo=UTC)
-        assert key.get("given").time.utcoffset() == timedelta(hours=9)
+        assert key.get("day").time == datetime(2026, 3, 1, 5, tzinfo=UTC)  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
+        assert key.get("held").valid_to == datetime(2026, 3, 2, 5, tzinfo=UTC)  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
+        assert key.get("given").time.utcoffset() == timedelta(hours=9)  # pyright: ignore[reportOptionalMemberAccess] - the test fails where it is another type
     shown = run(db, "list", "-k", "ada", *zone)
     assert "2026-03-01 00:00" in shown
     assert "2026-03-01 19:00" in shown

@@ -41,7 +41,7 @@ async def _flow() -> str:
     for text in ("tea", "cake", "more tea", "rain", "bus", "sun", "snow"):
         dropped = await layers.write(AgentMemoryFragment(text))
         assert dropped is None
-        held = [[f.raw_observation for f in await _held(part)] for part in layers.parts()]
+        held = [[f.raw_observation for f in await _held(part)] for part in layers.parts()]  # pyright: ignore[reportArgumentType] - the test fails where it is another type
         lines.append(
             _line(text, [", ".join(sorted(one) if n == 2 else one) for n, one in enumerate(held)])
         )
