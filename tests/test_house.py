@@ -8,11 +8,13 @@ import importlib
 import io
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tokenize
 import tomllib
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import click
@@ -548,6 +550,38 @@ def test_the_figures_of_the_house_can_be_printed(tool: str, counts: str):
     figures = json.loads(said)
     assert figures[counts]
     assert figures.get("circles among modules", 0) == figures.get("rooms in a circle", 0) == 0
+
+
+count_lines = SimpleNamespace(**runpy.run_path(str(ROOT / "tools" / "count_lines.py")))
+
+
+def test_the_package_does_not_grow_unnoticed(capsys):
+    """Code lines stay below a ceiling, which falls with them, or is raised on purpose."""
+    counted, ceiling = count_lines.counts(ROOT / "src")["code_lines"], count_lines.ceiling()
+    assert counted <= ceiling, "take lines out, or raise code_lines in tests/ceilings.toml"
+    if counted < ceiling - count_lines.SLACK:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{ceiling - counted:,} code lines below the ceiling: ")
+            sys.stdout.write("python tools/count_lines.py --lower\n")
+
+
+def test_lines_of_code_are_those_that_do_something():
+    """Blanks, comments and docstrings are no code; a string that spans lines is."""
+    python = '"""Doc."""\n\n# why\nx = """a\n\nb"""\n\ndef f():\n    """Do.\n\n    More.\n    """\n'
+    assert count_lines.python_lines(python) == 4
+    assert count_lines.other_lines("-- why\nSELECT 1 -- c\n/* a\nb */\n\nFROM t\n", ".sql") == 2
+    assert count_lines.other_lines("/* a\nb */ int x;\n// c\n\nreturn;\n", ".c") == 2
+
+
+def test_a_ceiling_is_lowered_and_never_raised(tmp_path, monkeypatch):
+    """`--lower` writes a figure that has fallen; above the ceiling it refuses."""
+    ceilings = tmp_path / "ceilings.toml"
+    ceilings.write_text("# why\ncode_lines = 2_000\n\n[words]\ntold = 3\n", encoding="utf-8")
+    monkeypatch.setitem(count_lines.lower.__globals__, "CEILINGS", ceilings)
+    with pytest.raises(SystemExit, match=r"2,001 code lines are above the ceiling of 2,000"):
+        count_lines.lower(2001)
+    count_lines.lower(1500)
+    assert ceilings.read_text() == "# why\ncode_lines = 1_500\n\n[words]\ntold = 3\n"
 
 
 def test_the_design_names_files_that_are_there():
