@@ -25,7 +25,7 @@ from alveus import LocalRunner
 from alveus.runs.run import RunnerHooks
 from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
 from alveus.state.committed_tree import LeasedTree
-from alveus.testing import RunnerContract
+from harness.runner.contract import RunnerContract
 from test_runner import OnDisk
 from waiting import LIMIT_S
 

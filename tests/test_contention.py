@@ -44,10 +44,10 @@ from alveus.store.sql.apply import Transaction
 from alveus.store.sql.group_commit import StoreTicket
 from alveus.store.sqlite import SqliteStore
 from alveus.store.sqlite.lock_files import WriteLock
-from alveus.testing import play_threads, replay
 from alveus.testing.batches import ADA, NOTES, add, batch, record
 from alveus.testing.reads import Follower
 from doors import Letters
+from harness.store.store_machine import play_threads, replay
 from scale import COUNTS
 from waiting import LIMIT_S, rounds, wait_until
 

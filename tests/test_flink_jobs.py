@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from alveus import Memory
-from alveus.testing import RunnerContract
+from harness.runner.contract import RunnerContract
 from postgres_server import url_for
 from scale import COUNTS
 from waiting import wait_until

@@ -24,8 +24,8 @@ from alveus.runs.durable_calls import (
 from alveus.state import MemoryKind, Overlay, committed_tree, root_of
 from alveus.store import DurableCall, Retain
 from alveus.store.progress import CallStatus
-from alveus.testing.runner.runner_laws import LONG_S, ActionGate
 from doors import Letters
+from harness.runner.runner_laws import LONG_S, ActionGate
 
 
 class Mid(Event):

@@ -27,12 +27,11 @@ from alveus.store.sqlite import SqliteStore
 from alveus.testing import (
     ADA,
     NOW,
-    PersistentStoreContract,
-    RunnerContract,
-    play_beside,
-    store_machine,
     write,
 )
+from harness.runner.contract import RunnerContract
+from harness.store.contract import WholePersistentContract
+from harness.store.store_machine import play_beside, store_machine
 from scale import COUNTS
 from test_runner import OnDisk
 from tiered_store import TieredStore
@@ -47,7 +46,7 @@ def kill(store, owner):
     store._owners.dismiss(owner)
 
 
-class TestTiered(PersistentStoreContract):
+class TestTiered(WholePersistentContract):
     """The contract of stores holds where hot keys are read from keyed state."""
 
     def open(self, path):

@@ -47,9 +47,9 @@ from alveus.store.postgres.location import ServerLocation
 from alveus.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
 from alveus.store.sql import row_values
 from alveus.testing import ADA, NOTES, NOW, add, write
-from alveus.testing.store_machine import play_beside
 from doors import Letters
 from file_scan import scan
+from harness.store.store_machine import play_beside
 from pages import ROOT, blocks
 from postgres_server import OwnServer, server, url_for
 from waiting import LIMIT_S, SHORT_S

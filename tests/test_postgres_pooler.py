@@ -18,11 +18,11 @@ from alveus.errors import Unavailable
 from alveus.store.postgres import PostgresStore
 from alveus.store.postgres.location import ServerLocation
 from alveus.store.postgres.pipeline import PREPARE_AFTER
-from alveus.testing.commit_laws import GroupLaws
-from alveus.testing.erasing_laws import ErasingLaws, ErasingRunLaws
-from alveus.testing.lineage_laws import LineageLaws, RetentionLaws
 from alveus.testing.run_laws import LaneLaws
-from alveus.testing.store_laws import ThreadLaws
+from harness.store.erasing_laws import ErasingLaws, ErasingRunLaws
+from harness.store.group_laws import GroupLaws
+from harness.store.lineage_laws import LineageLaws, RetentionLaws
+from harness.store.store_laws import ThreadLaws
 from pooler import Pooler
 from postgres_server import older_server, server, url_for
 from waiting import SHORT_S

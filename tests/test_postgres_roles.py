@@ -22,11 +22,11 @@ from alveus.store.sql import row_values
 from alveus.store.sql.tree import _LATEST
 from alveus.testing import NOW, add
 from alveus.testing.commit_laws import CommitLaws
-from alveus.testing.erasing_laws import ErasingLaws, ErasingRunLaws
 from alveus.testing.item_laws import ItemLaws
-from alveus.testing.lineage_laws import LineageLaws
 from alveus.testing.run_laws import LaneLaws
 from doors import Letters
+from harness.store.erasing_laws import ErasingLaws, ErasingRunLaws
+from harness.store.lineage_laws import LineageLaws
 from postgres_server import dropped, orphans, server, url_for, user
 
 

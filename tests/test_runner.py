@@ -17,9 +17,10 @@ from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, a
 from alveus.errors import InvalidInput, StoreClosed, StoreFull
 from alveus.store.ram import RamStore
 from alveus.store.sqlite import SqliteStore
-from alveus.testing import Clock, RunnerContract
+from alveus.testing import Clock
 from alveus.testing.batches import at_once
 from doors import Letters
+from harness.runner.contract import RunnerContract
 from postgres_server import url_for
 from scale import COUNTS
 from waiting import LIMIT_S, rounds

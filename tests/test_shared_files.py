@@ -21,10 +21,10 @@ from alveus.errors import ForkedStore, StoreBusy, StoreClosed
 from alveus.store import Scope, Store
 from alveus.store.sqlite import SharedStore, SqliteStore, checksums
 from alveus.telemetry import OpenTelemetry
-from alveus.testing.commit_laws import GroupLaws
 from alveus.testing.past_laws import PersistenceLaws
 from alveus.testing.run_laws import LaneLaws
-from alveus.testing.store_laws import HandleLaws, ThreadLaws
+from harness.store.group_laws import GroupLaws
+from harness.store.store_laws import HandleLaws, ThreadLaws
 from waiting import wait_until
 
 TEXTS = ["Green tea in the morning.", "The cat sleeps.", "A tent for two."]

@@ -15,16 +15,15 @@ from alveus.testing import (
     ADA,
     NOTES,
     NOW,
-    PersistentStoreContract,
-    StoreContract,
     add,
     write,
 )
 from alveus.values.storable import Value
+from harness.store.contract import WholeContract, WholePersistentContract
 from postgres_server import url_for
 
 
-class TestRam(StoreContract):
+class TestRam(WholeContract):
     def location(self, path):
         return ":memory:"
 
@@ -36,7 +35,7 @@ class TestRam(StoreContract):
         self.dead.add(owner)
 
 
-class TestSqlite(PersistentStoreContract):
+class TestSqlite(WholePersistentContract):
     def open(self, path):
         return SqliteStore.open(path)
 
@@ -47,7 +46,7 @@ class TestSqlite(PersistentStoreContract):
 
 
 @pytest.mark.server
-class TestPostgres(PersistentStoreContract):
+class TestPostgres(WholePersistentContract):
     def location(self, path):
         return url_for(path)
 

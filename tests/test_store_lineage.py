@@ -10,7 +10,7 @@ import pytest
 from alveus.store import Add, Undo
 from alveus.store.sqlite import SqliteStore
 from alveus.testing import NOTES, add, record, write
-from alveus.testing.lineage_laws import compact, derived, into
+from alveus.testing.batches import compact, derived, into
 
 
 @pytest.fixture

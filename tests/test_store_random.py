@@ -8,7 +8,7 @@ from hypothesis import settings
 from alveus.store.postgres import PostgresStore
 from alveus.store.ram import RamStore
 from alveus.store.sqlite import SqliteStore
-from alveus.testing import play_beside, play_threads, replay, store_machine
+from harness.store.store_machine import play_beside, play_threads, replay, store_machine
 from postgres_server import url_for
 from scale import COUNTS
 from two_hosts import TwoHosts, open_twice

@@ -34,8 +34,8 @@ from alveus.store.ram import RamStore
 from alveus.telemetry import OpenTelemetry
 from alveus.telemetry.catalogue import ATTRIBUTES, DURABLE_CALL, EVENT_ATTRIBUTES, METRICS, SPANS
 from alveus.telemetry.memory_telemetry import MemoryTelemetry
-from alveus.testing import StoreContract
 from doors import Letters
+from harness.store.contract import WholeContract
 from postgres_server import url_for
 from waiting import wait_until
 
@@ -527,7 +527,7 @@ def test_a_run_that_its_runner_leaves_ends_its_span(emitted):
 # --- what it costs, and what it may not break ---------------------------------------------------
 
 
-class TestObservedStore(StoreContract):
+class TestObservedStore(WholeContract):
     """A store that is observed keeps every promise."""
 
     def open(self, path):

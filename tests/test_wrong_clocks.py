@@ -199,7 +199,7 @@ WRONG = """
 import sys
 from datetime import UTC, datetime, timedelta
 from alveus import Agent, LocalRunner, Memory
-from alveus.testing.runner.memory import BARE, tally, tidy
+from harness.runner.memory import BARE, tally, tidy
 
 days = float(sys.argv[2])
 def clock():

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from alveus.testing import PersistentStoreContract, RunnerContract, StoreContract
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
+from harness.runner.contract import RunnerContract
+from harness.store.contract import WholeContract, WholePersistentContract
+
+ROOT = Path(__file__).resolve().parent.parent
 
 STORES = {"TestRam": "RAM", "TestSqlite": "SQLite", "TestPostgres": "PostgreSQL"}
 
@@ -24,11 +28,12 @@ RUNNERS = {**STORES, "TestInFlink": "Flink"}
 INTRO = """\
 # The contract of a store
 
-<!-- Written by tools/make_contract.py from alveus.testing and its tests. Change it there: `make docs`. -->
+<!-- Written by tools/make_contract.py from the laws and the classes that inherit them. Change it there: `make docs`. -->
 
-Every promise of a store is a test of `alveus.testing`, and every store runs all of them: `make test` fails if one does not hold.
+Every promise of a store is a test, and every store of alveus runs all of them: `make test` fails if one does not hold.
+The laws below `src/alveus/testing` are part of the package, as `alveus.testing.StoreContract`; those below `tests/harness` are part of the sources.
 A tick says that the test runs on that store; what is kept when a store is closed is not asked of RAM.
-[A store of your own](stores.md) is held to the contract in the same way.
+[A store of your own](stores.md) inherits the laws of the package.
 """
 
 
@@ -42,10 +47,10 @@ What Flink does when it fails, [jobs whose processes are killed](flink.md) show:
 
 def contract_page(_page: str) -> str:
     """Return the page."""
-    stores = _kept("test_store_contract.py", STORES, StoreContract, PersistentStoreContract)
+    stores = _kept("test_store_contract.py", STORES, WholeContract, WholePersistentContract)
     runners = _kept("test_runner.py", RUNNERS, RunnerContract)
     runners |= _kept("flink_laws.py", RUNNERS, RunnerContract)
-    tables = _sections(PersistentStoreContract, stores)
+    tables = _sections(WholePersistentContract, stores)
     more = _sections(RunnerContract, runners)
     return "\n".join([INTRO, *tables, RUNNER_INTRO, *more]) + "\n"
 
@@ -55,7 +60,7 @@ def _kept(file: str, names: dict[str, str], *contracts: type) -> dict[str, type]
     by_name = {one.__name__: one for one in contracts}
     return {
         names[node.name]: by_name[base.id]
-        for node in ast.parse((TESTS / file).read_text(encoding="utf-8")).body
+        for node in ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef) and node.name in names
         for base in node.bases
         if isinstance(base, ast.Name) and base.id in by_name
@@ -68,6 +73,8 @@ def _sections(whole: type, kept: dict[str, type]) -> Iterator[str]:
         if not tests:
             continue
         yield f"## {(inspect.getdoc(laws) or '').splitlines()[0].rstrip('.')}\n"
+        file = Path(inspect.getfile(laws)).relative_to(ROOT)
+        yield f"Tests: `{file}`.\n"
         yield f"| promise | {' | '.join(kept)} |"
         yield f"|---|{'---|' * len(kept)}"
         for name, test in tests.items():

@@ -1,14 +1,12 @@
-"""The promises of alveus as tests that anyone can run on a store of their own.
+"""What an author of a store, of a context or of an agent tests with.
 
-Three lines hold a store to all of `alveus.store`::
+Three lines hold a store to the laws of `alveus.store`::
 
     class TestMine(StoreContract):
         def open(self, path):
             return MyStore(path)
 
-`store_machine` plays random batches on a store and on `RamStore` and compares every answer;
-`play_threads` and `replay` do so with batches that threads committed at the same time.
-`RunnerContract` does for runners what `StoreContract` does for stores.
+`reads` and `differences` compare everything that two stores answer.
 `ContextContract` holds a memory of an agent's window to its laws, yours or one of alveus.
 `ChatServer` speaks the protocol of language models, with its faults, on this machine.
 
@@ -44,9 +42,8 @@ if not _MISSING:
         record,
         write,
     )
-    from alveus.testing.contract import PersistentStoreContract, RunnerContract, StoreContract
+    from alveus.testing.contract import PersistentStoreContract, StoreContract
     from alveus.testing.reads import Follower, differences, reads, tree
-    from alveus.testing.store_machine import play_beside, play_threads, replay, store_machine
     from alveus.testing.window_contract import ContextContract
 
 from alveus.testing.chat_server import (  # noqa: E402 - pytest is told of all modules before
@@ -69,17 +66,12 @@ __all__ = [
     "Follower",
     "PersistentStoreContract",
     "ReceivedRequest",
-    "RunnerContract",
     "StoreContract",
     "add",
     "batch",
     "differences",
-    "play_beside",
-    "play_threads",
     "reads",
     "record",
-    "replay",
-    "store_machine",
     "tree",
     "write",
 ]

@@ -17,20 +17,21 @@ from alveus.store import (
     Add,
     Batch,
     Commit,
+    Compact,
+    Compaction,
     Define,
     ItemChange,
     ItemRecord,
     Lease,
     Limits,
+    Link,
     Progress,
-    Revive,
     Scope,
     SetRef,
     Store,
     TreeDelta,
-    Undo,
 )
-from alveus.testing.reads import FAR, differences, reads
+from alveus.testing.reads import differences, reads
 from alveus.values.storable import Value
 
 NOW = 1_800_000_000_000_000
@@ -45,6 +46,29 @@ HANDBOOK = Scope("handbook", None)
 """A knowledge."""
 
 NOTES = SetRef(ADA, "notes")
+OTHERS = SetRef(ADA, "others")
+BOOK = SetRef(HANDBOOK, "book")
+
+HOW = '{"strategy": "merge"}'
+"""How a compaction of a test says it was done."""
+
+VALUES: tuple[Value, ...] = (
+    None,
+    True,
+    1,
+    1.0,
+    -0.0,
+    float("nan"),
+    10**40,
+    "text",
+    "naïve 🦊 \0 \\ $",
+    b"\0\xff",
+    {"a": [b"\xff\1" * 40], "$bytes": b"z" * 30, "b": '{"$bytes":"'},
+    [],
+    {},
+    {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},
+)
+"""One value of every kind, and some that are easily mistaken for others."""
 
 T = TypeVar("T")
 Opener: TypeAlias = Callable[[Path], Store]
@@ -69,6 +93,26 @@ def add(
 def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "update") -> Add:
     """Return a change that adds `record(item_id, text)`, or meets the item that is there."""
     return Add(NOTES, record(item_id, text), existing=existing)
+
+
+def derived(item_id: str, *sources: str, to: SetRef = NOTES) -> Add:
+    """Return a change that adds an item that was derived from others of its set."""
+    made = replace(record(item_id), sources=sources, compacted=True)
+    return Add(to, made, links=[Link(to, source) for source in sources])
+
+
+def compact(
+    *retired: tuple[str, int], added: Sequence[Add] | None = None, of: SetRef = NOTES
+) -> Compact:
+    """Return a compaction of items into one, named after them."""
+    names = [item_id for item_id, _ in retired]
+    made = [derived("+".join(names), *names, to=of)] if added is None else added
+    return Compact(of, retired, made, HOW)
+
+
+def into(name: str, source: str, *, of: SetRef = NOTES) -> Compact:
+    """Return a compaction of the first version of one item into another."""
+    return compact((source, 1), added=[derived(name, source, to=of)], of=of)
 
 
 class BatchFields(TypedDict, total=False):
@@ -128,6 +172,11 @@ def write(
     return store.commit(batch(*changes, scope=scope, time=time, base=base, limits=limits))
 
 
+def last(store: Store, ref: SetRef = NOTES) -> Compaction:
+    """Return the latest compaction of a set."""
+    return store.compactions(ref)[0]
+
+
 def refused(
     store: Store,
     error: type[E],
@@ -151,28 +200,6 @@ def refused(
     assert not differences(before, reads(store, now=NOW))
     assert store.seq() == seq
     return caught.value
-
-
-def again(batch: Batch, *, of: Store, on: Store) -> Batch:
-    """Return a batch that was made looking at *of*, to be committed on *on*.
-
-    Compactions are known by their place among those of their set, versions by id and number.
-    """
-    return replace(batch, items=[_change(change, of, on) for change in batch.items])
-
-
-def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
-    if isinstance(change, Undo):
-        theirs = [c.id for c in reversed(of.compactions(change.set, limit=FAR))]
-        ours = [c.id for c in reversed(on.compactions(change.set, limit=FAR))]
-        place = theirs.index(change.compaction) if change.compaction in theirs else len(ours)
-        return replace(change, compaction=ours[place] if place < len(ours) else 0)
-    if isinstance(change, Revive):
-        found = of.items_by_row([change.row])
-        versions = on.versions(change.set, found[0].record.id) if found else []
-        rows = [v.row for v in versions if v.version == found[0].version]
-        return replace(change, row=rows[0] if rows else 0)
-    return change
 
 
 LONG_S = 120.0

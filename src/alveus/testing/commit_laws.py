@@ -11,10 +11,8 @@ from alveus.errors import (
     DuplicateItem,
     IdempotencyConflict,
     InvalidInput,
-    KeyBusy,
     KeyFull,
     NotAnObject,
-    NotFound,
     ObjectInTheWay,
     SetDefinitionConflict,
     SetFull,
@@ -23,29 +21,24 @@ from alveus.errors import (
 )
 from alveus.store import (
     Batch,
-    Clear,
-    Commit,
     Create,
     Define,
     Definition,
     Delete,
     Effects,
-    Erasure,
     Limits,
     Node,
     Put,
-    QueuedInput,
-    Refresh,
     Replace,
     Retire,
     Scope,
     SetRef,
-    Step,
     Store,
 )
 from alveus.testing.batches import (
     ADA,
     BOB,
+    BOOK,
     DAY,
     HANDBOOK,
     NOTES,
@@ -54,19 +47,15 @@ from alveus.testing.batches import (
     AnyChange,
     Laws,
     add,
-    at_once,
     batch,
     present,
     record,
     refused,
     write,
 )
-from alveus.testing.reads import FAR, differences, reads
-from alveus.testing.run_laws import BEGIN, PUT, accept, committed, leased, queued_input, there
-from alveus.values.storable import Path, Value
+from alveus.testing.reads import differences, reads
 
 FULL = SetRef(ADA, "full")
-BOOK = SetRef(HANDBOOK, "book")
 
 GOOD: tuple[AnyChange, ...] = (
     Create(("made",)),
@@ -359,268 +348,6 @@ class OpLaws(Laws):
         assert store.node(ADA, (), at=None, now=NOW) == Node(is_object=True)
 
 
-FURNITURE: tuple[AnyChange, ...] = (
-    Put(("first",), 1),
-    Create(("object",)),
-    Put(("object", "a"), 1),
-    Create(("object", "b")),
-    Put(("object", "b", "deep"), 1),
-    Put(("last",), 1),
-    Put(("mortal",), 1, NOW + SECOND),
-)
-
-BELOW = [("object", "a"), ("object", "b"), ("object", "b", "deep")]
-
-EFFECTS: dict[str, tuple[tuple[AnyChange, ...], list[tuple[Path, Value]], list[Path]]] = {
-    "a value that is put twice counts once": (
-        (Put(("a",), 1), Put(("b",), 1), Put(("a",), 2)),
-        [(("a",), 2), (("b",), 1)],
-        [],
-    ),
-    "what came and went in one batch never was": (
-        (Create(("c",)), Put(("c", "b"), 1), Put(("d",), 1), Delete(("c",)), Delete(("d",))),
-        [],
-        [],
-    ),
-    "what came with the batch that clears the root never was": (
-        (Put(("d",), 1), Clear(())),
-        [],
-        sorted([("first",), ("last",), ("mortal",), ("object",), *BELOW]),
-    ),
-    "a value that is replaced is put but not removed": (
-        (Put(("first",), 2), Create(("last",))),
-        [(("first",), 2), (("last",), None)],
-        [],
-    ),
-    "a deleted object takes what is below it along": (
-        (Delete(("object",)),),
-        [],
-        [("object",), *BELOW],
-    ),
-    "an object that is cleared stays": ((Clear(("object",)),), [], BELOW),
-    "a refresh makes no version": ((Refresh(("mortal",), NOW + 2 * SECOND),), [], []),
-}
-
-
 def effects_of(store: Store, *changes: AnyChange) -> Effects:
     """Commit *changes*; return what the journal says they did."""
     return present(store.effects(write(store, *changes).number))
-
-
-class EffectsLaws(Laws):
-    """What `effects` and `commit_at` say."""
-
-    def test_commits_say_whose_they_are(self, store: Store) -> None:
-        """In order, past any of them, so many at a time."""
-        scopes = [ADA, HANDBOOK, BOB, ADA]
-        for scope in scopes:
-            write(store, add(f"{store.stats().commits}", to=SetRef(scope, "set")), scope=scope)
-        told = [*enumerate(scopes, 1)]
-        assert store.scopes_of_commits(0) == told
-        assert store.scopes_of_commits(1, limit=2) == told[1:3]
-        assert store.scopes_of_commits(len(told)) == []
-        store.erase(Erasure(BOB, NOW, "one", whole_key=True))
-        found = store.scopes_of_commits(2)
-        assert BOB not in [scope for _, scope in found]
-        assert [number for number, _ in found] == [3, 4, 5]
-
-    def test_there_are_no_effects_of_what_never_was(self, store: Store) -> None:
-        """None, for 0, for negative numbers and for the future."""
-        last = write(store, add("i")).number
-        assert [store.effects(n) for n in (0, -1, last + 1)] == [None, None, None]
-
-    def test_put_nodes_come_parents_first_and_as_made(self, store: Store) -> None:
-        """So that they can be put again in that order."""
-        found = effects_of(store, *FURNITURE)
-        paths = [path for path, _ in found.put_nodes]
-        assert paths == [change.path for change in FURNITURE if isinstance(change, (Put, Create))]
-        assert found.removed_paths == []
-
-    @pytest.mark.parametrize("case", EFFECTS)
-    def test_effects_name_what_was_put_and_removed(self, store: Store, case: str) -> None:
-        """Each node once, as it stands in the end."""
-        changes, put, removed = EFFECTS[case]
-        write(store, *FURNITURE)
-        found = effects_of(store, *changes)
-        assert sorted((path, node.value) for path, node in found.put_nodes) == put
-        assert sorted(found.removed_paths) == removed
-
-    def test_effects_done_again_give_the_same_tree(self, store: Store) -> None:
-        """First what was removed, then what was put: order of fields included."""
-        write(store, *FURNITURE)
-        model = _ordered(store)
-        found = effects_of(
-            store,
-            Put(("last",), 2),
-            Delete(("first",)),
-            Put(("first",), 3),
-            Delete(("object", "b")),
-            Create(("object", "b")),
-            Put(("object", "c"), 1),
-            Put(("new",), 4),
-        )
-        for path in found.removed_paths:
-            model.pop(path, None)
-        for path, node in found.put_nodes:
-            model[path] = None if node.is_object else node.value
-        for parent in ((), ("object",), ("object", "b")):
-            fields = store.children(ADA, parent, at=None, now=NOW)
-            again = [path[-1] for path in model if path[:-1] == parent and path]
-            assert [name for name, _ in fields] == again
-        assert model == _ordered(store)
-
-    def test_effects_name_versions_of_items(self, store: Store) -> None:
-        """What began and what ended: an edit is both."""
-        write(store, add("old"), add("gone"))
-        found = effects_of(
-            store, add("new"), Replace(NOTES, 1, record("old", "edited")), Retire(NOTES, "gone", 1)
-        )
-        begun = [(item.record.id, item.version, item.record.text) for item in found.begun_items]
-        assert begun == [("new", 1, "text of new"), ("old", 2, "edited")]
-        assert sorted((i.record.id, i.version) for i in found.ended_items) == [
-            ("gone", 1),
-            ("old", 1),
-        ]
-
-    def test_an_item_that_came_and_went_in_one_batch_was_live_at_no_commit(
-        self, store: Store
-    ) -> None:
-        """Its version is kept, so that nothing that was accepted is without a trace."""
-        found = effects_of(store, add("i"), Retire(NOTES, "i", 1), add("j"))
-        assert [item.record.id for item in found.begun_items] == ["i", "j"]
-        assert [item.record.id for item in found.ended_items] == ["i"]
-        (version,) = store.versions(NOTES, "i")
-        assert version.begin_commit == version.end_commit == found.commit.number
-        assert store.get(NOTES, ["i"], at=found.commit.number) == [None]
-
-    def test_later_commits_do_not_change_effects(self, store: Store) -> None:
-        """What was put stays readable after it was overwritten or deleted."""
-        number = write(store, Put(("a",), 1), Put(("b",), 2), add("i")).number
-        write(store, Put(("a",), 5), Delete(("b",)), Replace(NOTES, 1, record("i", "edited")))
-        found = present(store.effects(number))
-        assert [(path, node.value) for path, node in found.put_nodes] == [(("a",), 1), (("b",), 2)]
-        assert [item.record.text for item in found.begun_items] == ["text of i"]
-
-    def test_commit_at_finds_the_last_commit_by_a_time(self, store: Store) -> None:
-        """At or before it; of several at one time the last; 0 before all."""
-        assert store.commit_at(FAR) == 0
-        numbers = [store.commit(batch(time=t)).number for t in (NOW, NOW, NOW + SECOND)]
-        found = [store.commit_at(t) for t in (NOW - 1, NOW, NOW + 1, NOW + SECOND, FAR)]
-        assert found == [0, numbers[1], numbers[1], numbers[2], numbers[2]]
-
-
-def _ordered(store: Store) -> dict[Path, object]:
-    """Return the tree by path; fields of an object come in their order."""
-    found: dict[Path, object] = {}
-    stack: list[Path] = [()]
-    while stack:
-        parent = stack.pop()
-        for name, node in store.children(ADA, parent, at=None, now=NOW):
-            found[(*parent, name)] = None if node.is_object else node.value
-            if node.is_object:
-                stack.append((*parent, name))
-    return found
-
-
-class GroupLaws(Laws):
-    """What batches and inputs owe each other when they are written together."""
-
-    def test_many_batches_are_committed_in_order(self, store: Store) -> None:
-        """Each has an answer of its own; a later one sees what an earlier one did."""
-        run, lease = accept(store), leased(store)
-        steps = [
-            Step(run, 0, "greet", begin=BEGIN),
-            Step(run, 0, "other"),
-            Step(run, 1, "note", done=True),
-        ]
-        answers = [
-            committed(answer)
-            for answer in store.commit_many([batch(step, under=lease) for step in steps])
-        ]
-        assert [answer.adopted for answer in answers] == [False, True, False]
-        assert answers[1] == replace(answers[0], adopted=True)
-        assert answers[2].number == answers[0].number + 1
-        assert there(store, run).status == "done"
-        assert store.commit_many([]) == []
-
-    def test_a_refused_batch_of_many_leaves_the_others(self, store: Store) -> None:
-        """Its error is its answer; the others stand, as if it had never been."""
-        run, lease = accept(store), leased(store)
-        good = batch(Step(run, 0, "greet", begin=BEGIN, outputs=["1"]), under=lease)
-        answers = store.commit_many(
-            [
-                batch(add("i")),
-                batch(add("j"), add("i")),
-                good,
-                batch(Step(run, 1, "note"), epoch=lease.epoch + 1),
-                replace(good, scope=BOB),
-                batch(Step(run + 1, 0, "note"), under=lease),
-                batch(Put(("b",), 1), base=7, scope=BOB),
-                batch(PUT, base=0),
-                batch(add("j"), Put(("b",), 1), base=0, under=lease),
-            ]
-        )
-        kinds = [type(answer) for answer in answers]
-        assert kinds == [
-            Commit,
-            DuplicateItem,
-            Commit,
-            StaleRun,
-            Commit,
-            NotFound,
-            StaleRun,
-            KeyBusy,
-            Commit,
-        ]
-        numbers = [committed(answers[i]).number for i in (0, 2, 4, 8)]
-        assert numbers == [1, 2, 2, 3]
-        assert [item.record.id for item in store.page(NOTES)] == ["i", "j"]
-        assert store.head(ADA) == 3
-        assert store.node(BOB, ("b",), at=None, now=NOW) is None
-
-    def test_what_a_refused_batch_of_many_made_is_forgotten(self, store: Store) -> None:
-        """A key, a set, the begin and the end of a run: the next batch makes them anew."""
-        notes = SetRef(BOB, "notes")
-        run, lease = accept(store, BOB), leased(store, BOB)
-        step = Step(run, 0, "greet", begin=BEGIN, done=True)
-        good = batch(step, scope=BOB, under=lease, release=True)
-        bad = replace(good, items=[add("i", to=notes), add("i", to=notes)])
-        elsewhere = Scope("another app", "bob")
-        fresh = batch(add("j", to=SetRef(elsewhere, "notes")), scope=elsewhere)
-        refused, first, again, other, last = store.commit_many(
-            [bad, replace(good, items=[add("i", to=notes)]), bad, replace(fresh, base=7), fresh]
-        )
-        assert isinstance(refused, DuplicateItem)
-        assert committed(again) == replace(committed(first), adopted=True)
-        assert isinstance(other, StaleRun)
-        assert committed(last).number == committed(first).number + 1
-        assert there(store, run).now == NOW
-        assert there(store, run).status == "done"
-        for ref, item in ((notes, "i"), (SetRef(elsewhere, "notes"), "j")):
-            assert [found.record.id for found in store.page(ref)] == [item]
-            found = present(store.set_info(ref))
-            assert found.items == 1
-        assert store.keys("another app") == ["bob"]
-        assert store.accept("helper", [QueuedInput(BOB, "1", NOW)])[0].first
-
-    def test_refused_inputs_leave_nothing_for_others_of_their_group(self, store: Store) -> None:
-        """Numbers, leases and event ids of what was refused are free, whoever wrote beside it."""
-        store.accept("helper", [queued_input("e")])
-        new = Scope("app", "new")
-
-        def play(i: int) -> int:
-            kept = 0
-            for j in range(20):
-                try:
-                    inputs = [
-                        QueuedInput(new, f"{i}.{j}", NOW),
-                        queued_input("e", "other" if i % 2 else "asked"),
-                    ]
-                    kept += store.accept("helper", inputs, owner=f"{i}")[0].number >= 0
-                except IdempotencyConflict:
-                    continue
-            return kept
-
-        assert at_once(4, play) == [20, 0, 20, 0]
-        assert [run.number for run in store.queued_runs("helper", new)] == list(range(40))
-        assert {lease.owner for lease in store.stats().leases} <= {"0", "2"}

@@ -26,6 +26,7 @@ from alveus.store import (
 from alveus.testing.batches import (
     ADA,
     BOB,
+    BOOK,
     DAY,
     HANDBOOK,
     NOTES,
@@ -497,7 +498,6 @@ class UpsertLaws(Laws):
         assert sorted(ids(store.page(NOTES))) == sorted(f"{n}" for n in range(20))
 
 
-BOOK = SetRef(HANDBOOK, "book")
 TRIM = Definition(capacity=2)
 REJECT = Definition(capacity=2, compaction="reject")
 RICH = Definition(

@@ -15,6 +15,7 @@ from alveus.testing.batches import (
     HANDBOOK,
     NOW,
     SECOND,
+    VALUES,
     AnyChange,
     Laws,
     add,
@@ -23,7 +24,6 @@ from alveus.testing.batches import (
     refused,
     write,
 )
-from alveus.testing.random_work import VALUES
 from alveus.testing.reads import FAR, Follower, differences, reads, tree
 from alveus.values import wire
 from alveus.values.storable import Path, Value

@@ -27,7 +27,7 @@ from alveus.runs.task import RunnerContext
 from alveus.state import MemoryObject
 from alveus.store import Retain
 from alveus.testing.batches import at_once
-from alveus.testing.runner.runner_laws import (
+from harness.runner.runner_laws import (
     LONG_S,
     SHORT_S,
     ActionGate,

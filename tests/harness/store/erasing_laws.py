@@ -42,6 +42,7 @@ from alveus.store import (
 from alveus.testing.batches import (
     ADA,
     BOB,
+    BOOK,
     HANDBOOK,
     NOTES,
     NOW,
@@ -56,8 +57,6 @@ from alveus.testing.batches import (
 )
 from alveus.testing.reads import FAR, reads
 from alveus.testing.run_laws import there
-
-BOOK = SetRef(HANDBOOK, "book")
 
 
 def forget(store: Store, *ids: str, ref: SetRef = NOTES, receipt: str = "one") -> Erased:

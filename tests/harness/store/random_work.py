@@ -46,10 +46,10 @@ from alveus.store import (
     TreeDelta,
     Undo,
 )
-from alveus.testing.batches import DAY, SECOND
+from alveus.testing.batches import DAY, SECOND, VALUES
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Path, Value
+from alveus.values.storable import Path
 
 SCOPES = (Scope("app", "ada"), Scope("app", "b.o\0b"), Scope("app 2", "ada"), Scope("app", None))
 OBJECTS = ("a", "a.b", "\\", "x\0y", "🦊")
@@ -57,22 +57,6 @@ LEAVES = ("leaf", "other leaf")
 """Names that never become objects: only these expire, so that no object goes before its fields."""
 
 IDS = ("i", "j", "k", "🦊", "i\0")
-VALUES: tuple[Value, ...] = (
-    None,
-    True,
-    1,
-    1.0,
-    -0.0,
-    float("nan"),
-    10**40,
-    "text",
-    "naïve 🦊 \0 \\ $",
-    b"\0\xff",
-    {"a": [b"\xff\1" * 40], "$bytes": b"z" * 30, "b": '{"$bytes":"'},
-    [],
-    {},
-    {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},
-)
 TEXTS = ("short", "", "a longer text about nothing", "naïve 🦊 \0", "text")
 DEFINITIONS = (
     Definition(),

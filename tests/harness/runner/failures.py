@@ -15,7 +15,9 @@ from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.runs.agent import OnError, action
 from alveus.runs.task import RunnerContext
 from alveus.store import Run
-from alveus.testing.runner.runner_laws import (
+from alveus.values import wire
+from alveus.values.retries import Retry
+from harness.runner.runner_laws import (
     LONG_S,
     SHORT_S,
     ActionGate,
@@ -23,8 +25,6 @@ from alveus.testing.runner.runner_laws import (
     RunnerLaws,
     walk_runs,
 )
-from alveus.values import wire
-from alveus.values.retries import Retry
 
 AT_ONCE = Retry(attempts=3, wait_s=0)
 

@@ -21,7 +21,7 @@ from alveus.state import MemoryObject, MemoryRef, Ttl
 from alveus.store import Retain, Scope, SetRef
 from alveus.store.stored_read_set import ReadSet
 from alveus.testing.batches import present
-from alveus.testing.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
+from harness.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
 
 
 class Next(Event):

@@ -36,6 +36,7 @@ from alveus.store.name_ranges import NameRange
 from alveus.testing.batches import (
     ADA,
     BOB,
+    BOOK,
     DAY,
     HANDBOOK,
     LONG_S,
@@ -51,7 +52,7 @@ from alveus.testing.batches import (
     record,
     write,
 )
-from alveus.testing.item_laws import BOOK, ids, info, only
+from alveus.testing.item_laws import ids, info, only
 from alveus.testing.reads import Follower, pages
 from alveus.testing.run_laws import BEGIN, accept, end, leased, queued_input, there, turn
 from alveus.testing.search_laws import waiting

@@ -14,10 +14,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from alveus.errors import AlveusError
-from alveus.store import Accepted, Batch, Begin, Commit, Lease, Put, QueuedInput, Scope, Step, Store
+from alveus.store import (
+    Accepted,
+    Batch,
+    Begin,
+    Commit,
+    ItemChange,
+    Lease,
+    Put,
+    QueuedInput,
+    Revive,
+    Scope,
+    Step,
+    Store,
+    Undo,
+)
 from alveus.store.ram import RamStore
-from alveus.testing.batches import DAY, NOW, SECOND, again, present
-from alveus.testing.random_work import (
+from alveus.testing.batches import DAY, NOW, SECOND, present
+from alveus.testing.reads import FAR, Follower, differences, reads
+from alveus.values.lazy_dataclass import dataclass
+from harness.store.random_work import (
     AGENTS,
     SCOPES,
     LaneGame,
@@ -28,8 +44,6 @@ from alveus.testing.random_work import (
     forget_some,
     vectors_of,
 )
-from alveus.testing.reads import Follower, differences, reads
-from alveus.values.lazy_dataclass import dataclass
 
 OWNERS = ("one", "two")
 CHANCE = st.randoms(use_true_random=False)
@@ -280,6 +294,28 @@ class _Machine(RuleBasedStateMachine):
 
     def _compare(self, at: set[int] | tuple[int, ...] | None) -> None:
         _compare(self.store, self.model, at, now=self.latest, follower=self.follower)
+
+
+def again(batch: Batch, *, of: Store, on: Store) -> Batch:
+    """Return a batch that was made looking at *of*, to be committed on *on*.
+
+    Compactions are known by their place among those of their set, versions by id and number.
+    """
+    return replace(batch, items=[_change(change, of, on) for change in batch.items])
+
+
+def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
+    if isinstance(change, Undo):
+        theirs = [c.id for c in reversed(of.compactions(change.set, limit=FAR))]
+        ours = [c.id for c in reversed(on.compactions(change.set, limit=FAR))]
+        place = theirs.index(change.compaction) if change.compaction in theirs else len(ours)
+        return replace(change, compaction=ours[place] if place < len(ours) else 0)
+    if isinstance(change, Revive):
+        found = of.items_by_row([change.row])
+        versions = on.versions(change.set, found[0].record.id) if found else []
+        rows = [v.row for v in versions if v.version == found[0].version]
+        return replace(change, row=rows[0] if rows else 0)
+    return change
 
 
 @dataclass

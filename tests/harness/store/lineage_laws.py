@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -39,60 +38,38 @@ from alveus.store import (
     StoredItem,
     Undo,
 )
+from alveus.store.checks import ROW_BITS
 from alveus.testing.batches import (
     ADA,
     BOB,
+    BOOK,
     HANDBOOK,
+    HOW,
     NOTES,
     NOW,
+    OTHERS,
     SECOND,
     AnyChange,
     Laws,
     add,
     batch,
+    compact,
+    derived,
+    into,
+    last,
     present,
     record,
     refused,
     write,
 )
-from alveus.testing.item_laws import BOOK, WHOLE, ids, info, only
+from alveus.testing.item_laws import NEVER, WHOLE, ids, info, only
 from alveus.testing.reads import Follower
 from alveus.testing.run_laws import BEGIN, accept, leased
-
-ROW_BITS = 20
-OTHERS = SetRef(ADA, "others")
-NEVER = SetRef(ADA, "never")
-HOW = '{"strategy": "merge"}'
-
-
-def derived(item_id: str, *sources: str, to: SetRef = NOTES) -> Add:
-    """Return a change that adds an item that was derived from others of its set."""
-    made = replace(record(item_id), sources=sources, compacted=True)
-    return Add(to, made, links=[Link(to, source) for source in sources])
-
-
-def compact(
-    *retired: tuple[str, int], added: Sequence[Add] | None = None, of: SetRef = NOTES
-) -> Compact:
-    """Return a compaction of items into one, named after them."""
-    names = [item_id for item_id, _ in retired]
-    made = [derived("+".join(names), *names, to=of)] if added is None else added
-    return Compact(of, retired, made, HOW)
-
-
-def into(name: str, source: str, *, of: SetRef = NOTES) -> Compact:
-    """Return a compaction of the first version of one item into another."""
-    return compact((source, 1), added=[derived(name, source, to=of)], of=of)
 
 
 def fenced(change: Add, *leases: Lease) -> Batch:
     """Return a batch that holds only while these leases do."""
     return replace(batch(change), fences=leases)
-
-
-def last(store: Store, ref: SetRef = NOTES) -> Compaction:
-    """Return the latest compaction of a set."""
-    return store.compactions(ref)[0]
 
 
 def without_version(item: StoredItem) -> StoredItem:

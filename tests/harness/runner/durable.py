@@ -17,8 +17,8 @@ from alveus.runs.agent import action
 from alveus.runs.durable_calls import durable
 from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
-from alveus.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws, put_out
 from alveus.values.retries import Retry
+from harness.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws, put_out
 
 Body = Callable[[RunnerContext], Any]
 
@@ -688,7 +688,7 @@ class AsyncLaws(RunnerLaws):
         gate.reached()
         for _ in range(10):  # also one that began while the action was not waiting yet
             gc.collect(1)  # what is new; all there is would take seconds in a large process
-            time.sleep(0.001)
+            time.sleep(0.001)  # noqa: TID251 - what would be cancelled is, in that time
         gc.collect()
         assert not cancelled.is_set()
         runner.close(0.01)

@@ -1,1 +1,0 @@
-"""What every runner promises, as tests."""
