@@ -13,8 +13,10 @@ import json
 import random
 import re
 import string
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent / "data" / "barrier"
 
@@ -31,6 +33,7 @@ _ALPHABETS = {
     "digits": string.digits,
     "digits1": string.digits,
     "hex": "0123456789abcdef",
+    "letters": string.ascii_lowercase.replace("l", ""),
     "lowernum": string.ascii_lowercase + string.digits,
     "upper": string.ascii_uppercase + string.digits,
 }
@@ -75,3 +78,8 @@ def samples(name: str, *halves: str) -> list[Sample]:
         for line in lines(name)
         if line["half"] in (halves or HALVES)
     ]
+
+
+def needed() -> dict[str, Any]:
+    """Texts that need one entry of a list each, by language; sentences by the name of a list."""
+    return tomllib.loads((FOLDER / "needed.toml").read_text(encoding="utf-8"))

@@ -35,10 +35,15 @@ WANTED = (
     "static.npz",
     "vocabulary.txt",
     "index.html",
+    "injection_english.toml",
+    "injection_languages.toml",
+    "secret_formats.toml",
 )
 """Files without which an installed alveus would not be whole."""
 
-ALLOWED = {".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".typed", ".so", ""}
+ALLOWED = {
+    ".py", ".sql", ".html", ".js", ".css", ".npz", ".txt", ".jsonl", ".typed", ".so", ".toml", "",
+}  # fmt: skip
 """Endings of what a wheel holds below `alveus/`."""
 
 
