@@ -38,6 +38,7 @@ from alveus.embed.vectors import quantise_each, unit
 from alveus.embed.weights import CHECKSUMS, checksum, read_arrays, read_lines
 from alveus.embed.wordpiece import MOST_WINDOWS, READ, STRIDE, window_starts
 from alveus.errors import EmbedderFailed, EmbedderMissing, InvalidInput
+from alveus.testing import EmbedderContract
 from scale import COUNTS
 
 DATA = Path(__file__).parent / "data" / "embedders"
@@ -77,18 +78,31 @@ def closest(embedder, question, texts):
 # --- the bundled embedders --------------------------------------------------------------------
 
 
+class TestMinilm(EmbedderContract):
+    def open(self):
+        return open_embedder("minilm")
+
+
+class TestStatic(EmbedderContract):
+    def open(self):
+        return open_embedder("static")
+
+
+class TestWords(EmbedderContract):
+    def open(self):
+        return open_embedder("words")
+
+
 @pytest.mark.parametrize(
     ("name", "dimensions", "instant"),
     [("minilm", 384, False), ("static", 256, True), ("words", 0, True)],
 )
-def test_a_bundled_embedder_keeps_the_promise(name, dimensions, instant):
-    """Name, dimensions and instant identify it; a row per text, unit or zero, float32."""
+def test_a_bundled_embedder_says_what_it_is(name, dimensions, instant):
+    """Name, dimensions and instant identify it; its numbers are float32."""
     embedder = open_embedder(name)
     assert isinstance(embedder, Embedder)
     assert (embedder.name, embedder.dimensions, embedder.instant) == (name, dimensions, instant)
-    rows = embedder.embed(["A window seat, please.", "", "Où est la gare ?"])
-    assert rows.shape == (3, dimensions)
-    assert rows.dtype == np.float32
+    assert embedder.embed(["A window seat, please."]).dtype == np.float32
     assert embedder.embed([]).shape == (0, dimensions)
 
 
@@ -140,10 +154,8 @@ def test_company_does_not_change_a_vector(name):
     embedder = open_embedder(name)
     texts = [*sentences()[::100], "", "x", *sentences()[-2:]]
     together = embedder.embed(texts)
-    backwards = embedder.embed(texts[::-1])[::-1]
     alone = np.concatenate([embedder.embed([text]) for text in texts])
     np.testing.assert_allclose(together, alone, atol=1e-5)
-    np.testing.assert_allclose(together, backwards, atol=1e-5)
     kept = [dequantise(quantise(rows), embedder.dimensions) for rows in (together, alone)]
     known = alone.any(axis=1)
     assert (cosines(*(rows[known].astype(np.float32) for rows in kept)) >= 1 - 1e-4).all()
@@ -290,8 +302,8 @@ def test_an_embedder_is_there_once():
 
 
 @pytest.mark.parametrize("make", [MiniLm, Static])
-def test_threads_share_an_embedder(make):
-    """Threads may meet at its first use and after; all get what one alone would get."""
+def test_threads_meet_at_the_first_use_of_an_embedder(make):
+    """All get what one alone would get."""
     embedder, texts, count = make(), sentences()[::100], 6
     together = threading.Barrier(count)
     found = {}

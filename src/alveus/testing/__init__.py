@@ -1,4 +1,4 @@
-"""What an author of a store, of a context or of an agent tests with.
+"""What an author of a store, an embedder, a context or an agent tests with.
 
 Three lines hold a store to the laws of `alveus.store`::
 
@@ -7,6 +7,7 @@ Three lines hold a store to the laws of `alveus.store`::
             return MyStore(path)
 
 `reads` and `differences` compare everything that two stores answer.
+`EmbedderContract` does for embedders what `StoreContract` does for stores.
 `ContextContract` holds a memory of an agent's window to its laws, yours or one of alveus.
 `ChatServer` speaks the protocol of language models, with its faults, on this machine.
 
@@ -43,6 +44,7 @@ if not _MISSING:
         write,
     )
     from alveus.testing.contract import PersistentStoreContract, StoreContract
+    from alveus.testing.embedder_laws import EmbedderContract
     from alveus.testing.reads import Follower, differences, reads, tree
     from alveus.testing.window_contract import ContextContract
 
@@ -63,6 +65,7 @@ __all__ = [
     "ChatServer",
     "Clock",
     "ContextContract",
+    "EmbedderContract",
     "Follower",
     "PersistentStoreContract",
     "ReceivedRequest",

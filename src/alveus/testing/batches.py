@@ -53,21 +53,10 @@ HOW = '{"strategy": "merge"}'
 """How a compaction of a test says it was done."""
 
 VALUES: tuple[Value, ...] = (
-    None,
-    True,
-    1,
-    1.0,
-    -0.0,
-    float("nan"),
-    10**40,
-    "text",
-    "naïve 🦊 \0 \\ $",
-    b"\0\xff",
+    None, True, 1, 1.0, -0.0, float("nan"), 10**40, "text", "naïve 🦊 \0 \\ $", b"\0\xff", [], {},
     {"a": [b"\xff\1" * 40], "$bytes": b"z" * 30, "b": '{"$bytes":"'},
-    [],
-    {},
     {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},
-)
+)  # fmt: skip
 """One value of every kind, and some that are easily mistaken for others."""
 
 T = TypeVar("T")

@@ -31,27 +31,9 @@ from alveus.values.storable import Path, Value
 OBJECT = Node(is_object=True)
 
 WORDS = (
-    "a",
-    "a.b",
-    "a\0b",
-    "\0",
-    "a\\b",
-    "\\",
-    "\\.",
-    ".",
-    "..",
-    " ",
-    "%",
-    "_",
-    "'",
-    '"',
-    "🦊",
-    "é",
-    "e\u0301",
-    "A",
-    "x" * 4096,
-    "🦊" * 1000,
-)
+    "a", "a.b", "a\0b", "\0", "a\\b", "\\", "\\.", ".", "..", " ", "%", "_", "'", '"', "🦊", "é",
+    "e\u0301", "A", "x" * 4096, "🦊" * 1000,
+)  # fmt: skip
 """Names that a store may mistake for something, or for each other."""
 
 
