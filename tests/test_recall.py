@@ -228,7 +228,6 @@ def test_signals_are_stored_with_a_set(memory: Memory) -> None:
     [
         (lambda ada: ada.search(7), InvalidInput),
         (lambda ada: ada.search(None), InvalidInput),
-        (lambda ada: ada.search("\ud800"), InvalidValue),
         (lambda ada: ada.search("x", limit=0), InvalidInput),
         (lambda ada: ada.search("x", limit=1001), InvalidInput),
         (lambda ada: ada.search("x", limit=True), InvalidInput),
@@ -244,6 +243,16 @@ def test_bad_questions_are_refused(memory: Memory, call, error) -> None:
     memory.key("bob").add("x")
     with pytest.raises(error):
         call(memory.key("bob"))
+
+
+def test_half_a_character_in_a_question_is_read_as_the_character_of_replacement(
+    memory: Memory,
+) -> None:
+    """As other systems' doors store it; the question of a user is answered."""
+    ada = memory.key("ada")
+    assert list(ada.search("green \ud800 tea")) == []
+    ada.add("green \ufffd tea", id="x")
+    assert [hit.item.id for hit in ada.search("green \ud800 tea")] == ["x"]
 
 
 def test_an_old_handle_of_a_space_that_was_embedded_anew_is_refused(tmp_path: Path) -> None:

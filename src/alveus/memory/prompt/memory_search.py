@@ -26,7 +26,7 @@ FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
 WHOLE_SHARE = 3
 """Sets are shown whole where their items take at most this part of the room: a third."""
 
-SHOWN_WHOLE = "all that the searched sets hold is shown, since it fits"
+SHOWN_WHOLE = "the memory is shown whole: it fits"
 
 Searched: TypeAlias = Literal["items", "knowledge"]
 """A part of a prompt that a search fills."""
