@@ -48,11 +48,11 @@ WRITE = """\
 {% if question %}user: {{ question }} {% endif %}
 {% if thought %}assistant: {{ thought }} {% endif %}\
 """
-"""The templates of E4."""
+"""The templates of DB-GPT's program of a chat with two roles."""
 
 
 async def table(llm, *, memory=None, joy=None, shared=None, **context):
-    """Return Joy and the user of E4, built, in RAM or in a memory."""
+    """Return Joy and the user of that program, built, in RAM or in a memory."""
     settings = AgentContext(KEY, "en", **context)
     shared = shared or AgentMemory(memory=ShortTermMemory(buffer_size=2))
     profile = ProfileConfig(

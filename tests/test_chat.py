@@ -93,7 +93,7 @@ execution succeeded,
 Sure thing, Bob!
 {rule}
 """
-"""What `verbose=True` prints of an exchange of E4."""
+"""What `verbose=True` prints of an exchange of DB-GPT's program."""
 
 
 LOOP = "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"
@@ -164,7 +164,7 @@ def on_a_file(source: str) -> str:
 
 
 def test_the_program_of_the_document_runs_unchanged(tmp_path):
-    """E4 on the RAM default, against a server of the OpenAI protocol: prompts, options, layout."""
+    """DB-GPT's program in RAM, on a server of the OpenAI protocol: prompts, options, layout."""
     with ChatServer([ANSWER]) as server:
         printed = ran(PROGRAM.read_text(encoding="utf-8"), tmp_path, server)
     first, second = (asked.body for asked in server.requests)

@@ -94,7 +94,7 @@ def test_knowledge_takes_any_storable_value(memory: Memory) -> None:
 
 
 def test_forgetting_keys_and_compaction_leave_knowledge_alone(memory: Memory) -> None:
-    """It changes by explicit calls only (E1), whatever becomes of keys and of their sets."""
+    """It changes by explicit calls only, as in Flink Agents, whatever becomes of keys and sets."""
     rules = Knowledge(memory.knowledge).get_or_create_knowledge_set(name="house_rules")
     rules.add({"rule": "no sugar after nine", "weight": 3})
     before = [(i.value, i.created_time, i.updated_time) for i in rules.get()]

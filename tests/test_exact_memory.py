@@ -106,8 +106,8 @@ def unchanged(m: MemoryObject, error: type[Exception], call: Callable[[], object
     return str(caught.value)
 
 
-def test_the_program_of_the_first_document(m):
-    """Seed E0: the calls of the document that short-term memory comes from."""
+def test_the_program_of_the_short_term_memory_design(m):
+    """The calls of Flink Agents' design document of short-term memory."""
     m.set("x", 100)
     m.set("y", "abc")
     obj_z = m.new_object("z")

@@ -337,7 +337,7 @@ def test_11_in_a_file_it_survives_a_kill(tmp_path):
 
 
 def test_11_the_document_s_program_runs_unchanged(load):
-    """E2: what a user of thinker writes, its faults included; values T23 to T28."""
+    """What a user of thinker writes, its faults included; values T23 to T28."""
     program = load("11_custom_memory", "program")
     priority = program.PriorityMemory(2, STRATUM)
     assert [priority.score_importance(exchange("A", n)) for n in (0, 100, 5000)] == [0, 0.1, 1]
@@ -369,7 +369,7 @@ def test_11_the_document_s_program_runs_unchanged(load):
     ("cap", "scores", "told"), [(1, (0.9, 0.5, 0.2), "CPA"), (2, (0.9, 0.2), "ABPA")]
 )
 def test_11_the_document_s_hybrid_repeats_and_misplaces(load, cap, scores, told):
-    """E2, values T29 and T30: what is important comes after the prompt, and comes twice."""
+    """thinker, values T29 and T30: what is important comes after the prompt, and comes twice."""
     program = load("11_custom_memory", "program")
     hybrid = program.HybridMemory(program.Stream(cap, ""), 0.5)
     for name, score in zip("ABC", scores, strict=False):
@@ -380,7 +380,7 @@ def test_11_the_document_s_hybrid_repeats_and_misplaces(load, cap, scores, told)
 
 
 def test_11_the_document_s_semantic_memory(load):
-    """E2: each observation has two vectors, those that fit best are told; three of at most five."""
+    """thinker: an observation has two vectors, and the three best of at most five are shown."""
     program = load("11_custom_memory", "program")
 
     class Vectors:
@@ -410,7 +410,7 @@ def test_11_the_document_s_semantic_memory(load):
 
 
 def test_11_the_document_s_main(load):
-    """E2: the agent is made from five things, prompted once, and need not be closed."""
+    """thinker: the agent is made from five things, prompted once, and need not be closed."""
     program = load("11_custom_memory", "program")
     model = ScriptedChat(["a vault"])
     found = program.main(model, lambda asked: f"{asked}?", str, lambda _: "return", "What is it")

@@ -337,7 +337,7 @@ def test_every_promise_of_a_runner_is_kept_in_a_job(tmp_path):
     assert report["loaded"] > 0
 
 
-SEEDS = Path(__file__).parent / "flink_seeds.py"
+PROGRAMS = Path(__file__).parent / "flink_programs.py"
 
 
 @pytest.mark.parametrize(
@@ -345,12 +345,12 @@ SEEDS = Path(__file__).parent / "flink_seeds.py"
     [("E0", {"event": "MyEvent", "value": {}}, 1.0), ("E1", {"value": "hello"}, [2, 1])],
 )
 def test_the_programs_of_the_documents_run_on_flink(tmp_path, monkeypatch, agent, record, found):
-    """E0 and E1: Flink is killed between the actions, and the first one is not run again."""
-    monkeypatch.setenv("FLINK_SEEDS_KILL", str(tmp_path / "killed"))
+    """Flink is killed between two actions of programs of Flink Agents: the first runs once."""
+    monkeypatch.setenv("FLINK_KILL_MARK", str(tmp_path / "killed"))
     inputs = tmp_path / "in.jsonl"
     inputs.write_text(json.dumps({"key": "ada", "id": "one", **record}) + "\n")
     command = alveus(
-        "flink", "run", f"{SEEDS}:{agent}", "--db", tmp_path / "memory.db", "-i", inputs,
+        "flink", "run", f"{PROGRAMS}:{agent}", "--db", tmp_path / "memory.db", "-i", inputs,
         "-o", tmp_path / "out", "--checkpoints", tmp_path / "checkpoints", "--interval", 0.3,
         "--parallelism", 1,
     )  # fmt: skip

@@ -23,7 +23,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 FULL = 1000
-"""Characters of a reply that matters as much as one can. Source: seed 002, thinker."""
+"""Characters of a reply that matters as much as one can.
+
+Source: `PriorityMemory` of thinker's issue on custom memory.
+"""
 
 AMONG = 64
 """Observations, the newest, that a new one is compared with."""

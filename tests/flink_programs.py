@@ -1,6 +1,6 @@
-"""The programs E0 and E1 of the source documents, as agents of a Flink job.
+"""The programs of two design documents of Flink Agents, as agents of a Flink job.
 
-Between their two actions the whole Flink is killed, once: the file that FLINK_SEEDS_KILL names says
+Between their two actions the whole Flink is killed, once: the file that FLINK_KILL_MARK names says
 whether that was done.
 """
 
@@ -32,7 +32,7 @@ class Second(Event):
 
 def kill_once() -> None:
     """Kill this process with all of Flink, the first time."""
-    mark = Path(os.environ["FLINK_SEEDS_KILL"])
+    mark = Path(os.environ["FLINK_KILL_MARK"])
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
