@@ -20,7 +20,7 @@ from alveus.embed import Embedder
 from alveus.sets.forgetting import Receipt
 from disk_log import DiskLog
 from doors import START, Letters
-from old_stores import as_schema_1
+from made_up_step import as_before
 
 
 class Ticking:
@@ -299,14 +299,14 @@ def openings(work: Work) -> None:
 
 
 def migration(work: Work) -> None:
-    """A store of the first schema, which is opened."""
-    with TemporaryDirectory() as place:
-        made, old = Path(place) / "made.db", Path(place) / "old.db"
+    """A store of the schema before the made-up step, which is opened."""
+    with TemporaryDirectory() as folder:
+        made = Path(folder) / "made.db"
         with Memory.open(made, embedder=work.embedder) as memory:
             for step in range(work.size):
                 _change(memory, work.chance, step)
-        as_schema_1(made, old)
-        work.path.write_bytes(old.read_bytes())
+        as_before(made)
+        work.path.write_bytes(made.read_bytes())
     work.log.settle()
     work.note("there")
     for part in range(2):

@@ -14,7 +14,6 @@ from alveus import Memory
 from alveus.cli.app import alveus
 from alveus.errors import StoreBusy, Unavailable
 from alveus.store.sqlite import SqliteStore
-from old_stores import as_schema_1
 from test_interrupts import Interrupter, points
 from waiting import LIMIT_S
 
@@ -70,18 +69,6 @@ def test_a_backup_holds_nothing_that_was_forgotten_before(path: Path) -> None:
         assert memory.store.problems() == []
         assert [item.id for item in memory.key("bob").list()] == ["stays"]
         assert [done.state for done in memory.scrub()] == ["scrubbed"]
-
-
-def test_a_store_of_the_first_schema_is_backed_up_as_it_is(path: Path) -> None:
-    """Before an upgrade, that is: nothing is asked of it that came with a later schema."""
-    old, copy = path.with_name("old.db"), path.with_name("copy.db")
-    with Memory.open(path, embedder="words") as memory:
-        memory.key("ada").add("x", id="i")
-    as_schema_1(path, old)
-    with Memory.open(old, mode="ro") as memory:
-        memory.backup(copy)
-    with Memory.open(copy) as memory:
-        assert [item.id for item in memory.key("ada").list()] == ["i"]
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")

@@ -16,7 +16,7 @@ from alveus import Memory
 from alveus.cli.app import alveus
 from alveus.errors import NotAStore, StoreDamaged, Unsupported
 from alveus.store.sqlite import SqliteStore, checksums
-from alveus.store.sqlite.connection import SCHEMA, connect
+from alveus.store.sqlite.connection import connect
 from alveus.values import wire
 from damaging import MAGIC, MISPLACED, PAGE, WAYS, Question, damaged_copy, examine, plant, questions
 from scale import COUNTS
@@ -197,11 +197,11 @@ def test_the_command_line_tells_of_damage_in_one_line(sound: Sound, path: Path) 
     assert any("table run cannot be read" in line for line in says)
 
 
-# --- files from before pages had checksums ------------------------------------------------------
+# --- files whose pages have no checksums ---------------------------------------------------------
 
 
 def without_checksums(content: bytes, path: Path) -> None:
-    """Write to *path* what an alveus that knew no checksums would have made of a store."""
+    """Write to *path* what an alveus without the checksum VFS would have made of a store."""
     made = path.with_name("made.db")
     made.write_bytes(content)
     db = apsw.Connection(str(path))
@@ -226,7 +226,7 @@ def without_checksums(content: bytes, path: Path) -> None:
         db.execute(sql)
     db.execute("DELETE FROM note WHERE name = ?", (checksums.MARK,))
     db.pragma("application_id", source.pragma("application_id"))
-    db.pragma("user_version", checksums.SINCE - 1)
+    db.pragma("user_version", source.pragma("user_version"))
     db.close()
     source.close()
     made.unlink()
@@ -239,29 +239,15 @@ def has_checksums(path: Path) -> bool:
         return memory.store.has_checksums()
 
 
-def test_an_older_file_gets_checksums_as_it_is_migrated(sound: Sound, path: Path) -> None:
-    """It answers as before; a large one, or one that somebody reads, gets them from a repair."""
-    without_checksums(sound.content, path)
-    assert path.read_bytes()[20] == 0
-    Memory.open(path, embedder="static").close()
-    assert has_checksums(path)
-    verdict = examine(path, sound.asked, sound.expected)
-    assert (verdict.told, verdict.wrong, verdict.foreign) == ([], [], [])
-
-
-def test_an_older_file_works_without_until_it_is_repaired(
-    sound: Sound, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_works_without_checksums_until_it_is_repaired(sound: Sound, path: Path) -> None:
     """Written, backed up, restored: with and without, into each other."""
     backup = path.with_name("backup.db")
     without_checksums(sound.content, path)
-    with monkeypatch.context() as patch:
-        patch.setattr(checksums, "IN_PASSING", 0)
-        with Memory.open(path, embedder="static") as memory:
-            memory.key("ada").add_many([f"window {n} " * 60 for n in range(300)])
-            memory.backup(backup)
-        assert not has_checksums(path)
-        assert not has_checksums(backup)
+    with Memory.open(path, embedder="static") as memory:
+        memory.key("ada").add_many([f"window {n} " * 60 for n in range(300)])
+        memory.backup(backup)
+    assert not has_checksums(path)
+    assert not has_checksums(backup)
     other = path.with_name("other.db")
     with Memory.open(other, embedder="static") as memory:
         memory.key("bob").add_many([f"window {n} " * 60 for n in range(900)])
@@ -280,9 +266,6 @@ def test_an_older_file_works_without_until_it_is_repaired(
 def test_a_file_without_checksums_takes_a_backup_that_has_them(sound: Sound, path: Path) -> None:
     """Each page is written with its checksum, also those that leave the cache early."""
     without_checksums(sound.content, path)
-    db = connect(path)
-    db.pragma("user_version", SCHEMA)
-    db.close()
     backup = path.with_name("backup.db")
     with Memory.open(path.with_name("other.db"), embedder="static") as memory:
         memory.key("bob").add_many([f"window {n} " * 60 for n in range(900)])

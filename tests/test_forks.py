@@ -46,7 +46,7 @@ from alveus.errors import (
 from alveus.sets.admission import Candidate, Verdict, admission_rule
 from alveus.store.commit_queue import CommitTicket
 from alveus.store.sql.database import reads
-from alveus.store.sqlite import SqliteStore, database_file, guards
+from alveus.store.sqlite import SqliteStore, guards, schema
 from alveus.values import forks
 from alveus.values.forks import FORKS, HandleLock
 from alveus.values.ids import new_id
@@ -260,14 +260,14 @@ def test_an_opening_whose_file_is_cut_is_tried_again(
     opened(path).close()
     error = apsw.exception_for(getattr(apsw, f"SQLITE_IOERR_{code}"))
     errors_left = [error] * 4
-    check = database_file.check
+    check = schema.check
 
     def cut(db: Any, place: Path) -> int:
         if errors_left:
             raise errors_left.pop()
         return check(db, place)
 
-    monkeypatch.setattr(database_file, "check", cut)
+    monkeypatch.setattr(schema, "check", cut)
     if code == "READ":
         with pytest.raises(Unavailable, match="could not be used: SQLITE_IOERR_READ: "):
             opened(path)
@@ -283,13 +283,13 @@ def test_a_new_file_is_guarded_before_its_log_is_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else other code that closes it lets the next process begin the index of the log anew."""
-    migrate, guarded = database_file.migrate, list[bool]()
+    migrate, guarded = schema.migrate, list[bool]()
 
     def watched(db: Any, *, from_version: int) -> None:
         guarded.append(any(guard._log >= 0 for guard in guards._guards.values()))
         migrate(db, from_version=from_version)
 
-    monkeypatch.setattr(database_file, "migrate", watched)
+    monkeypatch.setattr(schema, "migrate", watched)
     opened(path).close()
     assert guarded == [guards._SET_LOCK is not None]
 

@@ -691,24 +691,10 @@ def grown(path, *, items):
         chosen.clear()
 
 
-def unlike(path):
-    """Have a store be as an earlier alveus made it: not to be shrunk in steps."""
-    with closing(connect(path)) as db:
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("PRAGMA auto_vacuum = NONE")
-        db.execute("VACUUM")
-
-
-@pytest.mark.parametrize("earlier", [False, True])
-def test_what_is_deleted_gives_back_its_disk(tmp_path, earlier):
-    """All of it, in the file, its log and beside: what is left is of the present and the journal.
-
-    Also of a file of an earlier alveus, which is rewritten for it once.
-    """
+def test_what_is_deleted_gives_back_its_disk(tmp_path):
+    """In the file, its log and beside: what is left is of the present and the journal."""
     path = tmp_path / "app.db"
     grown(path, items=6_000)
-    if earlier:
-        unlike(path)
     before = held(path)
     with Memory.open(path, embedder="words") as memory:
         memory.key("ada").add("stays")

@@ -18,9 +18,17 @@ from click.testing import CliRunner
 import warm
 from alveus import Agent, CompactionPlan, InputEvent, LocalRunner, Memory, OutputEvent, action
 from alveus.cli import alveus
-from alveus.errors import AlveusError, InvalidInput, NotFound, RunParked, StoreTooNew, Unusable
+from alveus.errors import (
+    AlveusError,
+    InvalidInput,
+    NotFound,
+    RunParked,
+    StoreTooNew,
+    StoreTooOld,
+    Unusable,
+)
 from alveus.store.sql.copying import ROWS, TABLES
-from alveus.store.sqlite.connection import SCHEMA
+from alveus.store.sqlite.schema import SCHEMA
 from alveus.transfer import migrate
 from postgres_server import server, url_for
 from scale import COUNTS
@@ -171,12 +179,9 @@ def test_a_source_that_cannot_be_moved(tmp_path, source, monkeypatch):
         migrate(tmp_path / "none.db", tmp_path / "target.db")
     with pytest.raises(AlveusError, match="RAM"):
         migrate(":memory:", tmp_path / "target.db")
-    for module, schema, error in (
-        ("database_file", SCHEMA + 1, Unusable),
-        ("connection", SCHEMA - 1, StoreTooNew),
-    ):
+    for known, error in ((SCHEMA + 1, StoreTooOld), (SCHEMA - 1, StoreTooNew)):
         with monkeypatch.context() as patch:
-            patch.setattr(f"alveus.store.sqlite.{module}.SCHEMA", schema)
+            patch.setattr("alveus.store.sqlite.schema.SCHEMA", known)
             with pytest.raises(error, match="schema"):
                 migrate(source, tmp_path / "target.db")
     assert not list(tmp_path.glob("target.db*")), "an empty memory would stay there"

@@ -1,11 +1,13 @@
-"""Schemas: a new file and a migrated one are the same, and newer ones are refused."""
+"""Schemas: what migrates a file, by a step that is made up, and what refuses one."""
 
 from __future__ import annotations
 
 import ast
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,21 +17,15 @@ from click.testing import CliRunner
 
 from alveus import Memory
 from alveus.cli import alveus
-from alveus.errors import NotAStore, StoreTooNew, StoreTooOld, Unusable
-from alveus.store import Definition, Scope, SetRef
-from alveus.store.sqlite import SqliteStore, checksums
-from alveus.store.sqlite.connection import (
-    APPLICATION_ID,
-    SCHEMA,
-    add_word_functions,
-    check,
-    connect,
-    migrate,
-    migrations,
-    sql,
-)
-from alveus.values import words
-from old_stores import as_schema_1
+from alveus.errors import NotAStore, StoreTooNew, StoreTooOld
+from alveus.store.postgres import schema as postgres_schema
+from alveus.store.sql.migrations import migrations
+from alveus.store.sqlite import SqliteStore, checksums, schema
+from alveus.store.sqlite.connection import connect
+from made_up_step import AFTER, BEFORE, STEP, add_step, as_before
+from scale import COUNTS
+
+Ids = list[tuple[str, float]]
 
 
 def shape(db: apsw.Connection) -> dict[str, object]:
@@ -38,80 +34,136 @@ def shape(db: apsw.Connection) -> dict[str, object]:
     for kind, name, text in db.execute("SELECT type, name, sql FROM sqlite_schema"):
         lines = (line.split("--", 1)[0] for line in (text or "").splitlines())
         found[f"{kind} {name}"] = re.sub(r"\s*([,()])\s*", r"\1", " ".join(" ".join(lines).split()))
-        if kind == "table":
-            found[f"columns {name}"] = db.execute(f"PRAGMA table_xinfo({name})").fetchall()
-            found[f"options {name}"] = db.execute(f"PRAGMA table_list({name})").fetchall()
-        if kind == "index":
-            found[f"columns {name}"] = db.execute(f"PRAGMA index_xinfo({name})").fetchall()
     return found
 
 
-def test_a_migrated_file_is_as_a_new_one() -> None:
-    """schema.sql is the whole of it; the migrations, from nothing, lead to the same."""
-    fresh, migrated = apsw.Connection(":memory:"), apsw.Connection(":memory:")
-    fresh.execute(sql("schema.sql"))
-    add_word_functions(migrated)
-    for name in migrations().values():
-        migrated.execute(sql(name))
-    assert shape(fresh) == shape(migrated)
-    assert len(shape(fresh)) > 20
+def contents(memory: Memory) -> Ids:
+    """Return the ids of the items of a key, and how important each is."""
+    return [(item.id, item.importance) for item in memory.key("ada").list()]
 
 
-@pytest.mark.parametrize(
-    ("of", "changed"),
-    [
-        (1, "DROP TABLE run"),
-        (1, "ALTER TABLE change DROP COLUMN rows"),
-        (2, "DROP TABLE stub"),
-        (2, "ALTER TABLE run DROP COLUMN erased"),
-    ],
-)
-def test_a_schema_that_was_never_released_is_refused(tmp_path: Path, of: int, changed: str) -> None:
-    """Before the first release a schema changed while it kept its number: nothing is changed."""
+@pytest.fixture
+def expected(tmp_path: Path) -> Ids:
+    """Make a file of the schema before the made-up step; return what it holds."""
     path = tmp_path / "app.db"
-    with closing(apsw.Connection(str(path))) as db:
-        add_word_functions(db)
-        for number in range(1, of + 1):
-            db.execute(sql(migrations()[number]))
-        db.execute(changed)
-        db.pragma("application_id", APPLICATION_ID)
-        db.pragma("user_version", of)
-    with pytest.raises(Unusable, match=f"whose schema {of} was another"):
-        Memory.open(path, embedder="words")
-    with closing(apsw.Connection(str(path))) as db:
-        assert db.pragma("user_version") == of
+    with Memory.open(path, embedder="words") as memory:
+        ada = memory.key("ada")
+        for number in range(50):
+            ada.add(f"green tea {number}", id=f"i{number}", importance=number / 100)
+        ada.set("default").update("i0", "white tea")
+        ada.set("default").delete("i1")
+        found = contents(memory)
+    as_before(path)
+    return found
 
 
-def test_migrations_are_numbered_without_gaps() -> None:
-    """A file for each schema number, the last of which this code knows."""
-    assert list(migrations()) == list(range(1, SCHEMA + 1))
-    assert [name.split("/")[1][:5] for name in migrations().values()] == [
-        f"{n:04}_" for n in range(1, SCHEMA + 1)
-    ]
+@pytest.mark.parametrize("of", [schema, postgres_schema], ids=["sqlite", "postgres"])
+def test_each_schema_after_the_first_has_a_script_that_leads_to_it(of) -> None:
+    """Without gaps, in both stores."""
+    assert [*migrations(of.MIGRATIONS, after=1)] == [*range(2, of.SCHEMA + 1)]
 
 
-def test_a_file_is_brought_up_to_date_step_by_step(tmp_path: Path, monkeypatch) -> None:
-    """From an earlier schema only the later scripts run, in one transaction."""
+@pytest.mark.usefixtures("expected")
+def test_a_migrated_file_is_as_a_new_one(tmp_path: Path, monkeypatch) -> None:
+    """What the step declares is what `schema.sql` says."""
+    add_step(monkeypatch, tmp_path)
+    for name in ("app.db", "new.db"):
+        Memory.open(tmp_path / name, embedder="words").close()
+    with (
+        closing(connect(tmp_path / "app.db")) as migrated,
+        closing(connect(tmp_path / "new.db")) as fresh,
+    ):
+        assert shape(migrated) == shape(fresh)
+        assert len(shape(fresh)) > 20
+        for db in (migrated, fresh):
+            assert db.pragma("user_version") == AFTER
+            assert db.pragma("application_id") == schema.APPLICATION_ID
+
+
+def test_who_opens_a_file_to_write_migrates_it(tmp_path: Path, monkeypatch, expected: Ids) -> None:
+    """Once, and with all that it holds; it goes on as any other file does."""
+    add_step(monkeypatch, tmp_path)
+    for _ in range(2):
+        with Memory.open(tmp_path / "app.db") as memory:
+            assert contents(memory) == expected
+            assert isinstance(memory.store, SqliteStore)
+            assert memory.store.problems(deep=True) == []
+            assert len(memory.key("ada").search("tea", limit=99)) == len(expected)
+    with Memory.open(tmp_path / "app.db") as memory:
+        memory.key("ada").set("default").delete("i2")
+        memory.key("ada").add("mint tea", id="new")
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems(deep=True) == []
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch, expected: Ids
+) -> None:
+    """Half a step is never there, and the step can be made later."""
     path = tmp_path / "app.db"
-    Memory.open(path, embedder="words").close()
-    db = connect(path)
-    before = shape(db)
-    migrate(db, from_version=SCHEMA)
-    assert shape(db) == before
-    assert check(db, path) == SCHEMA
-    assert db.pragma("application_id") == APPLICATION_ID
-    db.close()
+    with closing(connect(path)) as db:
+        before = shape(db)
+    with monkeypatch.context() as patch:
+        add_step(patch, tmp_path, f"{STEP} CREATE TABLE run (x);")
+        with pytest.raises(apsw.SQLError, match="run already exists"):
+            Memory.open(path)
+    with closing(connect(path)) as db:
+        assert shape(db) == before
+        assert db.pragma("user_version") == BEFORE
+    add_step(monkeypatch, tmp_path)
+    with Memory.open(path) as memory:
+        assert contents(memory) == expected
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was() -> None:
+def test_a_new_file_that_fails_stays_empty() -> None:
     """Half a schema is never there."""
     db = apsw.Connection(":memory:")
-    db.execute("CREATE TABLE change (x)")  # in the way of the script's last table
+    db.execute("CREATE TABLE change (x)")  # in the way of the script
     before = shape(db)
     with pytest.raises(apsw.SQLError):
-        migrate(db, from_version=0)
+        schema.migrate(db, from_version=0)
     assert shape(db) == before
     assert db.pragma("user_version") == 0
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from alveus import Memory
+from alveus.store.sqlite import schema
+path, folder, steps = sys.argv[1:]
+schema.MIGRATIONS, schema.SCHEMA = Path(folder) / "migrations", schema.SCHEMA + 1
+migrate = schema.migrate
+def watched(db, *, from_version):
+    db.set_progress_handler(lambda: os.kill(os.getpid(), signal.SIGKILL), int(steps))
+    migrate(db, from_version=from_version)
+    os.kill(os.getpid(), signal.SIGKILL)
+schema.migrate = watched
+Memory.open(path)
+"""
+
+
+def test_a_migration_that_is_killed_is_made_by_the_next_opening(
+    tmp_path: Path, monkeypatch, expected: Ids
+) -> None:
+    """At any step of SQLite, and after the last one: nothing is lost, and all is migrated."""
+    path, source = tmp_path / "app.db", (tmp_path / "app.db").read_bytes()
+    add_step(monkeypatch, tmp_path)
+    found = set[int]()
+    for part in range(max(3, COUNTS.kills // 12)):
+        path.write_bytes(source)
+        words = [sys.executable, "-c", KILLED, str(path), str(tmp_path), str(20 * 4**part)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        with closing(connect(path)) as db:
+            found.add(db.pragma("user_version"))
+        with Memory.open(path) as memory:
+            assert contents(memory) == expected
+            assert isinstance(memory.store, SqliteStore)
+            assert memory.store.problems(deep=True) == []
+        for file in tmp_path.glob("app.db-*"):
+            file.unlink()
+    assert BEFORE in found
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
@@ -120,12 +172,12 @@ def test_a_newer_file_is_refused(tmp_path: Path, mode) -> None:
     path = tmp_path / "app.db"
     Memory.open(path, embedder="words").close()
     db = connect(path)
-    db.pragma("user_version", SCHEMA + 1)
+    db.pragma("user_version", schema.SCHEMA + 1)
     db.close()
     before = path.read_bytes()
     with pytest.raises(StoreTooNew, match="upgrade") as caught:
         Memory.open(path, mode=mode)
-    assert (caught.value.found, caught.value.known) == (SCHEMA + 1, SCHEMA)
+    assert (caught.value.found, caught.value.known) == (schema.SCHEMA + 1, schema.SCHEMA)
     with pytest.raises(StoreTooNew):
         Memory.restore(tmp_path / "other.db", path)
     assert path.read_bytes() == before
@@ -137,7 +189,7 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path, mode) -> None:
     path = tmp_path / "other.db"
     db = apsw.Connection(str(path))
     db.execute("CREATE TABLE theirs (x)")
-    db.pragma("user_version", SCHEMA)
+    db.pragma("user_version", schema.SCHEMA)
     db.close()
     before = path.read_bytes()
     with pytest.raises(NotAStore, match=r"other\.db.*not an alveus store"):
@@ -145,124 +197,50 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path, mode) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:
-    """Live items and ended ones, texts and other values: counted, found and capable of all."""
-    made, path = tmp_path / "made.db", tmp_path / "app.db"
-    with Memory.open(made, embedder="words") as memory:
-        notes = memory.key("ada").set("notes", capacity=9)
-        notes.add("green tea in the morning", id="i")
-        notes.add({"text": "black coffee", "cups": 2}, id="j", metadata={"topic": "drinks"})
-        notes.add("gone by now", id="gone")
-        notes.update("i", "white tea in the morning")
-        notes.delete("gone")
-        memory.knowledge.set("handbook").add("tea is served at five")
-        expected = [hit.item.id for hit in notes.search("tea coffee")]
-    as_schema_1(made, path)
-    with Memory.open(path) as memory:
-        store = memory.store
-        assert isinstance(store, SqliteStore)
-        assert store.problems(deep=True) == []
-        assert store.has_checksums()
-        notes = memory.key("ada").set("notes")
-        assert [item.version for item in notes.list()] == [2, 1]
-        assert [hit.item.id for hit in notes.search("tea coffee")] == expected
-        info = store.set_info(SetRef(Scope("default", "ada"), "notes"))
-        assert info is not None
-        assert (info.items, info.tokens) == (2, sum(f.tokens for f in store.features(info.number)))
-        assert info.tokens > 4
-        assert (info.next_expiry, info.has_validity) == (None, False)
-        assert info.definition == Definition(capacity=9)
-        notes.delete("j")
-        notes.add("mint tea")
-        assert store.problems() == []
-
-
-def test_who_only_reads_is_told_to_upgrade(tmp_path: Path) -> None:
-    """What an earlier schema lacks is no damage, to calls and to commands, nor in a backup."""
-    made, path = tmp_path / "made.db", tmp_path / "old.db"
-    with Memory.open(made, embedder="words") as memory:
-        memory.key("ada").add("green tea")
-    as_schema_1(made, path)
+def test_who_only_reads_does_not_migrate(tmp_path: Path, monkeypatch, expected: Ids) -> None:
+    """What the schema before lacks is no damage, to calls and to commands, nor in a backup."""
+    path, other = tmp_path / "app.db", tmp_path / "other.db"
+    add_step(monkeypatch, tmp_path)
     with Memory.open(path, mode="ro") as memory:
-        for call in (memory.stats, memory.key("ada").list, lambda: memory.key("ada").search("tea")):
-            with pytest.raises(StoreTooOld, match="has schema 1, this alveus needs 6; run: alveus"):
+        calls: list[Callable[[], object]] = [memory.stats, memory.key("ada").list]
+        for call in calls:
+            says = f"has schema {BEFORE}, this alveus needs {AFTER}; run: alveus upgrade"
+            with pytest.raises(StoreTooOld, match=says):
                 call()
+        memory.backup(tmp_path / "backup.db")
     command = CliRunner()
     told = command.invoke(alveus, ["doctor", "--db", str(path)])
     assert (told.exit_code, "run: alveus upgrade" in told.stdout) == (1, True)
-    words = ["restore", str(path), "--db", str(made), "--yes"]
-    assert "made.db now holds what is in" in command.invoke(alveus, words).stdout
-    assert "schema 6" in command.invoke(alveus, ["upgrade", "--db", str(path)]).stdout
-    for file in (path, made):
-        assert (
-            "green tea" in command.invoke(alveus, ["list", "--db", str(file), "-k", "ada"]).stdout
-        )
+    words = ["restore", str(tmp_path / "backup.db"), "--db", str(other), "--yes"]
+    assert "other.db now holds what is in" in command.invoke(alveus, words).stdout
+    upgraded = command.invoke(alveus, ["upgrade", "--db", str(path)])
+    assert upgraded.stdout == f"the memory has schema {AFTER}\n"
+    for file in (path, other, tmp_path / "backup.db"):
+        with Memory.open(file) as memory:
+            assert contents(memory) == expected
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]])
-def test_doctor_says_what_becomes_of_an_earlier_schema(tmp_path: Path, deep) -> None:
-    """That it is upgraded and how, beforehand; what words read of a text today is no damage."""
-    path = tmp_path / "app.db"
-    with Memory.open(path, embedder="words") as memory:
-        memory.key("ada").add("tea " * 150)
-    command = CliRunner()
-    now = command.invoke(alveus, ["doctor", "--db", str(path), *deep])
-    assert f"✓ schema       {SCHEMA}\n" in now.stdout
+def test_doctor_says_what_becomes_of_an_earlier_schema(
+    tmp_path: Path, monkeypatch, expected: Ids, deep
+) -> None:
+    """That it is upgraded and how, beforehand; what words read of a text by then is no damage."""
+    path, command = tmp_path / "app.db", CliRunner()
+    with monkeypatch.context() as patch:
+        add_step(patch, tmp_path)
+        Memory.open(path).close()
+        now = command.invoke(alveus, ["doctor", "--db", str(path), *deep])
+        assert f"✓ schema       {AFTER}\n" in now.stdout
     with closing(connect(path)) as db:
         db.execute("UPDATE feature SET terms = x'00'")
-        db.pragma("user_version", SCHEMA - 1)
+        db.pragma("user_version", BEFORE)
+    add_step(monkeypatch, tmp_path)
     told = command.invoke(alveus, ["doctor", "--db", str(path), *deep])
     assert told.exit_code == 0, told.stdout
     (line,) = [line for line in told.stdout.splitlines() if " schema  " in line]
-    assert line.startswith(f"• schema       {SCHEMA - 1}, of an earlier alveus")
+    assert line.startswith(f"• schema       {BEFORE}, of an earlier alveus")
     assert "Take a backup before" in line
     assert "alveus upgrade" in line
-
-
-NO_CHECKSUMS = """
-import sys
-from alveus import Memory
-from alveus.store.sqlite import checksums
-checksums.vfs = lambda: None
-with Memory.open(sys.argv[1]) as memory:
-    print(memory.key("ada").add("mint tea", id="m"))
-"""
-
-
-def test_an_old_file_is_opened_where_pages_get_no_checksums(tmp_path: Path) -> None:
-    """The log goes while they would be added, and is there again before anybody asks for it."""
-    made, path = tmp_path / "made.db", tmp_path / "old.db"
-    with Memory.open(made, embedder="words") as memory:
-        memory.key("ada").add("green tea")
-    as_schema_1(made, path)
-    words = [sys.executable, "-c", NO_CHECKSUMS, str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["m"], done.stderr
-    with Memory.open(path) as memory:
-        assert [item.text for item in memory.key("ada").list()] == ["green tea", "mint tea"]
-
-
-def test_words_read_old_items_as_new_ones(tmp_path: Path) -> None:
-    """Passages and marks that a file of before schema 6 has not are read when it is opened."""
-    texts = ["tea " * 150, "Any tea?", "always serve tea", "tea", "\u8336\u6c34 " * 200]
-    made, path = tmp_path / "made.db", tmp_path / "app.db"
-    with Memory.open(made, embedder="words") as memory:
-        notes = memory.key("ada").set("notes")
-        notes.add_many(texts)
-        expected = [(h.item.text, h.score, dict(h.parts)) for h in notes.search("tea \u8336\u6c34")]
-    with apsw.Connection(str(made)) as db:
-        for text in texts[:3] + texts[4:]:
-            terms = words.pack(words.unpack(words.analyse(text).packed)[0].tolist())[0]
-            row = "(SELECT row FROM item WHERE text = ?)"
-            query = f"UPDATE feature SET terms = ?, tokens = 7 WHERE row = {row}"  # noqa: S608 - ours
-            db.execute(query, (terms, text))
-            db.execute("UPDATE item SET tokens = 7 WHERE text = ?", (text,))
-    as_schema_1(made, path)
-    with Memory.open(path) as memory:
-        assert isinstance(memory.store, SqliteStore)
-        assert memory.store.problems(deep=True) == []
-        hits = memory.key("ada").set("notes").search("tea \u8336\u6c34")
-        assert [(h.item.text, h.score, dict(h.parts)) for h in hits] == expected
 
 
 def test_opening_a_file_writes_nothing(tmp_path):

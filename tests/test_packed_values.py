@@ -10,7 +10,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -26,14 +25,12 @@ from alveus.store.packed_values import (
     restored,
 )
 from alveus.store.progress import QueuedInput
-from alveus.store.sql import batched_inserts, tree
 from alveus.store.sqlite import SqliteStore, checking
 from alveus.store.sqlite.connection import connect
 from alveus.transfer import Load, Source, export_lines, history_lines, layout_of
 from alveus.values import wire
 from alveus.values.storable import Value
 from file_scan import scan
-from old_stores import as_schema_1
 from scale import COUNTS
 
 MB = 1 << 20
@@ -265,96 +262,7 @@ def test_runs_and_answers_give_back_bytes(tmp_path: Path) -> None:
                 assert {*db.execute(kinds)} <= {("blob",)}, (table, column)
 
 
-# --- earlier files, damage, and what is forgotten -----------------------------------------------
-
-
-def as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have values be kept as before there were packed ones."""
-    for module in (batched_inserts, tree):
-        monkeypatch.setattr(module, "packed", lambda text: text)
-
-
-OLD, NEW = {"a": b"\0\xff" * 500}, [b"\xff\0" * 500]
-
-
-def earlier_file(path: Path, monkeypatch: pytest.MonkeyPatch, *, schema: int) -> None:
-    """Make a file as an alveus of some schema did: items i and j, and a field."""
-    made = path.with_name("made.db")
-    with monkeypatch.context() as patched:
-        as_text(patched)
-        with Memory.open(made, embedder="words") as memory:
-            for name in ("i", "j"):
-                memory.key("ada").add(OLD, text="x", id=name)
-            memory.key("ada").short_term.set("a", OLD)
-    if schema == 1:
-        as_schema_1(made, path)
-    else:
-        made.rename(path)
-        as_schema_4(path)
-
-
-@pytest.mark.parametrize("schema", [1, 4])
-def test_an_earlier_file_is_read_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: int
-) -> None:
-    """Its rows stay text; what is written from then on is packed. Counts go on being right."""
-    path = tmp_path / "app.db"
-    earlier_file(path, monkeypatch, schema=schema)
-    with Memory.open(path, embedder="words") as memory:
-        ada = memory.key("ada")
-        assert (item_value(memory, "i"), ada.short_term.get("a")) == (OLD, OLD)
-        ada.set("default").update("i", NEW, text="x")
-        ada.short_term.set("b", NEW)
-        ada.set("default").delete("j")
-        ada.add(NEW, text="x", id="k")
-        assert [v.value for v in ada.set("default").history("i")] == [OLD, NEW]
-        assert (ada.short_term.get("a"), ada.short_term.get("b")) == (OLD, NEW)
-        assert isinstance(memory.store, SqliteStore)
-        assert memory.store.problems(deep=True) == []
-    with closing(apsw.Connection(str(path))) as db:
-        kinds = "SELECT DISTINCT typeof(value) FROM {} WHERE value NOT NULL ORDER BY 1"
-        for table in ("item", "node"):
-            assert db.execute(kinds.format(table)).fetchall() == [("blob",), ("text",)]
-        assert db.execute("PRAGMA integrity_check").get == "ok"
-
-
-def test_an_earlier_file_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it may only be read, its schema stays what it was."""
-    path = tmp_path / "app.db"
-    earlier_file(path, monkeypatch, schema=4)
-    before = path.read_bytes()
-    with Memory.open(path, embedder="words", mode="ro") as memory:
-        ada = memory.key("ada")
-        assert (item_value(memory, "i"), ada.short_term.get("a")) == (OLD, OLD)
-    assert path.read_bytes() == before
-
-
-def as_schema_4(path: Path) -> None:
-    """Have a file declare its columns as schema 4 did; none of its rows may be packed."""
-    with closing(connect(path)) as db, db:
-        db.execute("PRAGMA writable_schema = ON")
-        for table, columns in ANY.items():
-            for column in columns:
-                db.execute(
-                    "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) WHERE name = ?",
-                    (f" {column} ANY", f" {column} TEXT", table),
-                )
-        db.execute("PRAGMA writable_schema = RESET")
-        db.pragma("user_version", 4)
-
-
-def test_whoever_has_the_file_open_reads_what_is_packed_later(tmp_path: Path) -> None:
-    """A connection from before the change of the schema takes note of it."""
-    path = tmp_path / "app.db"
-    Memory.open(path, embedder="words").close()
-    as_schema_4(path)
-    with closing(connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM item").get == 0
-        with Memory.open(path, embedder="words") as memory:
-            memory.key("ada").add(b"x" * 100, text="x")
-            assert type(db.execute("SELECT value FROM item").get) is bytes
-            declared = {row[1]: row[2] for row in db.execute("PRAGMA table_xinfo(item)")}
-            assert declared["value"] == "ANY"
+# --- damage, and what is forgotten ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

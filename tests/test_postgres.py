@@ -556,8 +556,8 @@ def test_an_attempt_that_arrives_too_late_comes_to_nothing(hosts, url, raw):
     structure, number, version = one_row(ledger)
     with pytest.raises(psycopg.Error) as refused:
         one_row(
-            "SELECT {schema}.begin_append(%s, %s, %s, %s, 1, %s, %s, '100')",
-            *(host, attempt + 1, structure, number, NOW, NOW),
+            "SELECT {schema}.begin_draft(%s, %s, %s, NULL, %s, %s, NULL, 1, 0, %s, %s, '100')",
+            *(host, attempt + 1, structure, version, number, NOW, NOW),
         )
     assert refused.value.sqlstate == REFUSED
     assert one_row(ledger) == (structure, number, version)

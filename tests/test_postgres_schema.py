@@ -1,4 +1,4 @@
-"""The schema in PostgreSQL: fresh == migrated, who migrates, and what older programs may do."""
+"""The schema in PostgreSQL: who migrates, by a made-up step, and what older programs may do."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from psycopg import sql
 
 from alveus.cli import alveus
-from alveus.errors import StoreBusy, StoreTooNew, StoreTooOld
+from alveus.errors import StoreBusy, StoreTooNew, StoreTooOld, Unavailable
 from alveus.store.postgres import PostgresStore, schema
 from alveus.store.postgres.location import ServerLocation
-from alveus.store.postgres.schema import SCHEMA, Migration, migrations
-from alveus.testing import ADA, NOTES, NOW, add, write
+from alveus.store.postgres.schema import SCHEMA
+from alveus.testing import NOTES, add, write
 from postgres_server import server, url_for, user
 from waiting import SHORT_S
 
@@ -82,33 +82,19 @@ def shape(raw, name):
     return found
 
 
-def with_schema(raw, name, script):
-    raw.execute(re.sub(r"\balveus(?=[.;])", name, script))
-
-
 @pytest.fixture
-def next_migration(monkeypatch):
+def next_migration(monkeypatch, tmp_path):
     """A migration to the schema after the newest, which this code is made to know."""
 
     def make(*, least=SCHEMA, script="ALTER TABLE alveus.note ADD COLUMN more text;"):
-        found = [*migrations(), Migration(SCHEMA + 1, least, script)]
-        monkeypatch.setattr(schema, "migrations", lambda: found)
+        folder = tmp_path / "migrations"
+        folder.mkdir(exist_ok=True)
+        text = f"-- least: {least}\n{script}" if least else script
+        (folder / f"{SCHEMA + 1:04}_made_up.sql").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(schema, "MIGRATIONS", folder)
         monkeypatch.setattr(schema, "SCHEMA", SCHEMA + 1)
-        return found[-1]
 
     return make
-
-
-def test_a_migrated_schema_is_as_a_new_one(tmp_path, url, raw):
-    """schema.sql is the whole of it; the migrations, from nothing, lead to the same."""
-    PostgresStore.open(url).close()
-    migrated = schema_of(url_for(tmp_path / "migrated"))
-    for migration in migrations():
-        with_schema(raw, migrated, migration.script)
-    fresh = shape(raw, schema_of(url))
-    assert shape(raw, migrated) == fresh
-    assert len(fresh["columns"]) > 150
-    assert len(fresh["indexes"]) > 40
 
 
 def test_the_planner_keeps_no_sample_of_a_text(url, raw):
@@ -124,41 +110,14 @@ def test_the_planner_keeps_no_sample_of_a_text(url, raw):
     assert found.fetchall() == []
 
 
-def test_what_is_there_survives_every_migration(tmp_path, raw):
-    """A store of schema 1, with rows in it, is found whole: by name, as another user too."""
-    url = url_for(tmp_path / "old")
-    with_schema(raw, schema_of(url), migrations()[0].script)
-    for statement in (
-        "INSERT INTO {0}.ledger (version, schema, least, number, time) VALUES (1, 1, 1, 1, 5)",
-        "INSERT INTO {0}.note (name, text) VALUES ('salt', '00ff')",
-        "INSERT INTO {0}.scope (space, key) VALUES ('app', 'ada'), ('app', ''), ('', 'ff')",
-        "INSERT INTO {0}.lease (space, key, owner, epoch) VALUES ('app', 'ada', 'me', 7)",
-        "INSERT INTO {0}.journal (n, time, scope) VALUES (1, 5, 1)",
-        """INSERT INTO {0}.node (id, scope, parent, name, place, value, begun)
-        VALUES (1 << 20, 1, '', 'city', 1, '"Lisbon"', 1)""",
-    ):
-        raw.execute(sql.SQL(statement).format(ident(url)))
-    store = PostgresStore.open(url)
-    node = store.node(ADA, ("city",), at=None, now=NOW)
-    assert node is not None
-    assert node.value == "Lisbon"
-    assert store.keys("app") == ["ada"]
-    assert write(store, add("a")).number == 2
-    homes = raw.execute(sql.SQL("SELECT key, home FROM {}.scope").format(ident(url)))
-    assert dict(homes.fetchall()) == {"ada": "space app", "": "knowledge app", "ff": ""}
-    store.close()
-
-
-def test_migrations_are_numbered_without_gaps():
-    """A file for each schema number, the last of which this code knows."""
-    assert [migration.number for migration in migrations()] == [*range(1, SCHEMA + 1)]
-    assert all(1 <= migration.least <= migration.number for migration in migrations())
-
-
-def test_a_migration_says_what_a_program_must_know():
-    """A file without that line is refused, whoever forgot it."""
-    with pytest.raises(ValueError, match="0009_x"):
-        schema._least("0009_x.sql", "CREATE TABLE x ();")
+def test_a_migration_says_what_a_program_must_know(url, raw, next_migration):
+    """One that forgets it is refused, and changes nothing."""
+    PostgresStore.open(url).close()
+    before = shape(raw, schema_of(url))
+    next_migration(least=None)
+    with pytest.raises(ValueError, match=f"the script of schema {SCHEMA + 1} does not begin"):
+        PostgresStore.open(url)
+    assert shape(raw, schema_of(url)) == before
 
 
 def test_the_owner_migrates_as_it_opens(url, raw, next_migration):
@@ -244,6 +203,24 @@ def test_a_migration_that_fails_leaves_all_as_it_was(url, raw, next_migration):
     with pytest.raises(psycopg.errors.DivisionByZero):
         PostgresStore.open(url)
     assert shape(raw, schema_of(url)) == before
+
+
+def test_a_migration_that_is_cut_off_is_made_by_the_next_opening(url, raw, next_migration):
+    """The server ends the connection in its midst: nothing of it is there, and all is later."""
+    store = PostgresStore.open(url)
+    write(store, add("a"))
+    store.close()
+    before = shape(raw, schema_of(url))
+    added = "ALTER TABLE alveus.note ADD COLUMN more text;"
+    next_migration(script=f"{added} SELECT pg_terminate_backend(pg_backend_pid());")
+    with pytest.raises(Unavailable):
+        PostgresStore.open(url)
+    assert shape(raw, schema_of(url)) == before
+    next_migration()
+    store = PostgresStore.open(url)
+    assert store.stats().details["schema"] == SCHEMA + 1
+    assert [item.record.id for item in store.page(NOTES)] == ["a"]
+    store.close()
 
 
 def test_a_migration_waits_its_turn(url, raw, next_migration):

@@ -20,6 +20,7 @@ from disk_laws import Laws
 from disk_log import DiskLog, Write, recording
 from disk_scenarios import SCENARIOS, Work
 from disk_states import kept_all
+from made_up_step import add_step
 from scale import COUNTS
 
 RAM = Path("/dev/shm")  # noqa: S108 - a folder of one's own is made in it
@@ -37,8 +38,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have little enough fill a log or an index."""
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have little enough fill a log or an index, and a migration be there to make."""
+    add_step(monkeypatch, tmp_path)
     monkeypatch.setattr(database_file, "CHECKPOINT_PAGES", 60)
     monkeypatch.setattr(set_loader, "LARGE", 20)
 

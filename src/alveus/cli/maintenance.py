@@ -331,7 +331,7 @@ def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:
     if store.has_checksums():
         yield Finding("checksums", "every page has one")
     else:
-        says = "none: the file was made before pages had them; alveus doctor --repair adds them"
+        says = "none: the file was made where apsw keeps none; alveus doctor --repair adds them"
         yield Finding("checksums", says, "note")
     problems = store.problems(deep=deep)
     mend = "restore a backup: alveus restore BACKUP"
@@ -367,8 +367,8 @@ def shrink_command(session: Session) -> None:
     """Give free space in the file back to the disk.
 
     First removes versions that are no longer kept. Works in short steps: others go on reading and
-    writing, and it may be interrupted at any time. A file that an earlier alveus made is rewritten
-    once, and writers wait meanwhile. With --json: {"freed": bytes, "file_bytes": …}.
+    writing, and it may be interrupted at any time. With --json: {"freed": bytes,
+    "file_bytes": …}.
 
     Example: alveus shrink
     """

@@ -602,8 +602,7 @@ class Memory(Maintenance):
         """Sweep, then give all free room back to the disk; return how many bytes.
 
         In steps, each a short transaction: others write between them. Stopped or killed, what is
-        done is done, and nothing is lost. A file that an earlier alveus made is rewritten once,
-        while writers wait; see `scrub`.
+        done is done, and nothing is lost.
 
         Args:
             progress: Called with the number of bytes given back since the last call.

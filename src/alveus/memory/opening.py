@@ -300,7 +300,7 @@ def side_folder(store: Store) -> Path | None:
 
 def schema_version() -> int:
     """Return the newest schema of a store file that this alveus knows."""
-    from alveus.store.sqlite.connection import SCHEMA
+    from alveus.store.sqlite.schema import SCHEMA
 
     return SCHEMA
 

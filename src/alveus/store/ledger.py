@@ -366,12 +366,11 @@ class Ledger(Protocol):
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """Give free room back to the disk, up to *limit* bytes; return how many.
 
-        0: nothing is left to give. A short transaction, which changes nothing that is read; only
-        a file that cannot be shrunk in steps, as an earlier alveus made it, is rewritten as a
-        whole. What is given back at the end is gone from the disk once no reader needs it.
+        0: nothing is left to give. A short transaction, which changes nothing that is read. What
+        is given back at the end is gone from the disk once no reader needs it.
 
         Args:
-            keep_free: Share of the file that may stay free; above 0, nothing is rewritten.
+            keep_free: Share of the file that may stay free.
         """
         ...
 

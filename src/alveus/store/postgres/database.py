@@ -33,8 +33,8 @@ from alveus.errors import (
     StoreBusy,
     StoreClosed,
     StoreReadOnly,
+    StoreTooNew,
     Unavailable,
-    Unusable,
 )
 from alveus.store.postgres import connection
 from alveus.store.postgres.access import is_owner
@@ -648,7 +648,7 @@ class PostgresDatabase(SqlDatabase):
             )
         found = first(db, "SELECT schema FROM ledger")
         if found != SCHEMA:
-            raise Unusable(f"{self.location} has schema {found}, this alveus knows {SCHEMA}")
+            raise StoreTooNew(self.location, found=found, known=SCHEMA)
 
     def last_set(self, db: Connection) -> int:
         """See `SqlDatabase.last_set`."""

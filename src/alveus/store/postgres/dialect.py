@@ -55,14 +55,14 @@ _SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
 _WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
 _GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
 _FUNCTION = re.compile(r" (granted|is_meant|is_shared)\(")
-_OWN = re.compile(r"\balveus\.")
+_OWN = re.compile(r"\balveus(?=[.;])")
 _HINT = re.compile(r"\bINDEXED BY \w+")
 
 
 @functools.lru_cache(maxsize=2048)
 def translated(sql: str, schema: str) -> str:
     """Return the statement that means in PostgreSQL what *sql* means in SQLite."""
-    sql = _OWN.sub(f"{schema}.", _numbered(sql))
+    sql = _OWN.sub(schema, _numbered(sql))
     sql = _VIEW.sub(rf"{schema}.\1", sql)
     sql = _TABLE.sub(rf"\1\2{schema}.\3", sql)
     sql = _NAMES_AMONG.sub(
@@ -88,7 +88,7 @@ def _same_name(schema: str, found: re.Match[str]) -> str:
 
 def for_schema(script: str, schema: str) -> str:
     """Return a script whose tables are in the schema `alveus` for another schema."""
-    return _OWN.sub(f"{schema}.", script)
+    return _OWN.sub(schema, script)
 
 
 def _numbered(sql: str) -> str:

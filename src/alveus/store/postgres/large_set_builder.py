@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -34,6 +34,8 @@ STOP_S = 0.1
 
 REST_S = 0.05
 """Pause between two steps, so that others get on."""
+
+_TABLES = Path(__file__).with_name("large_sets.sql")
 
 _GROWN = "SELECT id FROM alveus.memory_set WHERE items >= ? ORDER BY id"
 
@@ -175,7 +177,7 @@ class LargeSetBuilder:
         """Make the tables, if they are not there; False: this server, or user, does not let us."""
         if first(db, IS_THERE, f"{self._schema}.large_set"):
             return True
-        text = resources.files(__package__).joinpath("large_sets.sql").read_text(encoding="utf-8")
+        text = _TABLES.read_text(encoding="utf-8")
         try:
             db.script("CREATE EXTENSION IF NOT EXISTS vector")
             db.script(f"BEGIN; {for_schema(text, self._schema)} COMMIT")

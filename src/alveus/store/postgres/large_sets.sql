@@ -1,60 +1,68 @@
--- What the server chooses the candidates of a search in a large set by; needs the extension vector.
+-- How the server chooses the candidates of a search in a large set; needs the extension vector.
 --
--- Made when the first set grows large, so that a small memory needs no extension. All of it can be
--- dropped and made again from the features. It is for the owner alone: behind the policies that
--- other users have, neither index would serve a search.
+-- The script runs when the first set has grown large, so that a small memory needs no extension.
+-- All that it makes can be dropped, and made again from the features. It is for the owner alone: behind
+-- the policies that other users have, neither index would serve a search.
 
-CREATE TABLE alveus.large_set (    -- sets that are searched on the server
+-- Sets that are searched on the server.
+CREATE TABLE alveus.large_set (
     set_id bigint PRIMARY KEY,
     dimensions integer NOT NULL,
     upto bigint NOT NULL DEFAULT 0,        -- rows up to this one are in the tables below
-    ready boolean NOT NULL DEFAULT FALSE,  -- whether there ever were as many as searches need
-    passages bigint NOT NULL DEFAULT 0,    -- of those rows, as `tokens`
+    ready boolean NOT NULL DEFAULT FALSE,  -- whether there were ever as many as searches need
+    passages bigint NOT NULL DEFAULT 0,    -- of the rows that are counted, as are `tokens`
     tokens bigint NOT NULL DEFAULT 0
 );
 
+-- The vectors of a text, one for each of its windows.
 CREATE TABLE alveus.large_vector (
     row bigint NOT NULL,
-    part integer NOT NULL,         -- which window of its text
+    part integer NOT NULL,                 -- which window
     set_id bigint NOT NULL,
     dimensions integer NOT NULL,
     vector halfvec NOT NULL,
     PRIMARY KEY (row, part)
 );
 
+-- The terms of a text.
 CREATE TABLE alveus.large_text (
     row bigint PRIMARY KEY,
     set_id bigint NOT NULL,
-    terms bigint[] NOT NULL,       -- hashes, each with the number of the set in its upper half
+    terms bigint[] NOT NULL,               -- hashes, each with the id of the set in its upper half
     passages integer NOT NULL,
     tokens bigint NOT NULL,
-    counted boolean NOT NULL DEFAULT FALSE
+    counted boolean NOT NULL DEFAULT FALSE -- whether `large_term` and `large_set` count it
 );
 
 CREATE INDEX large_text_terms ON alveus.large_text USING gin (terms);
 
-CREATE TABLE alveus.large_term (   -- how many texts hold a term
+-- How many counted texts contain a term.
+CREATE TABLE alveus.large_term (
     term bigint PRIMARY KEY,
     set_id bigint NOT NULL,
     texts bigint NOT NULL
 );
 
-CREATE TABLE alveus.large_late (   -- rows up to `upto` that came later: revived, or embedded
+-- Rows up to `upto` that are to be read again: they were revived, or embedded, since.
+CREATE TABLE alveus.large_late (
     row bigint PRIMARY KEY,
     set_id bigint NOT NULL
 );
 
+-- What a set has in each table.
 CREATE INDEX large_vector_set ON alveus.large_vector (set_id, row);
 CREATE INDEX large_text_set ON alveus.large_text (set_id, row);
 CREATE INDEX large_term_set ON alveus.large_term (set_id);
 CREATE INDEX large_late_set ON alveus.large_late (set_id);
 
+-- Neighbours in a session, and items of a speaker.
 CREATE INDEX feature_session ON alveus.feature (set_id, alveus.digest(session), time, first)
 WHERE ended = 0 AND session IS NOT NULL;
 
 CREATE INDEX feature_speaker ON alveus.feature (set_id, alveus.digest(speaker))
 WHERE ended = 0 AND speaker IS NOT NULL;
 
+-- A version that ended or was removed leaves all tables, and the counts.
 CREATE FUNCTION alveus.large_row_gone() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -72,6 +80,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- A version that was revived, or has its vectors now, is read again.
 CREATE FUNCTION alveus.large_row_late() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -80,6 +89,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- A set whose vectors are another embedder's is made anew.
 CREATE FUNCTION alveus.large_set_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

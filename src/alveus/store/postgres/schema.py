@@ -1,27 +1,34 @@
 """The schema of a store in PostgreSQL: how it is made, checked and migrated.
 
-`schema.sql` is the whole of the newest schema. `migrations/NNNN_name.sql` leads from the schema
-before to number NNNN; its first line, ``-- least: N``, names the least schema that a program must
-know to go on working after it. The table `ledger` holds both numbers, so a migration does not stop
-an older alveus unless it has to.
+The table `ledger` holds two numbers: its schema, and the least schema that a program must know to
+use the tables. A migration names the latter in its first line, ``-- least: N``, so that it stops an
+older alveus only where it has to.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from importlib import resources
-from importlib.resources.abc import Traversable
-from typing import NamedTuple
+from pathlib import Path
 
 from alveus.errors import NotAStore, StoreTooNew, StoreTooOld
 from alveus.store.postgres.connection import BEGIN, PostgresConnection
+from alveus.store.postgres.dialect import for_schema
 from alveus.store.postgres.location import ServerLocation
 from alveus.store.sql.connection import first
+from alveus.store.sql.migrations import migrations
 
-SCHEMA = 6
+SCHEMA = 1
 """The newest schema this code knows, and the one it needs."""
+
+WHOLE = Path(__file__).with_name("schema.sql")
+"""The script of the newest schema."""
+
+LEAST = 1
+"""The least schema that a program must know to use the newest one."""
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+"""The folder of the scripts that lead to it; see `alveus.store.sql.migrations`."""
 
 _OWNER = """
     SELECT pg_has_role(relowner, 'USAGE'), pg_get_userbyid(relowner) FROM pg_catalog.pg_class
@@ -37,14 +44,6 @@ _MIGRATED = """
 """
 
 _LEAST = re.compile(r"-- least: (\d+)\n")
-
-
-class Migration(NamedTuple):
-    """A script that leads to schema *number*; programs that know schema *least* may go on."""
-
-    number: int
-    least: int
-    script: str
 
 
 def prepare(
@@ -77,9 +76,8 @@ def prepare(
     is_owner, name = owner
     if read_only or not is_owner:
         raise StoreTooOld(server.display_url, found=found, needed=SCHEMA, owner=name)
-    for migration in migrations():
-        if migration.number > found:
-            _apply(db, server.schema, migration, wait_s=wait_s)
+    for number, script in migrations(MIGRATIONS, after=found).items():
+        _apply(db, server.schema, number, script, wait_s=wait_s)
 
 
 def check_least(server: ServerLocation, version: int, least: int) -> None:
@@ -94,10 +92,9 @@ def _create(db: PostgresConnection, schema: str) -> None:
     try:
         db.execute(_TURN, (_lock_name(schema),))
         if first(db, _OWNER, schema) is None:
-            db.script(_of(schema, _file("schema.sql").read_text(encoding="utf-8")))
-            least = max(migration.least for migration in migrations())
+            db.script(for_schema(WHOLE.read_text(encoding="utf-8"), schema))
             db.execute(
-                "INSERT INTO ledger (version, schema, least) VALUES (0, ?, ?)", (SCHEMA, least)
+                "INSERT INTO ledger (version, schema, least) VALUES (0, ?, ?)", (SCHEMA, LEAST)
             )
             db.execute("INSERT INTO note (name, text) VALUES ('salt', ?)", (os.urandom(16).hex(),))
     except BaseException:
@@ -107,8 +104,8 @@ def _create(db: PostgresConnection, schema: str) -> None:
     db.settle()
 
 
-def _apply(db: PostgresConnection, schema: str, migration: Migration, *, wait_s: float) -> None:
-    """Do one migration in one transaction, unless another host just did.
+def _apply(db: PostgresConnection, schema: str, number: int, script: str, *, wait_s: float) -> None:
+    """Migrate to schema *number* in one transaction, unless another host just did.
 
     It locks the row of `ledger` first, as every writer does, so that neither waits in a circle.
     """
@@ -116,9 +113,9 @@ def _apply(db: PostgresConnection, schema: str, migration: Migration, *, wait_s:
     try:
         db.execute(f"SET LOCAL lock_timeout = {max(1, round(wait_s * 1000))}")
         db.execute(_TURN, (_lock_name(schema),))
-        if first(db, "SELECT schema FROM ledger FOR UPDATE") < migration.number:
-            db.script(_of(schema, migration.script))
-            db.execute(_MIGRATED, (migration.number, migration.least))
+        if first(db, "SELECT schema FROM ledger FOR UPDATE") < number:
+            db.script(for_schema(script, schema))
+            db.execute(_MIGRATED, (number, _least(number, script)))
             db.settle()
     except BaseException:
         db.roll_back("ROLLBACK")
@@ -127,32 +124,12 @@ def _apply(db: PostgresConnection, schema: str, migration: Migration, *, wait_s:
     db.settle()
 
 
-@functools.cache
-def migrations() -> list[Migration]:
-    """Return every migration, in order; the first makes a schema from nothing."""
-    files = sorted(_file("migrations").iterdir(), key=lambda file: file.name)
-    found = ((file.name, file.read_text(encoding="utf-8")) for file in files)
-    return [
-        Migration(int(name.split("_", 1)[0]), _least(name, script), script)
-        for name, script in found
-        if name.endswith(".sql")
-    ]
-
-
-def _least(name: str, script: str) -> int:
-    said = _LEAST.match(script)
-    if said is None:
-        raise ValueError(f"migrations/{name} does not begin with '-- least: N'")
-    return int(said[1])
-
-
-def _file(name: str) -> Traversable:
-    return resources.files(__package__).joinpath(name)
-
-
-def _of(schema: str, script: str) -> str:
-    """Return a script for another schema than `alveus`."""
-    return re.sub(r"\balveus(?=[.;])", schema, script)
+def _least(number: int, script: str) -> int:
+    """Return the schema that a migration names in its first line."""
+    found = _LEAST.match(script)
+    if found is None:
+        raise ValueError(f"the script of schema {number} does not begin with '-- least: N'")
+    return int(found[1])
 
 
 def _lock_name(schema: str) -> str:

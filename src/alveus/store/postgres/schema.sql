@@ -1,16 +1,20 @@
--- The whole schema of an alveus store in PostgreSQL; the tables are those of store/sqlite/schema.sql.
+-- The schema of a store in PostgreSQL, number 1. `alveus` stands for the schema of the server that
+-- the store is in.
 --
--- `alveus` stands for the schema that the store is in. Rows are versioned: `begun` and `ended` are
--- commit numbers, a live row has no end. `node.id`, `item.row` and `output.id` are (commit number
--- << 20 | position in the commit). Times: microseconds since 1970, UTC. A `bytea` that is not a
--- digest, terms or vectors holds wire text, or a value that contains bytes, packed.
+-- The tables are those of store/sqlite/schema.sql, which says what each table, column and index
+-- promises; the comments here say what differs. A value is a `bytea`: the UTF-8 of its JSON text,
+-- or its packed form.
 --
--- Names may have 4,096 characters, too many for a B-tree: they are found by their digest, and
--- every query that compares a name compares its digest too. The digest is a column, since a query
--- that policies apply to cannot use an index on an expression. U+0000, which PostgreSQL's text
--- cannot hold, is kept as U+0001 U+0002, and U+0001 as U+0001 U+0003; that keeps the order of texts.
+-- Names may have 4,096 characters, too many for a B-tree. So an index finds a name by its digest,
+-- which is a column beside it, and every query that compares a name compares its digest too. (A
+-- query that policies apply to cannot use an index on an expression.)
+--
+-- PostgreSQL's text cannot hold U+0000: it is kept as U+0001 U+0002, and U+0001 as U+0001 U+0003.
+-- That keeps the order of texts.
 
 CREATE SCHEMA IF NOT EXISTS alveus;
+
+-- --- functions of names and texts ---------------------------------------------------------------
 
 CREATE FUNCTION alveus.digest(name text) RETURNS bytea
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -20,16 +24,20 @@ CREATE FUNCTION alveus.digests(names text[]) RETURNS bytea[]
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN (SELECT array_agg(alveus.digest(one)) FROM unnest(names) AS one);
 
+-- Bytes of a value, and of a text in UTF-8 as it was before U+0000 was replaced.
+
 CREATE FUNCTION alveus.size_of(content bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN octet_length(content);
 
-CREATE FUNCTION alveus.size_of(content text) RETURNS bigint  -- in UTF-8, before U+0000 is replaced
+CREATE FUNCTION alveus.size_of(content text) RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN octet_length(content) - (length(content) - length(replace(content, E'\x01', '')));
 
-CREATE FUNCTION alveus.is_meant(content text, metadata text) RETURNS boolean  -- as is_meant in
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE                                   -- store/records.py
+-- Whether an item has a meaning to embed: `has_meaning` of store/records.py.
+
+CREATE FUNCTION alveus.is_meant(content text, metadata text) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN btrim(content, E'\t\n\x0b\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003'
         '\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000') <> ''
     OR CASE json_typeof(metadata::json -> 'caption')
@@ -39,29 +47,35 @@ RETURN btrim(content, E'\t\n\x0b\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u2
             WHERE json_typeof(one) <> 'string')
         ELSE FALSE END;
 
-CREATE TABLE alveus.ledger (   -- one row, which every transaction that writes locks
-    version bigint NOT NULL,   -- how many did
+-- --- tables --------------------------------------------------------------------------------------
+
+-- One row: the order of all commits, of all hosts. Every transaction that writes locks it.
+CREATE TABLE alveus.ledger (
+    version bigint NOT NULL,               -- how many transactions wrote
     number bigint NOT NULL DEFAULT 0,      -- the last commit, and its time
     time bigint NOT NULL DEFAULT 0,
-    structure bigint NOT NULL DEFAULT 0,   -- changes of what hosts remember: the numbers of keys
-                                           -- and sets, their definitions, notes
-    schema integer NOT NULL,   -- the number of this schema
-    least integer NOT NULL     -- the least one that a program must know to work with it
+    structure bigint NOT NULL DEFAULT 0,   -- how often something changed that hosts remember: the
+                                           -- ids of scopes and sets, definitions, notes
+    schema integer NOT NULL,               -- the number of this schema
+    least integer NOT NULL                 -- the least schema that a program must know to use it
 );
 
+-- Tables whose rows hosts remember call this.
 CREATE FUNCTION alveus.structure_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE alveus.ledger SET structure = structure + 1;
     RETURN NULL;
 END $$;
 
-CREATE TABLE alveus.owner (    -- who may hold leases, and until when it counts as alive
+-- Processes that may hold leases, and until when each counts as alive.
+CREATE TABLE alveus.owner (
     name text COLLATE "C" NOT NULL PRIMARY KEY,
     expires timestamptz NOT NULL,          -- by the server's clock; its process moves it on
     role name NOT NULL DEFAULT current_user
 );
 
-CREATE TABLE alveus.note (     -- small facts: the salt, the embedder of each space
+-- Small facts by name.
+CREATE TABLE alveus.note (
     name text COLLATE "C" NOT NULL,
     text text COLLATE "C" NOT NULL,
     name_digest bytea GENERATED ALWAYS AS (alveus.digest(name)) STORED
@@ -72,65 +86,70 @@ CREATE UNIQUE INDEX note_name ON alveus.note (name_digest);
 CREATE TRIGGER note_changed AFTER INSERT OR UPDATE OR DELETE ON alveus.note
 FOR EACH STATEMENT EXECUTE FUNCTION alveus.structure_changed();
 
-CREATE TABLE alveus.scope (    -- a key of a space; key '' is a knowledge (a key is never empty);
-                               -- space '': a forgotten key, its name a digest
+-- Keys and knowledge.
+CREATE TABLE alveus.scope (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     space text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
-    head bigint NOT NULL DEFAULT 0,        -- the last commit that changed its exact tree
-    floor bigint NOT NULL DEFAULT 0,       -- the commit, and the time, from which on the past of
-    since bigint NOT NULL DEFAULT 0,       -- the tree is whole: what was removed was there before
-    home text COLLATE "C" NOT NULL,        -- 'space …' or 'knowledge …', see `granted`; it keeps a
-                                           -- forgotten key
+    head bigint NOT NULL DEFAULT 0,
+    floor bigint NOT NULL DEFAULT 0,
+    since bigint NOT NULL DEFAULT 0,
+    home text COLLATE "C" NOT NULL,        -- whose it is: see `find_home`; a forgotten key keeps it
     space_digest bytea GENERATED ALWAYS AS (alveus.digest(space)) STORED,
     key_digest bytea GENERATED ALWAYS AS (alveus.digest(key)) STORED,
     key_start text COLLATE "C" GENERATED ALWAYS AS (left(key, 64)) STORED
 );
 
 CREATE UNIQUE INDEX scope_name ON alveus.scope (space_digest, key_digest);
+-- Keys of a space in their order, which their first characters are enough for.
 CREATE INDEX scope_order ON alveus.scope (space_digest, key_start);
 
 CREATE TRIGGER scope_renamed AFTER UPDATE OF space, key OR DELETE ON alveus.scope
 FOR EACH STATEMENT EXECUTE FUNCTION alveus.structure_changed();
 
-CREATE TABLE alveus.lease (    -- the right to run a key; a higher epoch fences the earlier owner
+-- The right to run a key.
+CREATE TABLE alveus.lease (
     space text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
-    owner text COLLATE "C",                -- NULL: given back
+    owner text COLLATE "C",
     epoch bigint NOT NULL,
-    home text COLLATE "C" NOT NULL,        -- as that of `scope`
+    home text COLLATE "C" NOT NULL,        -- whose it is: see `find_home`
     space_digest bytea GENERATED ALWAYS AS (alveus.digest(space)) STORED,
     key_digest bytea GENERATED ALWAYS AS (alveus.digest(key)) STORED
 );
 
 CREATE UNIQUE INDEX lease_name ON alveus.lease (space_digest, key_digest);
 
-CREATE TABLE alveus.journal (  -- one row per commit; what it changed is found by reference
+-- One row per commit.
+CREATE TABLE alveus.journal (
     n bigint PRIMARY KEY,
     time bigint NOT NULL,
     scope bigint NOT NULL,
-    op bytea,                  -- digest of its name, while repetitions are recognised
-    request bytea,             -- digest of what was asked
-    result bytea,              -- what a repetition is told
-    ended text COLLATE "C",    -- JSON: {"nodes": [id, …] removed, "items": [row, …] ended}
-    erased bigint              -- the commit that erased what this one says
+    op bytea,
+    request bytea,
+    result bytea,
+    ended text COLLATE "C",
+    erased bigint
 );
 
 CREATE UNIQUE INDEX journal_op ON alveus.journal (op) WHERE op IS NOT NULL;
+-- Erasing: commits of a scope.
 CREATE INDEX journal_scope ON alveus.journal (scope);
 
-CREATE TABLE alveus.setback (  -- commits whose time is before that of the last one: a clock that
-    n bigint PRIMARY KEY,      -- was ahead went back; in between times rise with the numbers
+-- Commits whose time is before that of the commit before them.
+CREATE TABLE alveus.setback (
+    n bigint PRIMARY KEY,
     time bigint NOT NULL
 );
 
-CREATE TABLE alveus.node (     -- one version of one node of an exact tree
+-- Exact memory: a version of a node of a tree.
+CREATE TABLE alveus.node (
     id bigint PRIMARY KEY,
     scope bigint NOT NULL,
-    parent text COLLATE "C" NOT NULL,      -- path of the object above, names escaped and dotted
-    name text COLLATE "C" NOT NULL,        -- escaped
-    place bigint NOT NULL,     -- order among its siblings: the id of the version that made it
-    value bytea,               -- NULL: an object
+    parent text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    place bigint NOT NULL,
+    value bytea,
     expires bigint,
     begun bigint NOT NULL,
     ended bigint,
@@ -146,17 +165,17 @@ WHERE ended IS NOT NULL;
 
 CREATE INDEX node_expires ON alveus.node (expires) WHERE expires IS NOT NULL;
 
+-- Sets, with what they hold. Half of a page stays free: each add updates the row in place.
 CREATE TABLE alveus.memory_set (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     scope bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
     definition text COLLATE "C" NOT NULL,
-    items bigint NOT NULL DEFAULT 0,       -- live; what begins is counted as it is inserted,
-                                           -- what ends by triggers
+    items bigint NOT NULL DEFAULT 0,
     bytes bigint NOT NULL DEFAULT 0,
     tokens bigint NOT NULL DEFAULT 0,
-    retention bigint,          -- how long ended versions are kept; NULL: for good
-    floor bigint NOT NULL DEFAULT 0,       -- the last commit whose ended versions were purged
+    retention bigint,
+    floor bigint NOT NULL DEFAULT 0,
     name_digest bytea GENERATED ALWAYS AS (alveus.digest(name)) STORED
 ) WITH (fillfactor = 50);
 
@@ -166,30 +185,31 @@ CREATE INDEX set_retention ON alveus.memory_set (id) WHERE retention IS NOT NULL
 CREATE TRIGGER set_changed AFTER UPDATE OF scope, name, definition OR DELETE ON alveus.memory_set
 FOR EACH STATEMENT EXECUTE FUNCTION alveus.structure_changed();
 
-CREATE TABLE alveus.item (     -- one version of one item
+-- A version of an item.
+CREATE TABLE alveus.item (
     row bigint PRIMARY KEY,
     set_id bigint NOT NULL,
     id text COLLATE "C" NOT NULL,
-    first bigint NOT NULL,     -- row of its first version: orders items of equal time
+    first bigint NOT NULL,
     version bigint NOT NULL,
     begun bigint NOT NULL,
     ended bigint,
     time bigint NOT NULL,
     created bigint NOT NULL,
     updated bigint NOT NULL,
-    value bytea,               -- NULL: a str, the same as text
+    value bytea,
     text text COLLATE "C",
     metadata text COLLATE "C" NOT NULL,
     importance double precision NOT NULL,
     speaker text COLLATE "C",
     role text COLLATE "C",
     session text COLLATE "C",
-    sources text COLLATE "C",  -- JSON list of ids; NULL: none
+    sources text COLLATE "C",
     compacted integer NOT NULL,
     tokens bigint NOT NULL DEFAULT 0,
-    until bigint,              -- the end of the span of time that it stands for
+    until bigint,
     expires bigint,
-    valid_from bigint,         -- when what it says began to hold, and ceased to
+    valid_from bigint,
     valid_to bigint,
     id_digest bytea GENERATED ALWAYS AS (alveus.digest(id)) STORED
 );
@@ -197,6 +217,7 @@ CREATE TABLE alveus.item (     -- one version of one item
 CREATE UNIQUE INDEX item_versions ON alveus.item (set_id, id_digest, version);
 CREATE INDEX item_order ON alveus.item (set_id, time, first) WHERE ended IS NULL;
 CREATE INDEX item_ended ON alveus.item (set_id, ended) WHERE ended IS NOT NULL;
+-- The policy of `access` looks for an item by its first version.
 CREATE INDEX item_first ON alveus.item (first);
 
 CREATE INDEX item_expires ON alveus.item (set_id, expires)
@@ -205,6 +226,7 @@ WHERE ended IS NULL AND expires IS NOT NULL;
 CREATE INDEX item_timed ON alveus.item (set_id)
 WHERE ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL);
 
+-- Counts of a set go down wherever items end.
 CREATE FUNCTION alveus.item_gone() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE alveus.memory_set SET items = items - 1, tokens = tokens - old.tokens, bytes = bytes
@@ -220,7 +242,8 @@ WHEN (old.ended IS NULL AND new.ended IS NOT NULL) EXECUTE FUNCTION alveus.item_
 CREATE TRIGGER item_vanishes AFTER DELETE ON alveus.item FOR EACH ROW
 WHEN (old.ended IS NULL) EXECUTE FUNCTION alveus.item_gone();
 
-CREATE TABLE alveus.link (     -- which version was derived from which
+-- Lineage: which version was derived from which.
+CREATE TABLE alveus.link (
     row bigint NOT NULL,
     source bigint NOT NULL,
     PRIMARY KEY (row, source)
@@ -228,36 +251,40 @@ CREATE TABLE alveus.link (     -- which version was derived from which
 
 CREATE INDEX link_source ON alveus.link (source, row);
 
-CREATE TABLE alveus.stub (     -- what a version came from, to any depth, that is purged by now
+-- Lineage of purged sources.
+CREATE TABLE alveus.stub (
     row bigint NOT NULL,
     set_id bigint NOT NULL,
-    source bytea NOT NULL,     -- digest of its id
+    source bytea NOT NULL,
     PRIMARY KEY (row, set_id, source)
 );
 
 CREATE INDEX stub_source ON alveus.stub (set_id, source);
 
+-- Compactions, so that they can be listed and undone.
 CREATE TABLE alveus.compaction (
-    id bigint PRIMARY KEY,     -- commit number << 20 | position in the commit
+    id bigint PRIMARY KEY,
     set_id bigint NOT NULL,
-    how text COLLATE "C" NOT NULL,         -- JSON: the strategy, and who did it
-    retired text COLLATE "C" NOT NULL,     -- JSON: rows of versions; those erased are not there
+    how text COLLATE "C" NOT NULL,
+    retired text COLLATE "C" NOT NULL,
     added text COLLATE "C" NOT NULL,
-    undone bigint,             -- the commit that undid it
-    purged boolean NOT NULL DEFAULT FALSE  -- whether what it retired is no longer kept
+    undone bigint,
+    purged boolean NOT NULL DEFAULT FALSE
 );
 
 CREATE INDEX compaction_of_set ON alveus.compaction (set_id, id);
 CREATE INDEX compaction_undone ON alveus.compaction (undone) WHERE undone IS NOT NULL;
 
-CREATE TABLE alveus.access (   -- when an item was last read; flushed with later commits
+-- When an item was last read.
+CREATE TABLE alveus.access (
     first bigint PRIMARY KEY,
     time bigint NOT NULL
 );
 
-CREATE TABLE alveus.feature (  -- what search reads of a version
+-- What search reads of a version.
+CREATE TABLE alveus.feature (
     set_id bigint NOT NULL,
-    ended bigint NOT NULL,     -- 0: live
+    ended bigint NOT NULL,
     row bigint NOT NULL,
     first bigint NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -268,28 +295,31 @@ CREATE TABLE alveus.feature (  -- what search reads of a version
     role text COLLATE "C",
     session text COLLATE "C",
     metadata text COLLATE "C" NOT NULL,
-    terms bytea NOT NULL,      -- term hashes (u32) then counts (u8)
+    terms bytea NOT NULL,
     tokens bigint NOT NULL,
     temporal integer NOT NULL,
-    vectors bytea,             -- int8 rows; NULL: waits for the embedder; empty: never
+    vectors bytea,
     PRIMARY KEY (set_id, ended, row)
 );
 
 CREATE INDEX feature_pending ON alveus.feature (ended, row) WHERE vectors IS NULL;
 
-CREATE TABLE alveus.staged (   -- vectors of another embedder, until they take their places
+-- Vectors of the embedder that a memory changes to.
+CREATE TABLE alveus.staged (
     row bigint PRIMARY KEY,
     vectors bytea NOT NULL
 );
 
-CREATE TABLE alveus.change (   -- what happened to features; the oldest lines are dropped
-    seq bigint PRIMARY KEY,    -- a line of several rows takes as many numbers; this is the last
+-- The change log of features.
+CREATE TABLE alveus.change (
+    seq bigint PRIMARY KEY,
     set_id bigint NOT NULL,
-    row bigint NOT NULL,       -- the first of its rows, which follow each other
-    kind integer NOT NULL,     -- 0 added, 1 ended, 2 embedded, 3 removed
+    row bigint NOT NULL,
+    kind integer NOT NULL,
     rows bigint NOT NULL DEFAULT 1
 );
 
+-- The argument of the trigger is the kind of the line.
 CREATE FUNCTION alveus.feature_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO alveus.change (seq, set_id, row, kind)
@@ -306,42 +336,46 @@ EXECUTE FUNCTION alveus.feature_changed(2);
 CREATE TRIGGER feature_removed AFTER DELETE ON alveus.feature FOR EACH ROW
 EXECUTE FUNCTION alveus.feature_changed(3);
 
-CREATE TABLE alveus.agent (    -- whose lanes they are: the name of a runner, in a space
+-- Runners.
+CREATE TABLE alveus.agent (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     space text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
-    floor bigint NOT NULL DEFAULT 0,       -- the last of its outputs that was pruned
-    pruned bigint NOT NULL DEFAULT 0,      -- the last of its runs that was: no id is used again
+    floor bigint NOT NULL DEFAULT 0,
+    pruned bigint NOT NULL DEFAULT 0,
     space_digest bytea GENERATED ALWAYS AS (alveus.digest(space)) STORED,
     name_digest bytea GENERATED ALWAYS AS (alveus.digest(name)) STORED
 );
 
 CREATE UNIQUE INDEX agent_name ON alveus.agent (space_digest, name_digest);
 
-CREATE TABLE alveus.lane (     -- the queue of one agent and key
+-- The queue of one agent and key.
+CREATE TABLE alveus.lane (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     agent bigint NOT NULL,
     scope bigint NOT NULL,
-    next bigint NOT NULL,      -- the number of its next run
+    next bigint NOT NULL,
     UNIQUE (agent, scope)
 );
 
+-- Erasing: lanes of a scope, their runs, and runs that took over an input.
 CREATE INDEX lane_scope ON alveus.lane (scope);
 
+-- Accepted inputs, each with the run that processes it.
 CREATE TABLE alveus.run (
     id bigint PRIMARY KEY,
     agent bigint NOT NULL,
     lane bigint NOT NULL,
     number bigint NOT NULL,
-    status integer NOT NULL,   -- 0 waiting, 1 parked, 2 done, 3 discarded, 4 retried
+    status integer NOT NULL,
     event bytea NOT NULL,
     accepted bigint NOT NULL,
-    now bigint,                -- its own time; NULL: not begun
-    actions text COLLATE "C",  -- JSON: what the event set off
+    now bigint,
+    actions text COLLATE "C",
     ended bigint,
     error text COLLATE "C",
-    origin bigint,             -- the run whose input it took over
-    erased bigint              -- the commit that erased its event and all that it left
+    origin bigint,
+    erased bigint
 );
 
 CREATE INDEX run_open ON alveus.run (agent, lane, id, status) WHERE ended IS NULL;
@@ -349,37 +383,41 @@ CREATE INDEX run_ended ON alveus.run (agent, ended) WHERE ended IS NOT NULL;
 CREATE INDEX run_lane ON alveus.run (lane, id);
 CREATE INDEX run_origin ON alveus.run (origin) WHERE origin IS NOT NULL;
 
-CREATE TABLE alveus.step (     -- a task that is done
-    id bigint PRIMARY KEY,     -- run << 20 | ordinal
+-- Tasks of runs that are done.
+CREATE TABLE alveus.step (
+    id bigint PRIMARY KEY,
     n bigint NOT NULL,
     action text COLLATE "C" NOT NULL,
     sent bytea,
-    sensory bytea,             -- NULL once the run has ended
+    sensory bytea,
     looked text COLLATE "C",
     skipped text COLLATE "C"
 );
 
+-- Durable calls of tasks.
 CREATE TABLE alveus.durable_call (
-    step bigint NOT NULL,      -- of the task, which need not be done: run << 20 | ordinal
+    step bigint NOT NULL,
     position bigint NOT NULL,
     n bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
     digest text COLLATE "C" NOT NULL,
-    status integer NOT NULL,   -- 0 pending, 1 returned, 2 raised
+    status integer NOT NULL,
     outcome bytea,
     attempts bigint NOT NULL,
     PRIMARY KEY (step, position)
 );
 
-CREATE TABLE alveus.output (   -- an event for the world
+-- Events for the world outside.
+CREATE TABLE alveus.output (
     agent bigint NOT NULL,
-    id bigint NOT NULL,        -- commit number << 20 | position in the commit
+    id bigint NOT NULL,
     step bigint NOT NULL,
     event bytea NOT NULL,
     PRIMARY KEY (agent, id)
 );
 
-CREATE TABLE alveus.consumer ( -- who reads outputs, and up to where it has
+-- Named readers of outputs.
+CREATE TABLE alveus.consumer (
     agent bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
@@ -388,45 +426,51 @@ CREATE TABLE alveus.consumer ( -- who reads outputs, and up to where it has
 
 CREATE UNIQUE INDEX consumer_name ON alveus.consumer (agent, name_digest);
 
-CREATE TABLE alveus.event_id ( -- ids of inputs, while repetitions are recognised
+-- Ids of accepted inputs.
+CREATE TABLE alveus.event_id (
     agent bigint NOT NULL,
     digest bytea NOT NULL,
-    run bigint NOT NULL,       -- it may be pruned before this is
+    run bigint NOT NULL,
     number bigint NOT NULL,
-    request bytea,             -- digest of what was sent
+    request bytea,
     time bigint NOT NULL,
     PRIMARY KEY (agent, digest)
 );
 
 CREATE INDEX event_id_time ON alveus.event_id (agent, time);
 
-CREATE TABLE alveus.receipt (  -- what was forgotten: counts and digests, no content
+-- Proofs of what was forgotten.
+CREATE TABLE alveus.receipt (
     id text COLLATE "C" NOT NULL PRIMARY KEY,
     n bigint NOT NULL,
-    owner text COLLATE "C" NOT NULL,       -- the space or knowledge
-    asked text COLLATE "C" NOT NULL,       -- JSON
-    erased text COLLATE "C" NOT NULL,      -- JSON
-    state integer NOT NULL,    -- 0 erased, 1 rewritten but for side files, 2 scrubbed
-    open text COLLATE "C" NOT NULL,        -- JSON: runs whose records go once they have ended
-    held text COLLATE "C" NOT NULL,        -- JSON: who was in the way when it was scrubbed last
+    owner text COLLATE "C" NOT NULL,
+    asked text COLLATE "C" NOT NULL,
+    erased text COLLATE "C" NOT NULL,
+    state integer NOT NULL,
+    open text COLLATE "C" NOT NULL,
+    held text COLLATE "C" NOT NULL,
     scrubbed bigint,
     owner_digest bytea GENERATED ALWAYS AS (alveus.digest(owner)) STORED
 );
 
 CREATE INDEX receipt_of_owner ON alveus.receipt (owner_digest, n);
 
--- Most commits are drafts, sent as one (store/postgres/drafting.py).
+-- --- drafts: most commits are one packet (store/postgres/drafting.py) ----------------------------
 
-CREATE TABLE alveus.appender ( -- hosts that write
+-- Hosts that write. A commit whose answer was lost is looked up here, by the number of its attempt.
+CREATE TABLE alveus.appender (
     id bigint PRIMARY KEY,
-    attempt bigint NOT NULL,               -- the last that was committed
-    fence bigint NOT NULL DEFAULT 0,       -- up to this one, no attempt may be committed any more
-    number bigint NOT NULL DEFAULT 0,      -- the commit before it, and its time
+    attempt bigint NOT NULL,               -- the last one that was committed
+    fence bigint NOT NULL DEFAULT 0,       -- no attempt up to this one may be committed any more
+    number bigint NOT NULL DEFAULT 0,      -- the commit before the last attempt, and its time
     time bigint NOT NULL DEFAULT 0,
     used timestamptz NOT NULL DEFAULT now(),
     role name NOT NULL DEFAULT current_user,
-    run bigint NOT NULL DEFAULT 0          -- the last run before, where it began one
+    run bigint NOT NULL DEFAULT 0          -- the last run before it, where it began one
 );
+
+-- Lock the ledger, and take numbers for a draft of this host. What has moved since the draft was
+-- made is left in settings of the transaction, which its statements read. FX001: draft it again.
 
 CREATE FUNCTION alveus.begin_draft(host bigint, this_attempt bigint, known_structure bigint,
     known_version bigint, read_version bigint, known_number bigint, known_run bigint,
@@ -459,6 +503,9 @@ BEGIN
             TRUE);
 END $$;
 
+-- Refuse a draft that read what is no longer so. FX002: nobody else wrote, so another one would
+-- be refused too.
+
 CREATE FUNCTION alveus.check_same(before bytea, again bytea) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -469,11 +516,31 @@ BEGIN
     RETURN TRUE;
 END $$;
 
+-- Refuse a draft whose ids of items are not new.
+
+CREATE FUNCTION alveus.check_new(in_set bigint, one text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM alveus.item
+        WHERE set_id = in_set AND id_digest = alveus.digest(one) AND id = one) THEN
+        RAISE 'an item has this id' USING ERRCODE = 'FX001';
+    END IF;
+END $$;
+
+CREATE FUNCTION alveus.check_new(in_set bigint, many text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM alveus.item
+        WHERE set_id = in_set AND id_digest = ANY (alveus.digests(many)) AND id = ANY (many)) THEN
+        RAISE 'an item has one of these ids' USING ERRCODE = 'FX001';
+    END IF;
+END $$;
+
+-- Refuse a new id that the sequence of its table did not give: it would be in others' way later.
+
 CREATE FUNCTION alveus.check_number() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     last bigint;
 BEGIN
-    IF row_security_active(tg_relid) THEN  -- a number that is yet to come would be in others' way
+    IF row_security_active(tg_relid) THEN
         EXECUTE format('SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM %s',
             pg_get_serial_sequence(tg_relid::regclass::text, 'id')) INTO last;
         IF new.id > last THEN
@@ -495,70 +562,38 @@ FOR EACH ROW EXECUTE FUNCTION alveus.check_number();
 CREATE TRIGGER lane_numbered BEFORE INSERT ON alveus.lane
 FOR EACH ROW EXECUTE FUNCTION alveus.check_number();
 
--- For programs that know schema 4.
+-- --- access of other users -----------------------------------------------------------------------
+--
+-- The owner of the tables, and superusers, may use all: policies do not apply to them. `alveus
+-- grant` gives any other user the schema, and rows of `space_grant`.
 
-CREATE FUNCTION alveus.begin_append(host bigint, this_attempt bigint, known_structure bigint,
-    known_number bigint, commits bigint, latest bigint, last_time bigint, wait text,
-    OUT number_before bigint, OUT time_before bigint, OUT version_before bigint)
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('lock_timeout', wait, TRUE), set_config('synchronous_commit', 'off', TRUE);
-    SELECT number, time, version INTO number_before, time_before, version_before
-    FROM alveus.ledger WHERE structure = known_structure AND time <= latest FOR UPDATE;
-    UPDATE alveus.appender SET attempt = this_attempt, number = number_before, time = time_before,
-        used = now()
-    WHERE id = host AND fence < this_attempt AND number_before IS NOT NULL;
-    IF NOT FOUND THEN
-        RAISE 'others have changed what this host knows' USING ERRCODE = 'FX001';
-    END IF;
-    UPDATE alveus.ledger SET version = version + 1, number = number + commits,
-        time = greatest(time, last_time);
-    PERFORM set_config('alveus.moved', (number_before - known_number)::text, TRUE),
-        set_config('alveus.time', time_before::text, TRUE);
-END $$;
-
-CREATE FUNCTION alveus.check_new(in_set bigint, one text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (SELECT FROM alveus.item
-        WHERE set_id = in_set AND id_digest = alveus.digest(one) AND id = one) THEN
-        RAISE 'an item has this id' USING ERRCODE = 'FX001';
-    END IF;
-END $$;
-
-CREATE FUNCTION alveus.check_new(in_set bigint, many text[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (SELECT FROM alveus.item
-        WHERE set_id = in_set AND id_digest = ANY (alveus.digests(many)) AND id = ANY (many)) THEN
-        RAISE 'an item has one of these ids' USING ERRCODE = 'FX001';
-    END IF;
-END $$;
-
--- Who may use which space. The owner of the tables, and superusers, may use all; policies do not
--- apply to them. `alveus grant` gives any other user the schema and rows here.
-
+-- What a user was granted. A home is 'space NAME', for the keys of the space, or 'knowledge NAME'.
 CREATE TABLE alveus.space_grant (
     role name NOT NULL,
-    home text COLLATE "C" NOT NULL,        -- 'space …': its keys; 'knowledge …'
+    home text COLLATE "C" NOT NULL,
     home_digest bytea GENERATED ALWAYS AS (alveus.digest(home)) STORED
 );
 
 CREATE UNIQUE INDEX space_grant_role ON alveus.space_grant (role, home_digest);
 
+-- The homes that were granted to a user, or to a role that it is in.
 CREATE FUNCTION alveus.granted(who name) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (SELECT coalesce(array_agg(home), '{}') FROM alveus.space_grant
     JOIN pg_catalog.pg_roles ON pg_roles.rolname = space_grant.role
     WHERE pg_has_role(who, pg_roles.oid, 'USAGE') AND pg_has_role(session_user, who, 'MEMBER'));
 
-CREATE FUNCTION alveus.owner_in(note text) RETURNS text  -- the space or knowledge it is about
+-- The home that a note is about.
+CREATE FUNCTION alveus.owner_in(note text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN substring(note FROM '^(?:embedder|query prefix) of ((?:space|knowledge) .*)$');
 
+-- The home of a key, a knowledge, or the lease of a compaction, which is named by its set.
 CREATE FUNCTION alveus.find_home() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF new.space <> '' THEN
         new.home := CASE new.key WHEN '' THEN 'knowledge ' ELSE 'space ' END || new.space;
-    ELSIF tg_op = 'INSERT' THEN  -- the lease of a set that is compacted, by its number
+    ELSIF tg_op = 'INSERT' THEN
         new.home := coalesce((SELECT scope.home FROM alveus.memory_set JOIN alveus.scope
             ON scope.id = memory_set.scope
             WHERE memory_set.id = substring(new.key FROM '^compaction ([0-9]{1,18})$')::bigint), '');
@@ -572,7 +607,15 @@ FOR EACH ROW EXECUTE FUNCTION alveus.find_home();
 CREATE TRIGGER lease_named BEFORE INSERT OR UPDATE OF space, key ON alveus.lease
 FOR EACH ROW EXECUTE FUNCTION alveus.find_home();
 
--- Numbers and times of all spaces, which order commits and runs; whoever has the schema sees them.
+-- Whether somebody may use a knowledge without the space of its name: then what was derived from
+-- its items may lie where only the owner of the tables sees all of it.
+CREATE FUNCTION alveus.is_shared(knowledge text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN EXISTS (SELECT FROM alveus.space_grant AS alone WHERE alone.home = 'knowledge ' || knowledge
+    AND NOT EXISTS (SELECT FROM alveus.space_grant AS whole
+        WHERE whole.role = alone.role AND whole.home = 'space ' || knowledge));
+
+-- Numbers and times of all spaces, which order commits and runs. No policy applies to these views.
 
 CREATE VIEW alveus.every_commit AS SELECT n, time FROM alveus.journal;
 CREATE VIEW alveus.every_run AS SELECT id, ended FROM alveus.run;
@@ -595,7 +638,8 @@ GRANT SELECT, DELETE, INSERT (space, key, owner, epoch),
 GRANT SELECT, INSERT, UPDATE, DELETE ON alveus.note, alveus.journal, alveus.node,
     alveus.memory_set, alveus.item, alveus.link, alveus.stub, alveus.compaction, alveus.access,
     alveus.feature, alveus.staged, alveus.agent, alveus.lane, alveus.run, alveus.step,
-    alveus.durable_call, alveus.output, alveus.consumer, alveus.event_id, alveus.receipt TO PUBLIC;
+    alveus.durable_call, alveus.output, alveus.consumer, alveus.event_id, alveus.receipt,
+    alveus.appender TO PUBLIC;
 
 -- A row is seen and changed by whoever may use its space. Which spaces those are is found once per
 -- statement; a policy that asks another table sees the rows there that its own policy lets through.
@@ -663,6 +707,8 @@ CREATE POLICY readable ON alveus.owner FOR SELECT USING (TRUE);
 CREATE POLICY wall ON alveus.owner
 USING (role = current_user OR expires < clock_timestamp()) WITH CHECK (role = current_user);
 
+CREATE POLICY wall ON alveus.appender USING (role = current_user);
+
 ALTER TABLE alveus.scope ENABLE ROW LEVEL SECURITY;
 ALTER TABLE alveus.lease ENABLE ROW LEVEL SECURITY;
 ALTER TABLE alveus.agent ENABLE ROW LEVEL SECURITY;
@@ -687,24 +733,12 @@ ALTER TABLE alveus.event_id ENABLE ROW LEVEL SECURITY;
 ALTER TABLE alveus.step ENABLE ROW LEVEL SECURITY;
 ALTER TABLE alveus.durable_call ENABLE ROW LEVEL SECURITY;
 ALTER TABLE alveus.owner ENABLE ROW LEVEL SECURITY;
+ALTER TABLE alveus.appender ENABLE ROW LEVEL SECURITY;
 ALTER TABLE alveus.space_grant ENABLE ROW LEVEL SECURITY;
 
-GRANT SELECT, INSERT, UPDATE, DELETE ON alveus.appender TO PUBLIC;
-
-CREATE POLICY wall ON alveus.appender USING (role = current_user);
-
-ALTER TABLE alveus.appender ENABLE ROW LEVEL SECURITY;
-
--- Whether somebody may use a knowledge without the space of its name: what came of its items may lie
--- where nobody but the owner of the tables sees all of it.
-
-CREATE FUNCTION alveus.is_shared(knowledge text) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-RETURN EXISTS (SELECT FROM alveus.space_grant AS alone WHERE alone.home = 'knowledge ' || knowledge
-    AND NOT EXISTS (SELECT FROM alveus.space_grant AS whole
-        WHERE whole.role = alone.role AND whole.home = 'space ' || knowledge));
-
--- The server keeps no samples of texts and bytes for its planner: they would outlive the rows.
+-- --- no copies of contents -----------------------------------------------------------------------
+--
+-- The planner keeps no samples of texts and bytes: they would outlive the rows.
 
 DO $$
 DECLARE

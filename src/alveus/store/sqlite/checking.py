@@ -10,8 +10,8 @@ import apsw
 from alveus.errors import StoreDamaged
 from alveus.store.packed_values import restored
 from alveus.store.sql.connection import query
-from alveus.store.sqlite import checksums, repair
-from alveus.store.sqlite.connection import SCHEMA, SqliteConnection
+from alveus.store.sqlite import checksums, repair, schema
+from alveus.store.sqlite.connection import SqliteConnection
 
 CHECKS = {
     "items without features": "SELECT count(*) FROM item "
@@ -183,7 +183,7 @@ def _contradicting(db: SqliteConnection) -> Iterator[str]:
 
     None of an earlier schema: what words read of a text may have changed since.
     """
-    if db.pragma("user_version") != SCHEMA:
+    if db.pragma("user_version") != schema.SCHEMA:
         return
     last = -1
     try:

@@ -54,12 +54,6 @@ _MAGIC = b"SQLite format 3\0"
 MARK = "page checksums"
 """The note of a store whose pages have them: a damaged head cannot say that they have not."""
 
-SINCE = 4
-"""The first schema that has them; earlier versions of alveus would write pages without."""
-
-IN_PASSING = 64_000_000
-"""Bytes of a file up to which it gets checksums as its schema is migrated; others by a repair."""
-
 _REGISTER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _AUTO = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 

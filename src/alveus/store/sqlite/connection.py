@@ -24,26 +24,17 @@ from alveus.errors import (
     StoreDamaged,
     StoreFull,
     StoreReadOnly,
-    StoreTooNew,
     TooLarge,
     Unavailable,
-    Unusable,
 )
 from alveus.errors.short_repr import short_repr
 from alveus.store.damage import POSSIBLE_DAMAGE, damage_of
-from alveus.store.records import has_meaning, terms_of
+from alveus.store.records import has_meaning
 from alveus.store.sql.connection import Write
 from alveus.store.sqlite import checksums, log_writes
 from alveus.store.sqlite.statements import Statements, statements_of
 from alveus.values.lazy_attributes import lazy_attribute
 from alveus.values.sqlite_connections import PlainConnection
-from alveus.values.words import is_marked, passages
-
-APPLICATION_ID = 0x616C7665
-"""``alve``: tells an alveus store from other SQLite files."""
-
-SCHEMA = 6
-"""The newest schema this code knows; `migrations/` has a file for each number."""
 
 BUSY_MS = 10_000
 """How long SQLite itself waits for a lock; ours are waited for outside it."""
@@ -118,11 +109,6 @@ _CUT_SHORT = (
     "a restore, repair or upgrade was cut short; open the store once without mode='ro', which "
     "undoes it"
 )
-
-_COLUMNS = """
-    SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_xinfo(t.name) AS c
-    WHERE t.type = 'table'
-"""
 
 NEAR_LIMIT = 1 << 16
 """A write is at most so many bytes: a file that failed to grow is within them of the limit, and a
@@ -443,118 +429,3 @@ def _configure(connection: SqliteConnection) -> None:
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.create_scalar_function("is_meant", cast("Any", has_meaning), 2, deterministic=True)
-
-
-def check(connection: apsw.Connection, path: Path) -> int:
-    """Return the schema number of an open file; 0: empty.
-
-    Raises:
-        NotAStore: It is some other SQLite file.
-        StoreDamaged: Its head is wrong.
-        StoreTooNew: Its schema is newer than `SCHEMA`.
-    """
-    try:
-        found = connection.pragma("user_version")
-        empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-    except apsw.NotADBError as error:
-        if checksums.is_ours(connection, APPLICATION_ID):
-            raise StoreDamaged(path, f"its head cannot be read ({error})") from error
-        raise
-    if empty and found == 0:
-        return 0
-    if connection.pragma("application_id") != APPLICATION_ID:
-        raise NotAStore(path, "is an SQLite file, but not an alveus store; choose another path")
-    if not isinstance(found, int) or found > SCHEMA:
-        raise StoreTooNew(path, found=int(found or 0), known=SCHEMA)
-    checksums.check(connection, path)
-    return found
-
-
-def migrate(connection: apsw.Connection, *, from_version: int) -> None:
-    """Bring an open file from schema *from_version* to `SCHEMA`, in one transaction.
-
-    A new file gets `schema.sql`, which is the whole of it.
-
-    Raises:
-        Unusable: It is of an alveus before the first release, whose schema of that number was
-            another; nothing was changed.
-    """
-    names = (
-        ["schema.sql"]
-        if from_version == 0
-        else [f for n, f in migrations().items() if n > from_version]
-    )
-    add_word_functions(connection)
-    with connection:
-        try:
-            for name in names:
-                connection.execute(sql(name))
-        except apsw.SQLError as error:
-            if not from_version:
-                raise
-            raise _not_released(connection, from_version, str(error)) from error
-        if from_version and names:
-            lacking = _columns_of_schema() - _columns(connection)
-            if lacking:
-                problem = f"no such column: {'.'.join(min(lacking))}"
-                raise _not_released(connection, from_version, problem)
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", SCHEMA)
-
-
-def _not_released(connection: apsw.Connection, version: int, problem: str) -> Unusable:
-    return Unusable(
-        f"{connection.filename} was made by an alveus before its first release, whose schema "
-        f"{version} was another ({problem}); export it with that alveus, and import it with this"
-    )
-
-
-def _columns(connection: apsw.Connection) -> set[tuple[str, str]]:
-    """Return the tables of a database, each with each of its columns."""
-    return set(connection.execute(_COLUMNS))
-
-
-def _columns_of_schema() -> set[tuple[str, str]]:
-    empty = PlainConnection(":memory:")
-    try:
-        empty.execute(sql("schema.sql"))
-        return _columns(empty)
-    finally:
-        empty.close()
-
-
-def add_word_functions(connection: apsw.Connection) -> None:
-    """Give a connection the functions of words that migrations call."""
-    functions = (("is_read_again", _is_read_again, 1), ("terms_of", _terms_of, 4))
-    for name, function, count in (*functions, ("tokens_of", _tokens_of, 4)):
-        connection.create_scalar_function(name, cast("Any", function), count, deterministic=True)
-
-
-def _is_read_again(text: str | None) -> bool:
-    """Return whether words may read more of a text than before schema 6."""
-    if text is None:
-        return False
-    return not text.isascii() or len(passages(text)) > 1 or is_marked(text)
-
-
-def _terms_of(text: str, time: int, speaker: str | None, metadata: str) -> bytes:
-    return terms_of(text, time, speaker, metadata).packed
-
-
-def _tokens_of(text: str, time: int, speaker: str | None, metadata: str) -> int:
-    return terms_of(text, time, speaker, metadata).tokens
-
-
-_FOLDER = Path(__file__).parent
-"""Where the .sql files are; `importlib.resources` takes longer to import than a file to open."""
-
-
-def migrations() -> dict[int, str]:
-    """Return the migration scripts: for each schema number the file that leads to it."""
-    names = sorted(file.name for file in (_FOLDER / "migrations").glob("*.sql"))
-    return {int(name.split("_", 1)[0]): f"migrations/{name}" for name in names}
-
-
-def sql(name: str) -> str:
-    """Return the text of an .sql file of this package."""
-    return (_FOLDER / name).read_text(encoding="utf-8")

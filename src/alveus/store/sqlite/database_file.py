@@ -37,17 +37,14 @@ from alveus.store.sql.group_commit import (
     is_alone,
 )
 from alveus.store.sql.scope_rows import WriterCache
-from alveus.store.sqlite import checking, checksums, connection, free_pages, guards, log_owner
+from alveus.store.sqlite import checksums, connection, free_pages, guards, log_owner, schema
 from alveus.store.sqlite.at_rest import contents, contents_at_rest
 from alveus.store.sqlite.borrowing import Borrowed
 from alveus.store.sqlite.connection import (
     BUSY_MS,
-    SCHEMA,
     CallSubject,
     SqliteConnection,
-    check,
     connect,
-    migrate,
     retried,
     translated,
     was_cut,
@@ -141,7 +138,7 @@ class SqliteFile(SqlDatabase):
         super().__init__(read_only=read_only)
         self._path, self._immutable = path, immutable
         self._location, self._log_location = str(path), f"{path}-wal"
-        self._schema = SCHEMA
+        self._schema = schema.SCHEMA
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
@@ -223,7 +220,7 @@ class SqliteFile(SqlDatabase):
         )
         try:
             with store.reader() as db:
-                store._schema = _not_empty(path, schema=check(db, path))
+                store._schema = _not_empty(path, number=schema.check(db, path))
                 if read_only and not immutable:
                     store._join_readers(db)
         except BaseException:
@@ -240,8 +237,8 @@ class SqliteFile(SqlDatabase):
 
     def explained(self, error: Exception) -> AlveusError | None:
         """See `SqlDatabase.explained`."""
-        if isinstance(error, apsw.SQLError) and self._read_only and self._schema < SCHEMA:
-            return StoreTooOld(self._location, found=self._schema, needed=SCHEMA)
+        if isinstance(error, apsw.SQLError) and self._read_only and self._schema < schema.SCHEMA:
+            return StoreTooOld(self._location, found=self._schema, needed=schema.SCHEMA)
         return connection.explained(
             error, CallSubject(self._location, self._read_only, self.last_errno), self
         )
@@ -287,22 +284,15 @@ class SqliteFile(SqlDatabase):
         with self._lock, FORKS.inside():
             writer = connect(self._path)
             try:
-                schema = check(writer, self._path)
-                if not schema:
+                found = schema.check(writer, self._path)
+                if not found:
                     checksums.reserve(writer)  # before all else: it writes the head
-                if not free_pages.is_incremental(writer):
-                    # Of a new file, and of an earlier one once it is rewritten.
                     writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute(f"PRAGMA synchronous = {durability}")
-                is_old = 0 < schema < checksums.SINCE
-                if not is_old:
-                    self._guard_log(self._connections, writer)  # before anything is written to it
-                if schema != SCHEMA:  # else opening would write
-                    migrate(writer, from_version=schema)
-                if is_old:
-                    self._upgrade(writer)  # takes the log away, which a guard would forbid
-                    self._guard_log(self._connections, writer)
+                self._guard_log(self._connections, writer)  # before anything is written to it
+                if found != schema.SCHEMA:  # else opening would write
+                    schema.migrate(writer, from_version=found)
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
@@ -581,20 +571,8 @@ class SqliteFile(SqlDatabase):
         finally:
             writer.set_busy_timeout(BUSY_MS)
             writer.execute("PRAGMA journal_mode = WAL")
-            migrate(writer, from_version=check(writer, self._path))
+            schema.migrate(writer, from_version=schema.check(writer, self._path))
             self._guard_log(connections, writer)
-
-    def _upgrade(self, writer: SqliteConnection) -> None:
-        """Give a sound file checksums, unless it is large or in use: a repair still can."""
-        large = self._path.stat().st_size > checksums.IN_PASSING
-        if large or checking.damage(writer) is not None:
-            return
-        writer.set_busy_timeout(0)
-        with suppress(apsw.BusyError):
-            writer.execute("PRAGMA journal_mode = DELETE")
-            self._add_checksums(writer)
-        writer.set_busy_timeout(BUSY_MS)
-        writer.execute("PRAGMA journal_mode = WAL")
 
     def _add_checksums(self, writer: SqliteConnection) -> bool:
         """Give a file that nobody else has open checksums; return whether it had none."""
@@ -730,10 +708,8 @@ class SqliteFile(SqlDatabase):
     def check_whole(self, db: Connection) -> None:
         """See `SqlDatabase.check_whole`."""
         found = db.execute("PRAGMA user_version").get
-        if found != SCHEMA:
-            raise Unusable(
-                f"{self._path} has schema {found}, this alveus needs {SCHEMA}; run: alveus upgrade"
-            )
+        if found != schema.SCHEMA:
+            raise StoreTooOld(self._location, found=found, needed=schema.SCHEMA)
 
     def last_set(self, db: Connection) -> int:
         """See `SqlDatabase.last_set`."""
@@ -780,13 +756,13 @@ def _refuse_other(path: Path) -> None:
     # A transaction that a restore was killed in is rolled back by who may write, only.
     at_rest = not Path(f"{path}-journal").exists()
     with FORKS.inside(), closing(connect(path, read_only=at_rest)) as db:
-        check(db, path)
+        schema.check(db, path)
 
 
-def _not_empty(path: Path, *, schema: int) -> int:
-    if not schema:
+def _not_empty(path: Path, *, number: int) -> int:
+    if not number:
         raise NotAStore(path, "is empty; open it writable once to make it a store")
-    return schema
+    return number
 
 
 def _collect(connections: Connections) -> None:

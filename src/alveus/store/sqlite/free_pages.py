@@ -1,18 +1,14 @@
 """Giving free pages of the database back to the disk, in bounded steps.
 
 What is deleted leaves free pages, which later writes use. To give one back SQLite moves the last
-page of the file into it, which it can do in small steps where the file says of each page who
-points to it (``auto_vacuum = INCREMENTAL``). A file that an earlier alveus made says so once it
-was rewritten.
+page of the file into it, which it can do in small steps, as the file says of each page who points
+to it (``auto_vacuum = INCREMENTAL``).
 """
 
 from __future__ import annotations
 
-from alveus.store.sql.connection import first, query
+from alveus.store.sql.connection import query
 from alveus.store.sqlite.connection import SqliteConnection
-
-INCREMENTAL = 2
-"""What ``PRAGMA auto_vacuum`` says of a file whose pages can be given back one by one."""
 
 IN_PASSING = 500
 """Pages that a writer gives back when it moves the log into the main file: some 10 ms."""
@@ -37,11 +33,6 @@ def free_bytes(db: SqliteConnection) -> int:
     return db.pragma("freelist_count") * db.pragma("page_size")
 
 
-def is_incremental(db: SqliteConnection) -> bool:
-    """Return whether pages can be given back in steps."""
-    return db.pragma("auto_vacuum") == INCREMENTAL
-
-
 def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
     """Give up to *pages* back, inside a transaction; return how many bytes that are.
 
@@ -51,7 +42,7 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
     free = db.pragma("freelist_count")
     if spare:
         free -= max(MIN_FREE_PAGES, int(spare * db.pragma("page_count")))
-    if free <= 0 or not is_incremental(db):
+    if free <= 0:
         return 0
     before = db.pragma("page_count")
     query(db, f"PRAGMA incremental_vacuum({min(free, pages)})")
@@ -61,8 +52,3 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
 def trim_change_log(db: SqliteConnection) -> None:
     """Drop lines of the change log that take longer to read than all items do."""
     query(db, _LINES, FEW_LINES)
-
-
-def size(db: SqliteConnection) -> int:
-    """Return the bytes of the file, as they are once the log has been moved into it."""
-    return first(db, "PRAGMA page_count") * db.pragma("page_size")

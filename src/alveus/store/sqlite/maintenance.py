@@ -17,13 +17,11 @@ from alveus.store import (
 from alveus.store.fsync import sync_folder
 from alveus.store.part_files import part_of
 from alveus.store.sql import figures, retention
-from alveus.store.sqlite import checksums, free_pages, scrubbing
+from alveus.store.sqlite import checksums, free_pages, schema, scrubbing
 from alveus.store.sqlite.connection import (
-    APPLICATION_ID,
     CallSubject,
     SqliteConnection,
     as_alveus_error,
-    check,
     connect,
 )
 from alveus.store.sqlite.lock_files import file_system
@@ -31,9 +29,6 @@ from alveus.store.sqlite.lock_files import file_system
 BACKUP_PAGES = 2_000
 
 _ERASED = "SELECT EXISTS (SELECT 1 FROM receipt WHERE state = 0)"
-
-_SINCE_RECEIPTS = 2
-"""The first schema that has receipts; a file is upgraded only where it may be written."""
 
 
 def stats(db: SqliteConnection, path: Path) -> StoreStats:
@@ -73,25 +68,19 @@ def backup(db: SqliteConnection, target: Path) -> None:
         try:
             if checksums.are_kept(db):
                 checksums.reserve(copy)
-                copy.pragma("application_id", APPLICATION_ID)  # from now on its VFS computes
+                copy.pragma("application_id", schema.APPLICATION_ID)  # from now on its VFS computes
             with db:  # one snapshot for the whole copy, whatever is written meanwhile
                 db.execute("SELECT 1 FROM note").fetchall()
                 with copy.backup("main", db, "main") as work:
                     while not work.done:
                         work.step(BACKUP_PAGES)
             copy.execute("PRAGMA journal_mode = DELETE")
-            if _holds_erased(copy):  # pages that are free were copied too
+            if copy.execute(_ERASED).get:  # pages that are free were copied too
                 scrubbing.vacuum(copy)
         finally:
             copy.close()
         part.replace(target)
     sync_folder(target.parent)
-
-
-def _holds_erased(db: SqliteConnection) -> bool:
-    """Return whether something was erased since the database was last written anew."""
-    schema = db.pragma("user_version")
-    return schema >= _SINCE_RECEIPTS and bool(db.execute(_ERASED).get)
 
 
 def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
@@ -133,7 +122,7 @@ def opened_backup(source: Path) -> Generator[SqliteConnection]:
         raise NotAStore(source, "is not a file; choose another path")
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
-        if not check(copy, source):
+        if not schema.check(copy, source):
             raise NotAStore(source, "is empty; choose another backup")
         yield copy
     except apsw.Error as error:

@@ -57,21 +57,15 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """See `Ledger.shrink`."""
         pruned = partial(_given_back, limit=limit, keep_free=keep_free)
-        given, free, rewritten = call_within(self.writing(), pruned)
-        if keep_free or (free and given):
-            return given
-        rest = partial(self._shrunk, rewritten=free > 0 and rewritten)
-        return given + call_within(self._between_commits(), rest)
+        given, is_last = call_within(self.writing(), pruned)
+        if is_last and not keep_free:
+            call_within(self._between_commits(), self._shrink_files)
+        return given
 
-    def _shrunk(self, db: SqliteConnection, *, rewritten: bool) -> int:
-        """Have the file itself shrink; return how many bytes it gives back by being rewritten."""
-        before = free_pages.size(db)
-        if rewritten:
-            scrubbing.vacuum(db)
-        given = before - free_pages.size(db)
+    def _shrink_files(self, db: SqliteConnection) -> None:
+        """Have the file itself shrink, and what lies beside it."""
         scrubbing.empty_log(db, self._path, self._mover)
         scrubbing.clear_small_sets(db, self.folder)
-        return given
 
     @explaining
     def stats(self) -> StoreStats:
@@ -203,10 +197,10 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
             return checksums.are_kept(db)
 
 
-def _given_back(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, int, bool]:
-    """Return how many bytes were given back, how many are free, and if a rewrite gives those."""
+def _given_back(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, bool]:
+    """Return how many bytes were given back, and whether that was all there is to give."""
     if not keep_free:
         free_pages.trim_change_log(db)
     pages = max(1, limit // db.pragma("page_size"))
     given = free_pages.give_back(db, pages=pages, spare=keep_free)
-    return given, free_pages.free_bytes(db), not free_pages.is_incremental(db)
+    return given, not (given and free_pages.free_bytes(db))

@@ -1,2 +1,0 @@
--- Nothing in the schema: pages of a file have checksums from here on (see checksums.py), and code
--- that knows earlier schemas alone would write pages without.
