@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alveus import Item, Memory, Signals
-from alveus.errors import EmbedderConflict, EmbedderFailed, InvalidInput, InvalidValue
+from alveus.errors import EmbedderConflict, EmbedderFailed, InvalidInput
 from alveus.search.query import EMBED_FIRST, REMEMBERED
 from doors import Clock, Letters
 
