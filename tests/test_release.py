@@ -34,6 +34,13 @@ def test_a_release_cuts_the_changelog():
     )
 
 
+def test_the_first_release_gets_its_date():
+    """Its section is written before, and says that it is not released yet."""
+    text = "## [Unreleased]\n\n## [0.1.0] - not released yet\n\nThe first.\n"
+    cut = release.cut(text, named="0.1.0", day=DAY)
+    assert cut == "## [Unreleased]\n\n## [0.1.0] - 2026-11-22\n\nThe first.\n"
+
+
 @pytest.mark.parametrize("text", ["# Changelog\n", "## [Unreleased]\n\n## [0.0.1] - 2026-01-01\n"])
 def test_a_release_of_nothing_is_refused(text):
     """A version that says nothing of what changed is no release."""
@@ -66,7 +73,7 @@ def packages(folder):
 def test_nothing_is_published_that_is_not_ready(tmp_path, monkeypatch):
     """Publishing asks for a token, packages, a changelog of the version, and whole packages."""
     changelog = tmp_path / "CHANGELOG.md"
-    changelog.write_text("# Changelog\n\n## [Unreleased]\n", encoding="utf-8")
+    changelog.write_text("# Changelog\n\n## [0.0.9] - not released yet\n", encoding="utf-8")
     monkeypatch.setitem(release.publish.__globals__, "CHANGELOG", changelog)
     monkeypatch.delenv("PYPI_TOKEN", raising=False)
     with pytest.raises(SystemExit, match="set PYPI_TOKEN to a token"):
@@ -75,7 +82,7 @@ def test_nothing_is_published_that_is_not_ready(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"no packages of 0\.0\.9; run `make release`"):
         release.publish(tmp_path, named="0.0.9")
     packages(tmp_path)
-    with pytest.raises(SystemExit, match=r"no section of 0\.0\.9"):
+    with pytest.raises(SystemExit, match=r"no date of 0\.0\.9"):
         release.publish(tmp_path, named="0.0.9")
     changelog.write_text("# Changelog\n\n## [0.0.9] - 2026-11-22\n", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"alveus-0\.0\.9\.tar\.gz lacks LICENSE"):

@@ -17,6 +17,7 @@ import datetime as dt
 import email
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 CHANGELOG = ROOT / "CHANGELOG.md"
 OPEN = "## [Unreleased]"
+PENDING = "not released yet"
+"""What stands for the date of the first version until it is released."""
 
 WANTED = (
     "LICENSE",
@@ -158,8 +161,10 @@ def publish(folder: Path, *, named: str) -> None:
     sources, wheels = (sorted(folder.glob(f"alveus-{named}{end}")) for end in (".tar.gz", "-*.whl"))
     if not sources or not wheels:
         raise SystemExit(f"{folder} has no packages of {named}; run `make release`")
-    if f"\n## [{named}] - " not in CHANGELOG.read_text(encoding="utf-8"):
-        raise SystemExit(f"CHANGELOG.md has no section of {named}; run `make release ARGS=--cut`")
+    if not re.search(
+        rf"^## \[{re.escape(named)}\] - \d", CHANGELOG.read_text("utf-8"), re.MULTILINE
+    ):
+        raise SystemExit(f"CHANGELOG.md has no date of {named}; run `make release ARGS=--cut`")
     if found := problems(sources[0], wheels):
         raise SystemExit("\n".join(found))
     options = ("--non-interactive", "--disable-progress-bar", "--skip-existing")
@@ -202,6 +207,8 @@ def _lacking(package: Path, names: list[PurePosixPath]) -> list[str]:
 
 def cut(text: str, *, named: str, day: dt.date) -> str:
     """Return the changelog with what was unreleased as version *named* of *day*."""
+    if (pending := f"## [{named}] - {PENDING}\n") in text:
+        return text.replace(pending, f"## [{named}] - {day.isoformat()}\n")
     head, found, rest = text.partition(OPEN)
     if not found or not rest.split("\n## [", 1)[0].strip():
         raise SystemExit(f"CHANGELOG.md has nothing under {OPEN}")
