@@ -611,6 +611,16 @@ def test_the_front_page_is_there(page: str):
     assert path.read_text(encoding="utf-8").strip()
 
 
+CHANGELOG_LINES = 60
+
+
+def test_the_changelog_of_the_first_version_fits_a_page():
+    """Until 0.1.0 is released, it says what 0.1.0 is, and not how that came about."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    if "## [0.1.0] - not released yet\n" in text:
+        assert text.count("\n") <= CHANGELOG_LINES, "say it in the section of 0.1.0, or not at all"
+
+
 TOPICS = 10
 ENTRY_LINES = 10
 
