@@ -656,6 +656,57 @@ def test_every_link_leads_somewhere():
     )
 
 
+LOGGED = re.compile(r"bench/LOG\.md[`)]*, (\d{4}-\d\d-\d\d(?: \d\d:\d\d)?)")
+
+
+def test_every_figure_names_its_section_of_the_log():
+    """A link to the log leads to a section, so that none is removed that a claim rests on."""
+    log = ROOT / "bench" / "LOG.md"
+    expect_none(
+        f"{name(page)}:{number}: name the section, or link bench/RESULTS.md"
+        for page in pages()
+        for number, line in enumerate(prose(page), start=1)
+        for link in LINK.finditer(line)
+        if (link["inline"] or link["ref"]).endswith("bench/LOG.md")
+    )
+    begun = re.findall(r"^## (\S+ \S+) UTC", log.read_text(encoding="utf-8"), re.MULTILINE)
+    expect_none(
+        f"{name(path)}: the log has no section of {date}"
+        for path in [*pages(), *sources("src", "tests", "bench")]
+        for date in LOGGED.findall(path.read_text(encoding="utf-8"))
+        if not any(each.startswith(date) for each in begun)
+    )
+
+
+PATH = re.compile(
+    r"(?<![\w/.-])(?:[\w.-]+/)*[\w-]+\.(?:[ch]|json|jsonl|m?js|md|py|sh|sql|toml|txt|yml)(?![\w/-])"
+    r"|(?<![\w/.-])(?:[\w.-]+/)+[\w.-]*"
+)
+GUIDES = ("CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md")
+MADE = {"build/site", "dist", ".venv/bin/python"}
+"""Paths that commands make."""
+
+
+def test_every_path_that_a_page_names_is_there():
+    """A path below a folder of the repository exists; a page for contributors names no other."""
+    known = {path.relative_to(ROOT) for path in files()}
+    known |= {folder for path in known for folder in path.parents}
+    ours = {str(path) for path in known if len(path.parts) == 1} - {"."}
+    guides = [ROOT / guide for guide in GUIDES]
+    expect_none(
+        f"{name(page)}:{number}: {path}"
+        for page in [*pages(), *guides, ROOT / "bench" / "RESULTS.md"]
+        for number, line in enumerate(prose(page), start=1)
+        for span in CODE_SPAN.findall(line)
+        for found in PATH.finditer(span)
+        if (path := found[0].rstrip("/")) not in MADE
+        if page in guides or path.split("/")[0] in ours
+        if known.isdisjoint(
+            base / path for base in (Path(), Path("src/alveus"), page.parent.relative_to(ROOT))
+        )
+    )
+
+
 def _leads_somewhere(page: Path, target: str, known: set[Path]) -> bool:
     file, _, heading = target.partition("#")
     path = (page.parent / file).resolve() if file else page
@@ -664,6 +715,7 @@ def _leads_somewhere(page: Path, target: str, known: set[Path]) -> bool:
     return not heading or path.suffix != ".md" or heading in _anchors(path)
 
 
+@cache
 def _anchors(page: Path) -> set[str]:
     """The anchors that a Markdown renderer gives the headings of *page*."""
     found: set[str] = set()
