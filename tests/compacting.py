@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from alveus import Item
+from alveus.testing import Clock
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
-
-class Clock:
-    """A clock that goes on a second with each look."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def __call__(self) -> datetime:
-        self.looks += 1
-        return START + timedelta(seconds=self.looks)
+def ticking() -> Clock:
+    """Return a clock that goes on a second with each look."""
+    return Clock(step=timedelta(seconds=1))
 
 
 def numbered(count: int, start: int = 0) -> list[str]:

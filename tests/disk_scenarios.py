@@ -6,7 +6,6 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeAlias
@@ -18,20 +17,10 @@ from alveus.cli.app import alveus
 from alveus.compaction import Trim
 from alveus.embed import Embedder
 from alveus.sets.forgetting import Receipt
+from compacting import ticking
 from disk_log import DiskLog
-from doors import START, Letters
+from doors import Letters
 from made_up_step import as_before
-
-
-class Ticking:
-    """A clock that goes on a second with each look."""
-
-    def __init__(self) -> None:
-        self._now = START
-
-    def __call__(self) -> datetime:
-        self._now += timedelta(seconds=1)
-        return self._now
 
 
 @dataclass
@@ -56,7 +45,7 @@ class Work:
     def __post_init__(self) -> None:
         self.path = self.log.root / "app.db"
         self.embedder: Embedder | str = Letters()
-        self._clock = Ticking()
+        self._clock = ticking()
 
     def open(self, **settings: Any) -> Memory:
         """Open the store, and note that."""

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
@@ -20,6 +19,7 @@ from anthropic.tools import BetaLocalFilesystemMemoryTool, ToolError
 from alveus import Memory
 from alveus.errors import InvalidInput, StoreClosed
 from alveus.integrations.anthropic_memory import AlveusAsyncMemoryTool, AlveusMemoryTool
+from answering import Answers, listening
 from frameworks_tried import counted
 from waiting import LIMIT_S
 
@@ -31,15 +31,15 @@ def scripted_model(*uses: Any) -> Iterator[tuple[str, list[Any]]]:
     """A server of the Messages API whose model calls the tool, then ends; what it was asked."""
     asked: list[Any] = []
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+    class Model(Answers):
+        def post(self) -> None:
+            asked.append(json.loads(self.body()))
             turn = len(asked) - 1
             part: Any = {"type": "text", "text": "Done."}
             if turn < len(uses):
                 use = {"type": "tool_use", "id": f"t{turn}", "name": "memory"}
                 part = {**use, "input": uses[turn]}
-            body = json.dumps(
+            self.answer(
                 {
                     "id": f"m{turn}",
                     "type": "message",
@@ -50,25 +50,10 @@ def scripted_model(*uses: Any) -> Iterator[tuple[str, list[Any]]]:
                     "stop_sequence": None,
                     "usage": {"input_tokens": 1, "output_tokens": 1},
                 }
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            )
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Model) as url:
+        yield url, asked
 
 
 def results(asked):

@@ -15,9 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from zoneinfo import available_timezones
 
@@ -37,6 +35,7 @@ from alveus.cli.session import default_file
 from alveus.search.index import set_loader
 from alveus.store.clocks import TIMELINE
 from alveus.transfer import LAYOUTS
+from answering import Answers, listening
 from hardship import DROP_RIGHTS, closed_folder, shut
 from waiting import LIMIT_S, wait_until, written
 
@@ -436,29 +435,24 @@ def test_text_from_stdin_that_is_no_text_is_counted(filled):
         assert (code, err.count("1 character was no valid text")) == (0, 1)
 
 
-class Refusing(BaseHTTPRequestHandler):
+class Refusing(Answers):
     """A server of vectors that makes none."""
 
-    def do_POST(self):
+    def post(self):
         """Refuse."""
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         self.send_error(401)
-
-    def log_message(self, *_args):
-        """Say nothing."""
 
 
 def test_an_item_without_vectors_is_added_and_says_so(shell, monkeypatch):
     """Who repeats what ended with 1 would add it twice; words find it meanwhile."""
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    with listening(Refusing) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", "wrong")
         added = shell(
             "add", "Green tea.", "-k", "ada", "--embedder", "openai:text-embedding-3-small"
         )
         (item,) = shell.json("list", "-k", "ada")
-        server.shutdown()
     assert "stored, and found by their words; vectors cannot be made now: embedder" in added.stderr
     assert (added.stdout.strip(), item["text"]) == (item["id"], "Green tea.")
 

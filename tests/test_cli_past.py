@@ -11,35 +11,24 @@ from click.testing import CliRunner, Result
 
 from alveus import Agent, InputEvent, LocalRunner, Memory, RunnerContext, action
 from alveus.cli.app import alveus
-
-
-class Clock:
-    """Tells the same time until it is moved."""
-
-    now = datetime(2025, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def elapsed(self) -> timedelta:
-        return self.now - datetime(2025, 1, 1, tzinfo=UTC)
+from doors import Clock
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store that was written to on two days."""
-    path, clock = tmp_path / "app.db", Clock()
+    path, clock = tmp_path / "app.db", Clock(datetime(2025, 1, 1, tzinfo=UTC), step=timedelta(0))
     with Memory.open(path, embedder="words", clock=clock) as memory:
         ada = memory.key("ada")
         ada.short_term.set("city", "Lisbon")
         ada.short_term.set(("a.b",), [1])
         ada.add("green tea", id="i")
-        clock.now += timedelta(days=9)
+        clock.elapse(days=9)
         ada.short_term.set("city", "Porto")
         ada.short_term.delete(("a.b",))
         ada.update("i", "black tea")
         ada.set("notes").add("a note", id="n")
-    clock.now += timedelta(days=3)
+    clock.elapse(days=3)
     Memory.open(path, clock=clock).close()
     return path
 

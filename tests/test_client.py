@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import signal
 import socket
@@ -15,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,7 @@ from alveus.server.tokens import TokenFile
 from alveus.sets.admission import Secrets
 from alveus.sets.forgetting import Receipt
 from alveus.state import MISSING, MemoryObject
+from answering import Answers, listening
 from pages import blocks
 from scale import COUNTS
 from test_server import Served, ServedHere, serving
@@ -390,39 +390,32 @@ def test_an_answer_that_comes_twice_is_not_that_of_the_next_request() -> None:
     """As of a proxy that sent a request twice, and hands on both answers."""
     taken, sent = threading.Event(), threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answers):
         protocol_version = "HTTP/1.1"
         number = 0
 
-        def do_GET(self) -> None:
-            self._answer({"keys": [], "more": False})
+        def get(self) -> None:
+            self.answer({"keys": [], "more": False}, headers=OURS)
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+        def post(self) -> None:
+            self.body()
             Handler.number += 1
-            self._answer({"value": Handler.number})
+            self.answer({"value": Handler.number}, headers=OURS)
             if not sent.is_set():
                 assert taken.wait(LIMIT_S)
-                self._answer({"value": Handler.number})
+                self.answer({"value": Handler.number}, headers=OURS)
                 sent.set()
 
-        def _answer(self, body: Any) -> None:
-            content = json.dumps(body).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Alveus-Version", __version__)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with quiet(Handler) as url, Memory.open(url) as memory:
+    with listening(Handler) as url, Memory.open(url) as memory:
         number = memory.key("ada").short_term
         assert number.increment("n") == 1
         taken.set()
         assert sent.wait(LIMIT_S)
         assert [number.increment("n") for _ in range(2)] == [2, 3]
+
+
+OURS = {"Alveus-Version": __version__}
+"""The header of a server of alveus."""
 
 
 @contextmanager
@@ -435,14 +428,14 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
     asked: list[Any] = []
     ends = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answers):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def get(self) -> None:
             self._answer(200, {"keys": [], "more": False})
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+        def post(self) -> None:
+            self.body()
             answer = answers.pop(0) if answers else (200, None)
             if answer is None or isinstance(answer, bytes | list):
                 asked.append((self.path, self.headers["Idempotency-Key"]))
@@ -457,27 +450,14 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
 
         def _answer(self, status: int, body: Any) -> None:
             asked.append((self.path, self.headers["Idempotency-Key"]))
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Retry-After", "0" if status != 503 else "soon")
-            self.send_header("Alveus-Version", __version__)
-            self.end_headers()
-            self.wfile.write(content)
+            after = {"Retry-After": "0" if status != 503 else "soon"}
+            self.answer(body, status, OURS | after)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        ends.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Handler) as url:
+        try:
+            yield url, asked
+        finally:
+            ends.set()
 
 
 # --- together ---------------------------------------------------------------------------------
@@ -699,20 +679,8 @@ def test_nobody_there_and_somebody_else_are_one_clear_error(tmp_path: Path) -> N
         (tmp_path / "v1" / "keys").unlink(missing_ok=True)
         if content is not None:
             (tmp_path / "v1" / "keys").write_text(content)
-        with quiet(handler) as url, pytest.raises(NotAStore, match="no server of alveus"):
+        with listening(handler) as url, pytest.raises(NotAStore, match="no server of alveus"):
             Memory.open(url)
-
-
-@contextmanager
-def quiet(handler: Any) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def impatient(memory: Memory) -> Memory:

@@ -30,15 +30,15 @@ from alveus.errors import (
     SetFull,
     StrategyFailed,
 )
-from compacting import START, Clock, loose, numbered, whole
-from doors import texts
+from compacting import loose, numbered, ticking, whole
+from doors import START, Clock, texts
 from scale import COUNTS
 from waiting import LIMIT_S
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return ticking()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,23 +12,11 @@ from alveus import Item, Memory, Merge, Summarize, Trim
 from alveus.compaction import CompactionPlan
 from alveus.memory.compactor import Compactor
 from alveus.store.scope import Scope, SetRef
-from compacting import START, numbered
-from doors import texts
+from compacting import numbered
+from doors import START, Clock, texts
 from waiting import LIMIT_S
 
 SOON, LATER = START + timedelta(hours=1), START + timedelta(hours=2)
-
-
-class Clock:
-    """A clock that tests move."""
-
-    now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def elapsed(self) -> timedelta:
-        return self.now - START
 
 
 @pytest.fixture(params=["ram", "sqlite"])
@@ -38,7 +26,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(step=timedelta(0))
 
 
 @pytest.fixture
@@ -62,7 +50,7 @@ def test_a_full_set_of_expired_items_takes_what_is_added(
     """One by one and in a batch: nothing that lives goes for what is over."""
     notes = memory.key("ada").set("n", capacity=5, compaction=strategy, execution="sync")
     notes.add_many([*brief(4), "lives"])
-    clock.now = LATER
+    clock.elapse(hours=2)
     with memory.key("ada").batch() as batch:
         for text in numbered(2):
             batch.set("n").add(text)
@@ -84,7 +72,7 @@ def test_room_in_bytes_and_tokens_is_that_of_what_lives(
         notes.redefine(capacity_bytes=held.bytes, compaction=Trim(n=1), execution="sync")
     else:
         notes.redefine(capacity_tokens=held.tokens, compaction=Trim(n=1), execution="sync")
-    clock.now = LATER
+    clock.elapse(hours=2)
     with memory.key("ada").batch() as batch:
         batch.set("n").add("one more")
     assert texts(notes.list()) == ["lives", "one more"]
@@ -97,7 +85,7 @@ def test_a_set_of_expired_items_alone_has_nothing_to_compact(
     """Asked for, or by a process of its own: nothing is done, and nobody goes on trying."""
     notes = memory.key("ada").set("n", capacity=5, compaction=strategy, execution="external")
     notes.add_many(brief(9))
-    clock.now = LATER
+    clock.elapse(hours=2)
     compactor = Compactor(memory)
     assert list(compactor.due()) == []
     assert compactor.run() == 0
@@ -110,7 +98,7 @@ def test_a_compaction_takes_no_more_than_what_lives_is_too_much(
     """Down to the low-water mark of living items, however many expired ones are there."""
     notes = memory.key("ada").set("n", capacity=6, compaction=Trim(), execution="external")
     notes.add_many([*brief(9), *(Item(text) for text in numbered(4))])
-    clock.now = LATER
+    clock.elapse(hours=2)
     assert notes.compact() is None
     assert texts(notes.list()) == numbered(4)
 
@@ -126,7 +114,7 @@ def test_no_summary_says_what_has_expired(memory: Memory, clock: Clock) -> None:
 
     notes = memory.key("ada").set("n", capacity=20, execution="external")
     notes.add_many([*brief(3), *(Item(text) for text in numbered(4))])
-    clock.now = LATER
+    clock.elapse(hours=2)
     assert notes.compact(plan) is None
     assert shown == [numbered(4)]
     done = notes.compact(Summarize(n=4))
@@ -141,6 +129,6 @@ def test_a_set_twice_full_of_expired_items_lets_go_on(memory: Memory, clock: Clo
     notes = memory.key("ada").set("n", capacity=4, compaction=Summarize(n=2))
     notes.add_many(brief(12))
     assert memory.settle(LIMIT_S)
-    clock.now = LATER
+    clock.elapse(hours=2)
     notes.add("lives")
     assert texts(notes.list()) == ["lives"]

@@ -42,14 +42,14 @@ from alveus.llm import ScriptedChat
 from alveus.memory.compactor import Look
 from alveus.store.scope import Scope
 from alveus.store.sqlite import SqliteStore
-from compacting import Clock, loose, numbered
+from compacting import loose, numbered, ticking
 from doors import texts
 from waiting import LIMIT_S, SHORT_S, wait_until
 
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with Memory.open(embedder="static", clock=Clock()) as memory:
+    with Memory.open(embedder="static", clock=ticking()) as memory:
         yield memory
 
 
@@ -237,7 +237,7 @@ def test_a_set_whose_items_expire_makes_no_room_by_summaries(memory: Memory) -> 
     late = memory.key("ada").set("n").add("lasts")
     assert late
     notes.redefine(capacity=3, compaction=Summarize(n=2), execution="sync")
-    expire_at = Clock()().replace(year=2027)
+    expire_at = ticking()().replace(year=2027)
     for text in numbered(2):
         notes.add(Item(text, expire_at=expire_at))
     with pytest.raises(SetFull, match="strategy 'summarize' makes no room"):

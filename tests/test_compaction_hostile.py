@@ -11,14 +11,14 @@ import pytest
 from alveus import CompactionPlan, Compactor, Item, Memory, Merge, Trim
 from alveus.compaction.strategies import OWN, restored
 from alveus.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
-from compacting import Clock, numbered
+from compacting import numbered, ticking
 from doors import texts
 from waiting import LIMIT_S, SHORT_S
 
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with Memory.open(embedder="words", clock=Clock(), wait_s=SHORT_S) as memory:
+    with Memory.open(embedder="words", clock=ticking(), wait_s=SHORT_S) as memory:
         yield memory
 
 

@@ -28,13 +28,14 @@ from alveus.errors import (
     SetFull,
 )
 from alveus.llm import ScriptedChat
-from compacting import Clock, loose, numbered, whole
+from alveus.testing import Clock
+from compacting import loose, numbered, ticking, whole
 from doors import texts
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return ticking()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from alveus import CompactionPlan, Derived, Item, Memory, Merge, Summarize, Trim
 from alveus.errors import CompactionChanged
-from compacting import Clock, whole
+from compacting import ticking, whole
 from scale import COUNTS
 
 CHANCE = st.randoms(use_true_random=False)
@@ -39,7 +39,7 @@ class Tidying(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         url = f"{self.folder.name}/app.db" if self.url == "file" else self.url
-        self.memory = Memory.open(url, embedder="words", clock=Clock())
+        self.memory = Memory.open(url, embedder="words", clock=ticking())
         self.notes = self.memory.key("ada").set("n")
         self.live: dict[str, Item] = {}
         self.done: list[Done] = []

@@ -27,8 +27,9 @@ from alveus.errors import (
     StrategyFailed,
     Unusable,
 )
+from alveus.testing import Clock
 from alveus.transfer import export_lines, import_file
-from compacting import Clock, loose, numbered
+from compacting import loose, numbered, ticking
 from doors import texts
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return ticking()
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from alveus.store.postgres.database import FLUSH
 from alveus.store.postgres.pipeline import PipelinedConnection
 from alveus.testing import ADA, NOTES, NOW, add, batch, write
 from crash_worker import MODES, SlowEmbedder
-from cutting_proxy import CuttingProxy
 from doors import Letters
 from postgres_server import OwnServer, orphans, url_for
 from scale import COUNTS
+from tcp_proxies import CuttingProxy
 from test_crashes import Victim, check
 from waiting import LIMIT_S, wait_until
 

@@ -24,8 +24,8 @@ from alveus.store.postgres.drafting import GroupDraft
 from alveus.store.postgres.outages import OutageLog
 from alveus.store.postgres.pipeline import PipelinedConnection
 from alveus.testing import ADA, NOTES, NOW, add, batch, write
-from holding_proxy import HoldingProxy
 from postgres_server import OwnServer, orphans, url_for
+from tcp_proxies import HoldingProxy
 from waiting import LIMIT_S, wait_until
 
 BOB = Scope("app", "bob")

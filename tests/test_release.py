@@ -11,12 +11,12 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import SimpleHTTPRequestHandler
 from types import SimpleNamespace
 
 import pytest
 
+from answering import listening
 from pages import ROOT, files
 
 release = SimpleNamespace(**runpy.run_path(str(ROOT / "tools" / "release.py")))
@@ -192,21 +192,6 @@ def index(tmp_path, monkeypatch) -> Iterator[Callable[[str, str], None]]:
     """An index of pip and npm on this machine, and a call that adds a package of an author."""
     folder = tmp_path / "index"
     (folder / "simple").mkdir(parents=True)
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))
-    )
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    for name, value in {
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_INDEX_URL": f"{url}/simple",
-        "PIP_RETRIES": "0",
-        "npm_config_registry": url,
-        "npm_config_cache": str(tmp_path / "npm"),
-        "npm_config_fetch_retries": "0",
-    }.items():
-        monkeypatch.setenv(name, value)
 
     def add(name: str, author: str) -> None:
         package = folder / "simple" / name
@@ -223,10 +208,18 @@ def index(tmp_path, monkeypatch) -> Iterator[Callable[[str, str], None]]:
         described["versions"] = {"9.0.0": {"name": name, "version": "9.0.0", "description": author}}
         (folder / name).write_text(json.dumps(described), encoding="utf-8")
 
-    yield add
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with listening(handler) as url:
+        for name, value in {
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": f"{url}/simple",
+            "PIP_RETRIES": "0",
+            "npm_config_registry": url,
+            "npm_config_cache": str(tmp_path / "npm"),
+            "npm_config_fetch_retries": "0",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield add
 
 
 def test_a_name_that_is_free_or_ours_can_be_released(index):

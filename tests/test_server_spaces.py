@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +15,7 @@ from alveus.errors import InvalidInput, NotAStore, StoreClosed, Unsupported
 from alveus.server import callers
 from alveus.server.callers import Memories, end_uses, memories_for
 from alveus.server.tokens import TokenFile
-from test_client import quiet
+from answering import Answers, listening
 from test_server import ServedHere
 from waiting import LIMIT_S
 
@@ -112,19 +109,12 @@ def test_a_token_of_one_space_is_told_nothing_of_others(tmp_path: Path) -> None:
 def test_a_server_of_another_version_is_refused(version: str | None) -> None:
     """By one error that names both versions, whatever its answers hold."""
 
-    class Other(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content = json.dumps({"keys": [], "more": False}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            if version is not None:
-                self.send_header("Alveus-Version", version)
-            self.end_headers()
-            self.wfile.write(content)
+    class Other(Answers):
+        def get(self) -> None:
+            headers = {} if version is None else {"Alveus-Version": version}
+            self.answer({"keys": [], "more": False}, headers=headers)
 
-        def log_request(self, code: Any = "-", size: Any = "-") -> None: ...
-
-    with quiet(Other) as url, pytest.raises((Unsupported, NotAStore)) as caught:
+    with listening(Other) as url, pytest.raises((Unsupported, NotAStore)) as caught:
         Memory.open(url)
     assert (version or "no version") in str(caught.value)
     assert __version__ in str(caught.value)

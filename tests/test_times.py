@@ -23,34 +23,16 @@ from alveus.errors import (
 from alveus.store import Define, Definition, Scope, SetRef
 from alveus.testing import batch
 from alveus.transfer import export_lines, import_file, migrate
-from doors import START, texts
+from doors import START, Clock, texts
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 REF = SetRef(Scope("default", "ada"), "default")
 
 
-class Clock:
-    """Tells the same time until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = START
-        self._elapsed = timedelta(0)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **by: float) -> None:
-        self.now += timedelta(**by)
-        self._elapsed += max(timedelta(0), timedelta(**by))
-
-    def elapsed(self) -> timedelta:
-        return self._elapsed
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(step=timedelta(0))
 
 
 def said(item: Item | None) -> str | None:
@@ -74,7 +56,7 @@ def test_the_past_of_exact_memory_is_read_only(memory: Memory, ada: KeyMemory, c
     """By commit and by time, from any place in it; writing says where it would have to go."""
     ada.short_term.set("profile.city", "Lisbon")
     one = head(memory)
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     ada.short_term.set("profile.city", "Porto")
     for moment in (one, START, START + timedelta(minutes=59)):
         past = ada.short_term.at(moment)
@@ -124,10 +106,10 @@ def test_a_clock_that_goes_back_hides_no_past(ada: KeyMemory, clock) -> None:
     """Times of commits never go back, so that a moment of them is none to come."""
     ada.add("one", id="a")
     ada.short_term.set("n", 1)
-    clock.forward(days=1)
+    clock.elapse(days=1)
     ada.update("a", "two")
     then = clock.now
-    clock.forward(days=-400)
+    clock.move(days=-400)
     assert [said(ada.get("a", as_of=at)) for at in (START, then, then + DAY)] == [
         "one",
         "two",
@@ -142,7 +124,7 @@ def test_what_had_expired_then_is_not_there(memory: Memory, ada: KeyMemory, cloc
     """Judged by the moment that is asked for: a commit by its time, a time by itself."""
     ada.short_term.set("code", 42, ttl=2 * HOUR)
     one = head(memory)
-    clock.forward(hours=3)
+    clock.elapse(hours=3)
     ada.short_term.set("later", 1)
     assert "code" not in ada.short_term
     assert ada.short_term.at(one).get("code") == 42
@@ -161,7 +143,7 @@ def test_what_was_pruned_is_not_told_in_part(memory: Memory, ada: KeyMemory, clo
     """Below the floor there is an error, and from it on all is right."""
     for n in range(3):
         ada.short_term.set("n", n)
-        clock.forward(days=2)
+        clock.elapse(days=2)
     assert memory.prune_history(before=START + timedelta(days=3)) == 1
     assert memory.prune_history(before=START + timedelta(days=3)) == 0
     assert [ada.short_term.at(n).get("n") for n in (2, 3)] == [1, 2]
@@ -178,7 +160,7 @@ def test_a_swept_expiry_is_a_floor_too(memory: Memory, ada: KeyMemory, clock) ->
     """What had been there is gone, so that the past before it expired is not whole."""
     ada.short_term.set("code", 42, ttl=HOUR)
     ada.short_term.set("name", "Ada")
-    clock.forward(days=2)
+    clock.elapse(days=2)
     assert ada.short_term.at(1).get("code") == 42
     memory.sweep()
     for moment in (1, 2, START):
@@ -201,8 +183,7 @@ def test_before_1970_there_was_nothing_rather_than_something_pruned(ada: KeyMemo
 
 def test_a_clock_before_1970_expires_values_and_prunes_their_past(tmp_path: Path) -> None:
     """Until they expire they are there; once they were swept, their past is refused."""
-    clock = Clock()
-    clock.now = datetime(1960, 1, 1, tzinfo=UTC)
+    clock = Clock(datetime(1960, 1, 1, tzinfo=UTC), step=timedelta(0))
     for place in (":memory:", tmp_path / "old.db"):
         with Memory.open(place, embedder="words", clock=clock) as memory:
             ada = memory.key("ada")
@@ -210,11 +191,11 @@ def test_a_clock_before_1970_expires_values_and_prunes_their_past(tmp_path: Path
             ada.short_term.set("b", 2)
             then = clock.now
             assert ada.short_term.to_dict() == {"a": 1, "b": 2}
-            clock.forward(hours=2)
+            clock.elapse(hours=2)
             assert ada.short_term.at(then).to_dict() == {"a": 1, "b": 2}
             ada.short_term.set("a", 3)
             assert list(ada.short_term) == ["b", "a"]
-            clock.forward(days=2)
+            clock.elapse(days=2)
             assert memory.sweep() > 0
             with pytest.raises(HistoryPruned):
                 ada.short_term.at(then)
@@ -225,10 +206,10 @@ def test_every_read_of_a_set_can_be_of_the_past(memory: Memory, ada: KeyMemory, 
     """get, list, recent, search, of the set and of the key; in a batch as well."""
     ada.add("green tea", id="i")
     one = head(memory)
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     ada.update("i", "black tea")
     ada.add("coffee", id="j")
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     ada.delete("i")
     with ada.batch() as b:
         b.add("mint tea")
@@ -257,7 +238,7 @@ def test_a_set_does_not_tell_a_past_that_it_no_longer_keeps(
     keep(memory, 3600 * 1_000_000)
     ada.update("i", "two")
     last = head(memory)
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     assert memory.sweep() == 1
     for read in (
         lambda: ada.get("i", as_of=1),
@@ -284,7 +265,7 @@ def test_what_changed_between_two_moments(memory: Memory, ada: KeyMemory, clock)
     ada.add("coffee", id="j")
     ada.set("other").add("same", id="s")
     one = head(memory)
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     ada.short_term.set("city", "Porto")
     ada.short_term.delete("x.gone")
     ada.short_term.set(("a.b", "c"), 1)
@@ -321,7 +302,7 @@ def test_what_expired_meanwhile_is_a_difference(memory: Memory, ada: KeyMemory, 
     """Without any commit."""
     ada.short_term.set("code", 1, ttl=HOUR)
     ada.add("soon gone", id="i", expire_at=START + HOUR)
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     found = memory.diff("ada", START)
     assert [c.kind for c in (*found.tree, *found.items)] == ["removed", "removed"]
 
@@ -339,9 +320,9 @@ def test_an_expired_item_is_in_no_read_of_the_present(
     one = head(memory)
     default = ada.set("default")
     assert (len(default), "i" in default) == (2, True)
-    clock.forward(minutes=59)
+    clock.elapse(minutes=59)
     assert len(ada.search("tea")) == 3
-    clock.forward(minutes=1)
+    clock.elapse(minutes=1)
     assert (len(default), "i" in default) == (1, False)
     assert ada.get("i") is None
     assert [item and item.id for item in ada.get(["i", "j"])] == [None, "j"]
@@ -385,7 +366,7 @@ def test_a_ttl_counts_from_the_commit(ada: KeyMemory, clock, ttl) -> None:
     ids.append(ada.supersede(ada.add("f"), "g", ttl=ttl))
     found = ada.get(ids)
     assert [item and (item.expire_at, item.ttl) for item in found] == [(due, None)] * 6
-    clock.forward(hours=2)
+    clock.elapse(hours=2)
     assert ada.get(ids) == [None] * 6
 
 
@@ -393,7 +374,7 @@ def test_a_ttl_takes_the_place_of_the_time_that_was_there(ada: KeyMemory, clock)
     """Also of an `Item` that is passed; but not of one that is passed with it."""
     sale = ada.add("sale", expire_at=clock() + DAY)
     assert ada.update(sale, ttl="2d").version == 2
-    clock.forward(days=1)
+    clock.elapse(days=1)
     assert ada.get(sale)
     refused: list[dict[str, Any]] = [
         {"ttl": "2d", "expire_at": clock() + DAY},
@@ -413,11 +394,11 @@ def test_a_ttl_takes_the_place_of_the_time_that_was_there(ada: KeyMemory, clock)
 def test_the_same_add_with_a_ttl_later_is_a_repetition(ada: KeyMemory, clock) -> None:
     """What was asked for is compared, not when it would expire; the first one counts."""
     first = ada.add("x", ttl="2h", idempotency_key="k")
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     assert ada.add("x", ttl="120m", idempotency_key="k") == first
     with pytest.raises(IdempotencyConflict):
         ada.add("x", ttl="3h", idempotency_key="k")
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     assert ada.get(first) is None
 
 
@@ -426,7 +407,7 @@ def test_a_sweep_retires_what_expired(memory: Memory, ada: KeyMemory, clock) -> 
     keep(memory, "purge")
     ada.add("soon gone", id="i", expire_at=START + HOUR)
     ada.add("stays", id="j")
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     info = memory.store.set_info(REF)
     assert info is not None
     assert info.items == 2
@@ -442,10 +423,10 @@ def test_an_expiry_can_be_moved_and_lifted(ada: KeyMemory, clock) -> None:
     """As any field of an item, before it has passed."""
     ada.add("tea", id="i", expire_at=START + HOUR)
     assert ada.update("i", expire_at=START + DAY).expire_at == START + DAY
-    clock.forward(hours=2)
+    clock.elapse(hours=2)
     assert ada.update("i", importance=0.5).expire_at == START + DAY
     assert ada.update("i", expire_at=None).expire_at is None
-    clock.forward(days=9)
+    clock.elapse(days=9)
     assert ada.get("i") is not None
 
 
@@ -468,7 +449,7 @@ def test_the_id_of_what_expired_is_free(ada: KeyMemory, clock) -> None:
         ada.add("old", id=name, expire_at=START + HOUR)
     with pytest.raises(DuplicateItem):
         ada.add("new", id="a")
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     ada.add("new", id="a")
     ada.add("new", id="b", on_existing="keep")
     ada.add("new", id="c", on_existing="update")
@@ -486,7 +467,7 @@ def test_what_expired_takes_no_room(memory: Memory, clock) -> None:
     notes.add("old", expire_at=START + HOUR)
     with pytest.raises(SetFull):
         notes.add("new")
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     notes.add("new")
     assert texts(notes.list()) == ["new"]
 
@@ -495,7 +476,7 @@ def test_many_expired_items_hide_no_others(memory: Memory, ada: KeyMemory, clock
     """Pages go on past them."""
     ada.add("first", time=START - DAY)
     ada.add_many([Item(f"{n}", expire_at=START + HOUR) for n in range(600)])
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     ada.add("last", time=START + DAY)
     assert texts(ada.list()) == texts(ada.recent(2)) == ["first", "last"]
     assert texts(ada.list(limit=1, newest_first=True)) == ["last"]
@@ -517,7 +498,7 @@ def test_search_and_recent_find_what_holds(ada: KeyMemory, clock) -> None:
         return sorted(item.id or "" for item in recent)
 
     assert found() == ["l", "s"]
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     assert found() == ["p", "s"]
     assert found(valid_at=START) == ["l", "s"]
     assert found(valid_at=START + DAY) == ["s"]
@@ -555,7 +536,7 @@ def test_a_fact_takes_the_place_of_another(memory: Memory, ada: KeyMemory, clock
     """One commit: the old one ends to hold, the new one begins, and knows what it came from."""
     ada.add("lives in Lisbon", id="l", time=START - DAY, metadata={"topic": "home"})
     before = head(memory)
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     new = ada.supersede("l", "lives in Porto", metadata={"topic": "home"}, importance=0.5)
     assert head(memory) == before + 1
     old, fresh = ada.get(["l", new])
@@ -617,9 +598,9 @@ def test_what_is_read_stays_and_what_is_grave_fades_slowly(ada: KeyMemory, clock
     """decay: age counts from the last reading; an importance of 1 doubles the half-life."""
     for name, importance in (("a", 0.0), ("b", 0.0), ("c", 1.0)):
         ada.add("green tea", id=name, importance=importance)
-    clock.forward(days=20)
+    clock.elapse(days=20)
     ada.get("b")
-    clock.forward(days=10)
+    clock.elapse(days=10)
     signals = Signals(decay=1.0, half_life_days=10)
     hits = {hit.item.id: hit for hit in ada.search("tea", signals=signals)}
     base = {name: hit.score - hit.parts["decay"] for name, hit in hits.items()}
@@ -633,7 +614,7 @@ def test_what_is_read_stays_and_what_is_grave_fades_slowly(ada: KeyMemory, clock
 def test_fading_is_off_unless_it_is_asked_for(ada: KeyMemory, clock) -> None:
     """No part of it in a score."""
     ada.add("tea")
-    clock.forward(days=1000)
+    clock.elapse(days=1000)
     assert "decay" not in ada.search("tea")[0].parts
 
 
@@ -643,19 +624,19 @@ def test_a_renewal_makes_no_version(memory: Memory, ada: KeyMemory, clock) -> No
     ada.add("Stays for good.", id="good")
     notes, before = ada.set("default"), head(memory)
     assert notes.renew(["used", "good", "none"], ttl=10 * HOUR) == 0
-    clock.forward(minutes=59)
+    clock.elapse(minutes=59)
     assert notes.renew("used", ttl=10 * HOUR) == 0
-    clock.forward(minutes=1)
+    clock.elapse(minutes=1)
     assert texts([hit.item for hit in ada.search("kept by use", limit=1)]) == ["Kept by use."]
     assert notes.renew(["used", "good"], ttl=10 * HOUR) == 1
-    clock.forward(hours=9.5)
+    clock.elapse(hours=9.5)
     item = ada.get("used")
     assert item is not None
     assert (item.version, item.expire_at) == (1, START + 11 * HOUR)
     assert texts([hit.item for hit in ada.search("kept by use", limit=1)]) == ["Kept by use."]
     assert (len(ada.history("used")), head(memory)) == (1, before)
     assert said(notes.get("used", as_of=START)) == "Kept by use."
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     assert (ada.get("used"), ada.sets(counts=True)) == (None, {"default": 1})
     assert notes.renew("used", ttl=10 * HOUR) == 0
     with pytest.raises(InvalidInput, match="ttl must be a timedelta"):
@@ -669,19 +650,19 @@ def test_a_set_can_be_opened_so_that_reading_renews(memory: Memory, ada: KeyMemo
         notes.add(name, id=name)
     notes.add("short", id="short", ttl=HOUR)
     before = head(memory)
-    clock.forward(hours=2)
+    clock.elapse(hours=2)
     assert said(notes.get("got")) == "got"
     assert texts([hit.item for hit in notes.search("found", limit=1)]) == ["found"]
     assert said(ada.set("notes").get("left")) == "left"
-    clock.forward(hours=9)
+    clock.elapse(hours=9)
     assert sorted(said(item) or "" for item in notes) == ["found", "got"]
     assert head(memory) == before
     assert notes.update("got", "got again").expire_at == clock.now + 10 * HOUR
     assert notes.update("got", "soon over", ttl=HOUR).expire_at == clock.now + HOUR
     only_written = ada.set("notes", ttl=Ttl(after=10 * HOUR))
-    clock.forward(minutes=30)
+    clock.elapse(minutes=30)
     assert said(only_written.get("got")) == "soon over"
-    clock.forward(hours=1)
+    clock.elapse(hours=1)
     assert only_written.get("got") is None
 
 
@@ -696,7 +677,7 @@ def test_a_renewed_item_lives_on_in_copies(tmp_path, clock) -> None:
     migrate(source, copy)
     with Memory.open(tmp_path / "import.db", clock=clock, embedder="words") as memory:
         import_file(memory, lines)
-    clock.forward(hours=9)
+    clock.elapse(hours=9)
     for path in (source, copy, tmp_path / "import.db"):
         with Memory.open(path, clock=clock, embedder="words") as memory:
             ada = memory.key("ada")
@@ -722,10 +703,10 @@ def test_what_another_process_renewed_is_found(tmp_path, clock) -> None:
         ours.key("ada").add("Seat by the glass.", id="seat", ttl=HOUR)
         assert ours.key("ada").search("seat")
         assert theirs.key("ada").set("default").renew("seat", ttl=10 * HOUR) == 1
-        clock.forward(hours=2)
+        clock.elapse(hours=2)
         assert [hit.item.id for hit in ours.key("ada").search("seat")] == ["seat"]
     with Memory.open(path, clock=clock, embedder="words", mode="ro") as reader:
-        clock.forward(hours=2)
+        clock.elapse(hours=2)
         notes = reader.key("ada").set("default", ttl=Ttl(after=10 * HOUR, refresh="read"))
         assert said(notes.get("seat")) == "Seat by the glass."
         with pytest.raises(StoreReadOnly):

@@ -15,7 +15,7 @@ from alveus.errors import AlveusError, HistoryPruned
 from alveus.store import Compact, Define, Definition, SetRef, Undo
 from alveus.store.sqlite import SqliteStore
 from alveus.testing import batch
-from doors import START, Letters
+from doors import Clock, Letters
 from scale import COUNTS
 
 IDS = ("i", "j", "k", "l")
@@ -24,24 +24,12 @@ PARTS = ("tree", "sets")
 DAY = 86_400_000_000
 
 
-class Hands:
-    """A clock that is moved by hand, while as much time elapses."""
-
-    now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def elapsed(self) -> timedelta:
-        return self.now - START
-
-
 @dataclass
 class Play:
     """A key that much happens to, and what was told of it at each moment."""
 
     memory: Memory
-    clock: Hands
+    clock: Clock
     rng: Random
     told: dict[tuple[str, int | datetime], object] = field(
         default_factory=dict[tuple[str, int | datetime], object]
@@ -62,7 +50,7 @@ class Play:
     def step(self) -> None:
         """Do something that may or may not work."""
         rng, ada = self.rng, self.ada
-        self.clock.now += timedelta(hours=rng.choice((1, 1, 7, 40)))
+        self.clock.elapse(hours=rng.choice((1, 1, 7, 40)))
         later = rng.choice((None, self.clock.now + timedelta(hours=rng.randrange(-1, 60))))
         item_id, text = rng.choice(IDS), rng.choice(TEXTS)
         live = self.memory.store.page(self.ref, limit=2)
@@ -125,7 +113,7 @@ def test_the_past_is_what_it_was(tmp_path: Path, retention: str | int, place: st
     """By commit and by time; where it is no longer kept it is HistoryPruned, and nothing else."""
     right, pruned = Counter[str](), Counter[str]()
     for seed in range(max(3, COUNTS.random_ops // 1_000)):
-        clock = Hands()
+        clock = Clock(step=timedelta(0))
         url = ":memory:" if place == "ram" else tmp_path / f"{seed}.db"
         with Memory.open(url, embedder=Letters(), clock=clock) as memory:
             play = Play(memory, clock, Random(seed))

@@ -217,19 +217,22 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Clock:
-    """Tells the time that it was set to; each look is a millisecond later. A `SteadyClock`.
+    """A `SteadyClock` that a test moves. It starts at *start*, and each call is *step* later.
 
     Attributes:
-        now: The time it told last.
+        now: The time that the last call returned, or that the clock was moved to since.
     """
 
-    def __init__(self) -> None:
-        self.now = START
+    def __init__(
+        self, start: datetime = START, *, step: timedelta = timedelta(milliseconds=1)
+    ) -> None:
+        self.now, self._step = start, step
         self._elapsed = timedelta(0)
 
     def __call__(self) -> datetime:
         """Return the time."""
-        self.elapse(milliseconds=1)
+        self.now += self._step
+        self._elapsed += self._step
         return self.now
 
     def elapsed(self) -> timedelta:
