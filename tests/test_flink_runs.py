@@ -25,7 +25,8 @@ from alveus.state import MemoryKind, Overlay, committed_tree, root_of
 from alveus.store import DurableCall, Retain
 from alveus.store.progress import CallStatus
 from doors import Letters
-from harness.runner.runner_laws import LONG_S, ActionGate
+from harness.runner.runner_laws import ActionGate
+from waiting import LIMIT_S
 
 
 class Mid(Event):
@@ -139,7 +140,7 @@ def test_g5_async_actions(memory):
     with serve(memory, work) as runner:
         assert (runner.handle("k", 5), runner.handle("k", 7)) == ((100,), (214,))
         answers = [runner.submit(f"key {n}", n) for n in (3, 4)]
-        assert {ticket.result(LONG_S)[0] for ticket in answers} == {60, 80}
+        assert {ticket.result(LIMIT_S)[0] for ticket in answers} == {60, 80}
 
 
 def plus_100(n):
@@ -224,7 +225,7 @@ def test_j9_nothing_is_pruned_that_recovery_needs(memory):
         now = memory.engine.clock() + 10**12
         assert memory.store.prune_runs("helper", "default", nothing, now=now) == 0
         gate.open()
-        ticket.result(LONG_S)
+        ticket.result(LIMIT_S)
         assert memory.store.prune_runs("helper", "default", nothing, now=now) == 1
 
 
@@ -239,7 +240,7 @@ def test_j10_a_run_under_way_is_left(memory):
 
     with serve(memory, wait) as runner:
         tickets = [runner.submit("k", n) for n in range(2)]
-        tickets[0].result(LONG_S)
+        tickets[0].result(LIMIT_S)
         gate.reached()
         nothing = Retain(age=timedelta(microseconds=0), count=0)
         now = memory.engine.clock() + 10**12

@@ -18,7 +18,8 @@ from alveus.runs.durable_calls import durable
 from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
 from alveus.values.retries import Retry
-from harness.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws, put_out
+from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws, put_out
+from waiting import LIMIT_S
 
 Body = Callable[[RunnerContext], Any]
 
@@ -124,7 +125,7 @@ class DurableLaws(RunnerLaws):
         """Kill a runner, and return what another one makes of its input."""
         hall.crash(runner)
         try:
-            return hall.serve(work, **settings).handle("ada", 0, event_id="e1", wait_s=LONG_S)[0]
+            return hall.serve(work, **settings).handle("ada", 0, event_id="e1", wait_s=LIMIT_S)[0]
         finally:
             gate.open()
 
@@ -243,7 +244,7 @@ class DurableLaws(RunnerLaws):
         gate.reached()
         hall.memory.key("ada").update("i", "moved")
         gate.open()
-        ticket.result(LONG_S)
+        ticket.result(LIMIT_S)
         assert world.calls == ["key"]
 
     def test_an_error_is_final_only_after_its_tries(self, hall: Hall) -> None:
@@ -456,7 +457,7 @@ class DurableLaws(RunnerLaws):
         while world.calls.count(1) < 2:
             hall.pause()
         world.gate.open()
-        assert ticket.result(LONG_S) == ([3, 2, 6],)
+        assert ticket.result(LIMIT_S) == ([3, 2, 6],)
         assert (ended, sorted(map(str, world.calls))) == ([2], ["1", "1", "3"])
 
 
@@ -530,7 +531,7 @@ class ReconcilerLaws(RunnerLaws):
         while any(lease.owner == runner.owner for lease in hall.memory.store.stats().leases):
             hall.pause()
         world.gate.open()
-        return ticket.result(LONG_S)[0]
+        return ticket.result(LIMIT_S)[0]
 
 
 class NumberEvent(Event):
@@ -624,11 +625,11 @@ class AsyncLaws(RunnerLaws):
 
         @action(InputEvent)
         async def work(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(OutputEvent(await ctx.durable(meeting.wait, LONG_S)))
+            ctx.send_event(OutputEvent(await ctx.durable(meeting.wait, LIMIT_S)))
 
         runner = hall.serve(work, concurrency=12)
         tickets = [runner.submit(f"key {n}", n) for n in range(12)]
-        assert sorted(ticket.result(LONG_S)[0] for ticket in tickets) == list(range(12))
+        assert sorted(ticket.result(LIMIT_S)[0] for ticket in tickets) == list(range(12))
 
     def test_events_leave_with_the_action_not_with_an_await(self, hall: Hall) -> None:
         """What is sent before it is suspended is gone if it fails later."""
@@ -659,12 +660,12 @@ class AsyncLaws(RunnerLaws):
         runner = hall.serve(work, concurrency=2)
         ticket = runner.submit("ada", "long")
         behind = runner.submit("ada", 1)
-        assert [runner.handle(f"key {n % 3}", n, wait_s=LONG_S)[0] for n in range(6)] == [
+        assert [runner.handle(f"key {n % 3}", n, wait_s=LIMIT_S)[0] for n in range(6)] == [
             1, 1, 1, 2, 2, 2
         ]  # fmt: skip
         assert not ticket.done
         opened.set()
-        assert (ticket.result(LONG_S), behind.result(LONG_S)) == ((1,), (2,))
+        assert (ticket.result(LIMIT_S), behind.result(LIMIT_S)) == ((1,), (2,))
 
     def test_what_waits_when_its_runner_closes_is_cancelled(self, hall: Hall) -> None:
         """Nothing of it is kept; the next runner begins it anew. No garbage collector is first."""
@@ -695,8 +696,8 @@ class AsyncLaws(RunnerLaws):
         closed.set()
         for ticket in tickets:
             with pytest.raises(StoreClosed):
-                ticket.result(LONG_S)
-        assert cancelled.wait(LONG_S)
+                ticket.result(LIMIT_S)
+        assert cancelled.wait(LIMIT_S)
         following = hall.serve(work)
         following.run_until_idle()
         assert [output.value for output in following.outputs()] == [1, 1]

@@ -18,13 +18,12 @@ from alveus.store import Run
 from alveus.values import wire
 from alveus.values.retries import Retry
 from harness.runner.runner_laws import (
-    LONG_S,
-    SHORT_S,
     ActionGate,
     Hall,
     RunnerLaws,
     walk_runs,
 )
+from waiting import LIMIT_S, SHORT_S
 
 AT_ONCE = Retry(attempts=3, wait_s=0)
 
@@ -182,7 +181,7 @@ class FailureLaws(RunnerLaws):
         (run,) = hall.parked()
         trouble.end()
         hall.retry(run.id)
-        assert [ticket.result(LONG_S) for ticket in behind] == [("one", "two")] * 2
+        assert [ticket.result(LIMIT_S) for ticket in behind] == [("one", "two")] * 2
         assert ran == [
             "first 0", "then 0", "then 0", "then 0", "first 1", "then 1", "first 2", "then 2"
         ]  # fmt: skip
@@ -204,7 +203,7 @@ class FailureLaws(RunnerLaws):
             runner.handle("ada", "bad", event_id="e1")
         behind = runner.submit("ada", "good")
         hall.discard(hall.parked()[0].id)
-        assert behind.result(LONG_S) == ("good",)
+        assert behind.result(LIMIT_S) == ("good",)
         with pytest.raises(RunDiscarded, match="discarded"):
             runner.handle("ada", "bad", event_id="e1")
 
@@ -246,7 +245,7 @@ class FailureLaws(RunnerLaws):
         answers = list(runner.map([("ada", "bad")] * 150, errors="return"))
         assert all(isinstance(answer, RunParked) for answer in answers)
         runner.close()
-        assert hall.serve(work, on_failed="next").handle("ada", 1, wait_s=LONG_S) == (1,)
+        assert hall.serve(work, on_failed="next").handle("ada", 1, wait_s=LIMIT_S) == (1,)
 
     # --- retry and skip
 
@@ -355,10 +354,10 @@ class FailureLaws(RunnerLaws):
 
         runner = hall.serve(awaited if is_async else plain)
         with pytest.raises(RunParked, match=kind.__name__):
-            runner.handle("ada", "bad", wait_s=LONG_S)
+            runner.handle("ada", "bad", wait_s=LIMIT_S)
         with pytest.raises(RunParked):
-            runner.submit("bob", "bad").result(LONG_S)
-        assert runner.handle("cy", "good", wait_s=LONG_S) == ("good",)
+            runner.submit("bob", "bad").result(LIMIT_S)
+        assert runner.handle("cy", "good", wait_s=LIMIT_S) == ("good",)
 
     def test_a_condition_that_raises_parks_the_run(self, hall: Hall) -> None:
         """Of the input's actions, or of those of an event that an action sent."""
@@ -419,10 +418,10 @@ class FailureLaws(RunnerLaws):
 
         runner = hall.serve(work)
         ticket = runner.submit("ada", 0)
-        assert raised.wait(LONG_S)
-        runner.close(LONG_S)
+        assert raised.wait(LIMIT_S)
+        runner.close(LIMIT_S)
         with pytest.raises(StoreClosed):
-            ticket.result(LONG_S)
+            ticket.result(LIMIT_S)
         trouble.end()
         following = hall.serve(work)
         following.run_until_idle()
@@ -559,7 +558,7 @@ class RecoveryLaws(RunnerLaws):
         following = hall.serve(*agent.actions())
         following.run_until_idle()
         agent.gate.open()
-        runner.close(LONG_S)  # the dead one ends what it was at: nothing of that counts
+        runner.close(LIMIT_S)  # the dead one ends what it was at: nothing of that counts
         self.check(hall, following.handle("ada", 0, event_id="e1"), ticket.run, point)
         assert [output.run for output in following.outputs()] == [ticket.run] * 3 + [behind.run] * 3
         assert len(hall.texts("ada")) == 4
@@ -607,7 +606,7 @@ class RecoveryLaws(RunnerLaws):
         following = hall.serve(work)
         following.run_until_idle()
         gate.open()
-        runner.close(LONG_S)
+        runner.close(LIMIT_S)
         assert (hall.memory.key("ada").short_term.get("by"), hall.texts("ada")) == (2, ["by 2"])
         assert [output.value for output in following.outputs()] == [2]
 
@@ -630,7 +629,7 @@ class RecoveryLaws(RunnerLaws):
         following = hall.serve(work, concurrency=2)
         ticket = following.submit("ada", "new")
         gate.open()
-        assert ticket.result(LONG_S) == (["new", 6],)
+        assert ticket.result(LIMIT_S) == (["new", 6],)
         assert [output.value for output in following.outputs()] == [
             ["stop", 0], *([n, n + 1] for n in range(5)), ["new", 6]
         ]  # fmt: skip

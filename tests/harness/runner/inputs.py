@@ -28,14 +28,13 @@ from alveus.state import MemoryObject
 from alveus.store import Retain
 from alveus.testing.batches import at_once
 from harness.runner.runner_laws import (
-    LONG_S,
-    SHORT_S,
     ActionGate,
     Hall,
     RunnerLaws,
     put_out,
     stopping,
 )
+from waiting import LIMIT_S, SHORT_S
 
 KEYS = ("a_b", "a", "a/b", "a\nb", "\x00", "ключ", "🦜", " ", "k" * 1000, "1", "null", "$key")
 
@@ -87,7 +86,7 @@ class InputLaws(RunnerLaws):
         assert [ticket.number for ticket in tickets] == [0, 1, 2]
         assert not any(ticket.done for ticket in tickets)
         gate.open()
-        assert [ticket.result(LONG_S) for ticket in tickets] == [(0,), (1,), (2,)]
+        assert [ticket.result(LIMIT_S) for ticket in tickets] == [(0,), (1,), (2,)]
         assert all(ticket.done for ticket in tickets)
         assert tickets[0].result() == (0,)
 
@@ -116,8 +115,8 @@ class InputLaws(RunnerLaws):
         with pytest.raises(RunPending):
             asyncio.run(ticket.aresult(SHORT_S))
         gate.open()
-        assert runner.handle("ada", 1, event_id="one", wait_s=LONG_S) == (1,)
-        assert ticket.result(LONG_S) == (1,)
+        assert runner.handle("ada", 1, event_id="one", wait_s=LIMIT_S) == (1,)
+        assert ticket.result(LIMIT_S) == (1,)
 
     # --- event ids
 
@@ -135,7 +134,7 @@ class InputLaws(RunnerLaws):
     def test_the_same_event_id_at_the_same_time_is_one_run(self, hall: Hall) -> None:
         """Whoever comes second waits for the run of the first."""
         runner = hall.serve(count)
-        answers = at_once(8, lambda _: runner.handle("ada", 1, event_id="e1", wait_s=LONG_S))
+        answers = at_once(8, lambda _: runner.handle("ada", 1, event_id="e1", wait_s=LIMIT_S))
         assert [list(answer) for answer in answers] == [[[1, 1]]] * 8
         assert len({answer.run for answer in answers}) == 1
         assert sum(not answer.repeated for answer in answers) == 1
@@ -294,7 +293,7 @@ class InputLaws(RunnerLaws):
         door.close()
         assert all(self._ends(hall, ticket.run) for ticket in tickets)
         stop.set()
-        thread.join(LONG_S)
+        thread.join(LIMIT_S)
         assert not thread.is_alive()
 
     def _ends(self, hall: Hall, run: int) -> bool:
@@ -314,11 +313,11 @@ class InputLaws(RunnerLaws):
         closing = threading.Thread(target=runner.close)
         closing.start()
         gate.open()
-        closing.join(LONG_S)
+        closing.join(LIMIT_S)
         assert tickets[0].result(0) == (0,)
         for ticket in tickets[1:]:
             with pytest.raises(StoreClosed, match="inbox"):
-                ticket.result(LONG_S)
+                ticket.result(LIMIT_S)
         with hall.serve(wait) as following:
             following.run_until_idle()
         assert [hall.run(ticket.run).status for ticket in tickets] == ["done"] * 3
@@ -371,7 +370,7 @@ class InputLaws(RunnerLaws):
         gate.open()
         for ticket in tickets:
             with pytest.raises(StoreClosed):
-                ticket.result(LONG_S)
+                ticket.result(LIMIT_S)
         with pytest.raises(StoreClosed):
             runner.submit("ada", 2)
 
@@ -402,7 +401,7 @@ class InputLaws(RunnerLaws):
 
         async def use() -> None:
             ticket = await hall.serve(wait).asubmit("ada", 1)
-            waiting = [asyncio.ensure_future(ticket.aresult(LONG_S)) for _ in range(3)]
+            waiting = [asyncio.ensure_future(ticket.aresult(LIMIT_S)) for _ in range(3)]
             await asyncio.to_thread(gate.reached)
             gate.open()
             assert await asyncio.gather(*waiting) == [(1,)] * 3
@@ -599,7 +598,7 @@ class OrderLaws(RunnerLaws):
 
         def submit(i: int) -> list[tuple[int, int]]:
             made = [(n, runner.submit(f"key {n % 3}", n)) for n in range(i * 20, i * 20 + 20)]
-            return [(ticket.number, n) for n, ticket in made if ticket.result(LONG_S) == (n,)]
+            return [(ticket.number, n) for n, ticket in made if ticket.result(LIMIT_S) == (n,)]
 
         accepted = [pair for pairs in at_once(6, submit) for pair in pairs]
         assert (len(accepted), crowd.clashes) == (120, 0)
@@ -623,7 +622,7 @@ class OrderLaws(RunnerLaws):
 
         def handle(i: int) -> list[int]:
             runner = runners[i % 2]
-            return [runner.handle(f"key {n % 2}", n, wait_s=LONG_S)[0] for n in range(15)]
+            return [runner.handle(f"key {n % 2}", n, wait_s=LIMIT_S)[0] for n in range(15)]
 
         answers = [n for given in at_once(4, handle) for n in given]
         assert sorted(answers) == sorted([*range(1, 33), *range(1, 29)])
@@ -638,7 +637,7 @@ class OrderLaws(RunnerLaws):
 
         def meet(ctx: RunnerContext) -> None:
             crowd.enter(ctx.key)
-            meeting.wait(LONG_S)
+            meeting.wait(LIMIT_S)
             crowd.leave(ctx.key)
 
         @action(InputEvent)
@@ -650,7 +649,7 @@ class OrderLaws(RunnerLaws):
             await asyncio.to_thread(meet, ctx)
 
         runner = hall.serve(awaited if is_async else plain, concurrency=3)
-        answers = at_once(9, lambda i: runner.handle(f"key {i}", i, wait_s=LONG_S))
+        answers = at_once(9, lambda i: runner.handle(f"key {i}", i, wait_s=LIMIT_S))
         assert (len(answers), crowd.most, crowd.clashes) == (9, 3, 0)
 
     def test_one_at_a_time_serves_many_who_wait(self, hall: Hall) -> None:
@@ -666,7 +665,7 @@ class OrderLaws(RunnerLaws):
         runner = hall.serve(note, concurrency=1)
 
         def handle(i: int) -> list[int]:
-            return [runner.handle(f"key {i}", n, wait_s=LONG_S)[0] for n in range(10)]
+            return [runner.handle(f"key {i}", n, wait_s=LIMIT_S)[0] for n in range(10)]
 
         assert at_once(8, handle) == [list(range(1, 11))] * 8
         assert (crowd.most, crowd.clashes) == (1, 0)
@@ -690,11 +689,11 @@ class OrderLaws(RunnerLaws):
         after = [runner.submit(f"after {n}", n) for n in range(20)]
         gate.reached()
         behind = runner.submit("ada", 1)
-        answers = [ticket.result(LONG_S)[0] for ticket in (*before, *after)]
+        answers = [ticket.result(LIMIT_S)[0] for ticket in (*before, *after)]
         assert answers == [*range(20), *range(20)]
         assert (stopped.done, behind.done) == (False, False)
         gate.open()
-        assert (stopped.result(LONG_S), behind.result(LONG_S)) == (("long",), (1,))
+        assert (stopped.result(LIMIT_S), behind.result(LIMIT_S)) == (("long",), (1,))
 
     def test_a_queue_that_never_ends_leaves_its_key_to_others_at_times(self, hall: Hall) -> None:
         """To another agent's runs, and to writes from outside; its own order stays."""
@@ -715,7 +714,7 @@ class OrderLaws(RunnerLaws):
         while not seen:
             hall.pause()
         try:
-            (before,) = runners[1].handle("ada", 1, wait_s=LONG_S)
+            (before,) = runners[1].handle("ada", 1, wait_s=LIMIT_S)
             hall.memory.key("ada").short_term.set("from", "outside")
         finally:
             served.set()

@@ -21,7 +21,8 @@ from alveus.state import MemoryObject, MemoryRef, Ttl
 from alveus.store import Retain, Scope, SetRef
 from alveus.store.stored_read_set import ReadSet
 from alveus.testing.batches import present
-from harness.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
+from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws
+from waiting import LIMIT_S, SHORT_S
 
 
 class Next(Event):
@@ -99,7 +100,7 @@ class RunMemoryLaws(RunnerLaws):
         assert (ada.short_term.get("a"), ada.list(), handbook.get("k")) == (None, [], None)
         assert list(runner.outputs()) == []
         gate.open()
-        assert ticket.result(LONG_S) == ("out",)
+        assert ticket.result(LIMIT_S) == ("out",)
         assert (ada.short_term.get("a"), hall.texts("ada")) == (1, ["kept"])
         assert [item.value for item in handbook.list()] == ["shared"]
         assert [output.value for output in runner.outputs()] == ["out"]
@@ -163,8 +164,8 @@ class RunMemoryLaws(RunnerLaws):
         other.join(SHORT_S)
         assert other.is_alive()
         gate.open()
-        ticket.result(LONG_S)
-        other.join(LONG_S)
+        ticket.result(LIMIT_S)
+        other.join(LIMIT_S)
         assert tree.get("n") == 102
 
     @pytest.mark.parametrize("late", [False, True])
@@ -189,7 +190,7 @@ class RunMemoryLaws(RunnerLaws):
         gate.reached()
         ada.update("i", "first, second")
         gate.open()
-        assert ticket.result(LONG_S) == ("first, second",)
+        assert ticket.result(LIMIT_S) == ("first, second",)
         assert (hall.texts("ada"), attempts) == (["first, second, third"], [1, 2])
 
     # --- the run's own memory
@@ -273,7 +274,7 @@ class RunMemoryLaws(RunnerLaws):
         gate.reached()
         hall.crash(runner)
         gate.open()
-        answer = hall.serve(first, then).handle("ada", 0, event_id="e1", wait_s=LONG_S)
+        answer = hall.serve(first, then).handle("ada", 0, event_id="e1", wait_s=LIMIT_S)
         assert answer[0][0] == answer[0][1] == answer[1]
         assert ticket.run == answer.run
 
@@ -471,9 +472,9 @@ class ConsumerLaws(RunnerLaws):
         reader.start()
         for n in range(3):
             runner.handle("ada", n)
-        assert three.wait(LONG_S)
+        assert three.wait(LIMIT_S)
         runner.close()
-        reader.join(LONG_S)
+        reader.join(LIMIT_S)
         assert (reader.is_alive(), seen) == (False, [0, 1, 2])
 
     def test_runs_are_kept_as_long_as_is_said(self, hall: Hall) -> None:

@@ -22,12 +22,7 @@ from alveus.runs.task import RunnerContext
 from alveus.store import Batch, Run, StatusChange
 from alveus.testing.batches import Clock, present
 from alveus.values.retries import Retry
-
-LONG_S = 120.0
-"""How long a law waits for what does happen: a guard against hanging, on any machine."""
-
-SHORT_S = 0.05  # for what cannot happen
-"""How long a law waits for what must not happen."""
+from waiting import LIMIT_S
 
 
 class ActionGate:
@@ -39,7 +34,7 @@ class ActionGate:
     def stop(self) -> None:
         """Say so, and wait; once the gate is open, nobody waits any more."""
         self._came.set()
-        assert self._open.wait(LONG_S), "nobody opened the gate"
+        assert self._open.wait(LIMIT_S), "nobody opened the gate"
 
     def let_know(self) -> None:
         """Say that somebody has come, who does not wait here."""
@@ -47,7 +42,7 @@ class ActionGate:
 
     def reached(self) -> None:
         """Wait until somebody has come."""
-        assert self._came.wait(LONG_S), "nobody came to the gate"
+        assert self._came.wait(LIMIT_S), "nobody came to the gate"
 
     @property
     def has_come(self) -> bool:
@@ -161,12 +156,12 @@ class Hall:
         """Wait a moment for what is about to happen."""
         self._never.wait(0.002)  # again and again
         self._pauses += 1
-        assert self._pauses < LONG_S / 0.002, "it did not happen"
+        assert self._pauses < LIMIT_S / 0.002, "it did not happen"
 
     def close(self) -> None:
         """Close everything, the dead as well."""
         for runner in self._runners:
-            runner.close(LONG_S)
+            runner.close(LIMIT_S)
         for memory in self._memories:
             memory.close()
 
@@ -334,11 +329,11 @@ class Walk:
         if self.random.random() < 0.5:
             self.runner.run_until_idle()
             gate.open()
-            dead.close(LONG_S)
+            dead.close(LIMIT_S)
 
     def close(self) -> None:
         """Close the runner; another one goes on."""
-        self.runner.close(LONG_S)
+        self.runner.close(LIMIT_S)
         self.runner = self.serve()
 
     def decide(self) -> None:

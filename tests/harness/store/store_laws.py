@@ -39,7 +39,6 @@ from alveus.testing.batches import (
     BOOK,
     DAY,
     HANDBOOK,
-    LONG_S,
     NOTES,
     NOW,
     SECOND,
@@ -56,6 +55,7 @@ from alveus.testing.item_laws import ids, info, only
 from alveus.testing.reads import Follower, pages
 from alveus.testing.run_laws import BEGIN, accept, end, leased, queued_input, there, turn
 from alveus.testing.search_laws import waiting
+from waiting import LIMIT_S
 
 CALLS: dict[str, Callable[[Store], object]] = {
     "commit": lambda s: s.commit(batch()),
@@ -370,7 +370,7 @@ class ThreadLaws(Laws):
                 for n in range(1, 200):
                     write(store, Put(("a",), n), Replace(NOTES, n, record("i", f"{n}")))
                     if n == 100:  # nobody looks only before, or only after
-                        assert all(each.wait(LONG_S) for each in seen)
+                        assert all(each.wait(LIMIT_S) for each in seen)
                 done.set()
                 return
             while not done.is_set():
