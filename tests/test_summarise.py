@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from alveus.embed import open_embedder
+from alveus.embed.vectors import unit
 from alveus.errors import (
     InvalidInput,
     ModelMissing,
@@ -20,7 +23,14 @@ from alveus.errors import (
 )
 from alveus.llm import OpenAIChat, ScriptedChat
 from alveus.testing import ChatReply, ChatServer
-from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser, sentences, tokens
+from alveus.text import (
+    ExtractiveSummariser,
+    ModelSummariser,
+    Summariser,
+    row_groups,
+    sentences,
+    tokens,
+)
 from alveus.text.sentence_ends import LONGEST_SENTENCE, parts, shortened
 from alveus.text.summary_prompts import LONGEST_TITLE
 
@@ -321,6 +331,62 @@ def test_texts_of_one_meaning_are_one_topic():
     topics = EXTRACTIVE.topics(said, 2, vectors=rows)
     assert [topic.indices for topic in topics] == [(0, 1), (2, 4)]
     assert [topic.indices for topic in EXTRACTIVE.topics(["same"] * 3, 2)] == [(0, 1, 2)]
+
+
+def lost(rows: NDArray[Any], groups: list[list[int]]) -> float:
+    """Return how far rows are from the means of their groups, in squares."""
+    return sum(float(np.square(rows[group] - rows[group].mean(axis=0)).sum()) for group in groups)
+
+
+def joined_by_looking(rows: NDArray[Any], limit: int) -> list[list[int]]:
+    """Join the two groups that lose least by it, as often as needed; all pairs are tried."""
+    groups = [[at] for at in range(len(rows))]
+    while len(groups) > limit:
+        pairs = list(combinations(range(len(groups)), 2))
+        losses = [
+            lost(rows, [groups[a] + groups[b]]) - lost(rows, [groups[a], groups[b]])
+            for a, b in pairs
+        ]
+        kept, gone = pairs[losses.index(min(losses))]
+        groups[kept] += groups.pop(gone)
+    return sorted(sorted(group) for group in groups)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 5))
+def test_groups_are_those_that_lose_least(seed: int, number: int, limit: int) -> None:
+    """Each join is the one that loses least of all (Ward, 1963)."""
+    rows = np.random.default_rng(seed).normal(size=(number, 16))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_groups, "DECIMALS", 12)  # of equals another one could be the first
+        assert row_groups.grouped(rows, limit) == joined_by_looking(rows, limit)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 5))
+def test_very_many_rows_lie_in_a_few_groups(seed: int, number: int, limit: int) -> None:
+    """Each in one, and equal ones together; groups are in the order of their rows."""
+    chance = np.random.default_rng(seed)
+    rows = unit(chance.normal(size=(8, 16)).astype(np.float32))[chance.integers(0, 8, number)]
+    rows[chance.random(number) < 0.1] = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_groups, "MOST_JOINED", 6)
+        groups = row_groups.grouped(rows, limit)
+        assert groups == row_groups.grouped(rows, limit)
+    assert len(groups) <= limit
+    assert sorted(at for group in groups for at in group) == list(range(number))
+    assert groups == sorted(sorted(group) for group in groups)
+    by_row = [{rows[at].tobytes() for at in group} for group in groups]
+    assert sum(map(len, by_row)) == len(set.union(*by_row))
+
+
+def test_each_of_very_many_rows_goes_to_the_nearest_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though few of them make the groups."""
+    monkeypatch.setattr(row_groups, "MOST_JOINED", 9)
+    chance = np.random.default_rng(7)
+    around = chance.integers(0, 3, 60)
+    rows = np.eye(3, 16)[around] + 0.05 * chance.normal(size=(60, 16))
+    groups = row_groups.grouped(unit(rows.astype(np.float32)), 3)
+    assert groups == sorted(np.flatnonzero(around == at).tolist() for at in range(3))
 
 
 # --- with a model ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which items lie together by meaning, and which say nearly the same."""
+"""The meanings of items as rows, and which items say nearly the same."""
 
 from __future__ import annotations
 
@@ -11,17 +11,10 @@ from alveus.embed import Vectors, dequantise
 from alveus.embed.vectors import unit
 from alveus.store import Feature, StoredItem
 from alveus.store.records import RecordMaker
-from alveus.text.row_groups import grouped
 from alveus.values import words
 
 HASHED = 512
 """Dimensions of the vectors of words, where an embedder gives none."""
-
-MOST_JOINED = 2_000
-"""Rows that are compared with each other to find topics."""
-
-DECIMALS = 4
-"""Of a cosine; smaller differences are rounding."""
 
 AT_ONCE = 128
 """Rows whose cosines are computed together."""
@@ -61,72 +54,6 @@ def _hashed(feature: Feature | None) -> NDArray[np.float32]:
         terms, counts = words.unpack(feature.terms)
         np.add.at(row, terms % HASHED, np.sqrt(counts.astype(np.float32)))
     return row
-
-
-def topics(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return the places of *rows* in at most *limit* groups, the group of the first row first.
-
-    Deterministic. Those are put together first that lose least by it (Ward, 1963); of very many
-    rows, those that lie around few centres.
-    """
-    if limit == 1 or len(rows) <= 1:
-        return [list(range(len(rows)))]
-    if len(rows) > MOST_JOINED:
-        return sorted(grouped(rows, limit))
-    leader = list(range(len(rows)))
-    for _, pair in sorted(_joined(rows))[: max(0, len(rows) - limit)]:
-        first, second = sorted(_led(leader, place) for place in pair)
-        leader[second] = first
-    groups: dict[int, list[int]] = {}
-    for place in range(len(rows)):
-        groups.setdefault(_led(leader, place), []).append(place)
-    return list(groups.values())
-
-
-def _led(leader: Sequence[int], place: int) -> int:
-    while leader[place] != place:
-        place = leader[place]
-    return place
-
-
-def _joined(rows: Vectors) -> list[tuple[float, tuple[int, int]]]:
-    """Return every join of two groups until one is left: what it costs, and a row of each.
-
-    By chains of nearest neighbours (Murtagh, 1983), which finds the joins in another order.
-    """
-    apart = 2 - 2 * np.round(rows @ rows.T, DECIMALS).astype(np.float64)
-    np.fill_diagonal(apart, np.inf)
-    sizes = np.ones(len(rows))
-    found: list[tuple[float, tuple[int, int]]] = []
-    chain: list[int] = []
-    while len(found) < len(rows) - 1:
-        if not chain:
-            chain = [int(np.argmax(sizes > 0))]
-        last = chain[-1]
-        nearest = int(np.argmin(apart[last]))
-        if len(chain) > 1 and apart[last, chain[-2]] <= apart[last, nearest]:
-            nearest = chain[-2]
-            del chain[-2:]
-            found.append((float(apart[last, nearest]), (last, nearest)))
-            _join(apart, sizes, *sorted((last, nearest)))
-        else:
-            chain.append(nearest)
-    return found
-
-
-def _join(apart: NDArray[np.float64], sizes: NDArray[np.float64], kept: int, gone: int) -> None:
-    """Make one group of two, and note how far it is from the others (Lance and Williams, 1967)."""
-    one, other, together = sizes[kept], sizes[gone], sizes[kept] + sizes[gone]
-    others = sizes > 0
-    others[[kept, gone]] = False
-    size = sizes[others]
-    joined = (one + size) * apart[kept, others] + (other + size) * apart[gone, others]
-    joined = (joined - size * apart[kept, gone]) / (together + size)
-    apart[gone, :] = apart[:, gone] = np.inf
-    apart[kept, :] = np.inf
-    apart[kept, others] = joined
-    apart[:, kept] = apart[kept, :]
-    sizes[kept], sizes[gone] = together, 0
 
 
 def alike(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import uuid4
 
-from alveus.compaction.clustering import alike, meanings, topics
+from alveus.compaction.clustering import alike, meanings
 from alveus.compaction.plans import CompactionPlan, Derived, checked_plan
 from alveus.compaction.set_snapshot import (
     CompactionSnapshot,
@@ -26,6 +26,7 @@ from alveus.store.items import Item
 from alveus.store.records import RecordMaker, item_of, offset_in, position_of
 from alveus.store.scope import SetRef
 from alveus.text import Summariser, Summary, sentences
+from alveus.text.row_groups import grouped
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, microseconds, moment
@@ -161,7 +162,7 @@ def _summarised(
     rows = meanings(candidates, features, tools.recorder)
     add: list[Derived] = []
     by: dict[str, Value] = {}
-    for group in topics(rows, limit):
+    for group in grouped(rows, limit):
         if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
             continue
         sources = [candidates[at] for at in group]

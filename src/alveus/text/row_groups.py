@@ -3,58 +3,56 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alveus.embed import Vectors
+from alveus.embed.vectors import unit
 
-ROUNDS = 8
-"""How often groups are drawn anew around their centres, at most."""
+MOST_JOINED = 1_000
+"""Rows that are joined into groups; of more rows, so many are, and each other one goes to the group
+whose mean it is nearest to."""
 
 DECIMALS = 4
 """Of a cosine; smaller differences are rounding, and the earlier group has the row."""
 
 
 def grouped(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return the places of *rows* in at most *limit* groups, each ascending, none empty.
+    """Return the places of *rows*, of unit length or zero, in at most *limit* groups.
 
-    Centres begin with the row nearest to the mean, then each time the row farthest from all of
-    them (Gonzalez, 1985), and move to the mean of their group until nothing changes.
+    Each group is ascending, none is empty, and they are in the order of their first rows. Equal
+    rows are in one group.
     """
-    centres = rows[_seeds(rows, limit)]
-    nearest = _nearest(rows, centres)
-    for _ in range(ROUNDS):
-        centres = np.stack(
-            [_centre(rows[nearest == at], centre) for at, centre in enumerate(centres)]
-        )
-        moved = _nearest(rows, centres)
-        if (moved == nearest).all():
+    if limit == 1:
+        return [list(range(len(rows)))]
+    step = -(-len(rows) // MOST_JOINED)
+    groups = _joined(rows[::step], limit)
+    if step > 1:
+        means = np.stack([rows[::step][group].mean(axis=0) for group in groups])
+        nearest = np.argmax(np.round(rows @ unit(means).T, DECIMALS), axis=1)
+        groups = [np.flatnonzero(nearest == at).tolist() for at in np.unique(nearest)]
+    return sorted(groups)
+
+
+def _joined(rows: Vectors, limit: int) -> list[list[int]]:
+    """Return groups that were made by joining, each time, the two that lose least by it.
+
+    What is lost is nearness to the means of groups (Ward, 1963); how far a joined group is from
+    the others follows from its parts (Lance and Williams, 1967).
+    """
+    products = np.round(rows @ rows.T, DECIMALS).astype(np.float64)
+    squares = products.diagonal()
+    apart = squares[:, None] + squares - 2 * products
+    np.fill_diagonal(apart, np.inf)
+    groups, sizes = [[at] for at in range(len(rows))], np.ones(len(rows))
+    for left in range(len(rows), 1, -1):
+        kept, gone = sorted(divmod(int(apart.argmin()), len(rows)))
+        if left <= limit and apart[kept, gone] > 0:
             break
-        nearest = moved
-    return [np.flatnonzero(nearest == at).tolist() for at in np.unique(nearest)]
-
-
-def _seeds(rows: Vectors, limit: int) -> list[int]:
-    seeds = [int(np.argmax(_cosines(rows, rows.mean(axis=0))))]
-    alike = np.where(rows.any(axis=1), _cosines(rows, rows[seeds[0]]), 1)
-    while len(seeds) < limit:
-        farthest = int(np.argmin(alike))
-        if alike[farthest] >= 1:  # it equals a seed, or is a row of zeros: it founds no group
-            break
-        seeds.append(farthest)
-        alike = np.maximum(alike, _cosines(rows, rows[farthest]))
-    return seeds
-
-
-def _nearest(rows: Vectors, centres: Vectors) -> NDArray[np.intp]:
-    return np.argmax(_cosines(rows, centres.T), axis=1)
-
-
-def _cosines(rows: Vectors, others: Vectors) -> Vectors:
-    return np.round(rows @ others, DECIMALS)
-
-
-def _centre(members: Vectors, old: Vectors) -> Vectors:
-    """Return the direction of the mean of *members*; *old*, if there is none."""
-    total = members.sum(axis=0)
-    length = np.linalg.norm(total)
-    return total / length if length > 0 else old
+        one, other = sizes[kept], sizes[gone]
+        joined = (one + sizes) * apart[kept] + (other + sizes) * apart[gone]
+        joined -= sizes * apart[kept, gone]
+        apart[kept] = apart[:, kept] = joined / (one + other + sizes)
+        apart[gone] = apart[:, gone] = apart[kept, kept] = np.inf
+        sizes[kept], sizes[gone] = one + other, 0
+        groups[kept] += groups[gone]
+        groups[gone] = []
+    return [sorted(group) for group in groups if group]
