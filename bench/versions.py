@@ -1,66 +1,129 @@
-"""Two versions of alveus beside each other: what one call of each kind costs the processor.
+"""Versions of alveus beside each other: how long one call of each kind takes.
 
-    python bench/versions.py OLD/src src               12 turns, a minute or two
-    python bench/versions.py OLD/src src --turns 30
+    python bench/versions.py OLD/src src                    3 starts of 12 turns, some minutes
+    python bench/versions.py OLD/src src --only add,run     rows whose name begins so
 
-Each turn starts a process for each version, in alternating order, on one core's CPU time, so that
-a busy machine changes the figures little; the least of all turns is what a call costs.
+Each start begins a process per version. In a turn all processes measure the same row, one after
+the other, in changing order, so that a busy machine slows all of them alike. A row counts the CPU
+time of the process, or elapsed time if it says "wall". Printed are the median of all turns, and the
+median and the middle half of the ratios to the first version within a turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import count
+from operator import truediv
 from pathlib import Path
-from time import process_time
+from threading import Thread
+from time import perf_counter, process_time
 
-ROUNDS = 5
+THREADS, BULK = 16, 1000
 
 
-def measure(folder: str) -> dict[str, float]:
-    """Return the microseconds of CPU time that each kind of call takes, least of some rounds."""
+class Row:
+    """A kind of call: *call* does *calls* of them, and is timed *times* in a turn."""
+
+    def __init__(self, call: Callable[[], object], times: int, clock=process_time, calls=1) -> None:
+        self.call, self.times, self.clock, self.calls = call, times, clock, calls
+
+    def measure(self) -> float:
+        """Return the microseconds of a call."""
+        begin = self.clock()
+        for _ in range(self.times):
+            self.call()
+        return (self.clock() - begin) / self.times / self.calls * 1e6
+
+
+def rows(folder: str, stack: ExitStack) -> Iterator[tuple[str, Row]]:
+    """Give the rows, by name; what they need is opened in the folder."""
     from alveus import Memory
 
-    found: dict[str, float] = {}
-    number = count()
+    begin = "import alveus; alveus.Memory"
+    yield begin, Row(lambda: subprocess.run([sys.executable, "-c", begin], check=True), 1, _children)
+    for kind, durability in (("full", "full"), ("normal", "normal"), ("RAM", None)):
+        path = Path(folder) / f"{kind}.db"
+        if durability:
+            memory = Memory.open(path, embedder="words", durability=durability)
+        else:
+            memory = Memory.open(embedder="words")
+        yield from _calls(stack.enter_context(memory), kind, stack)
+    for kind, embedder in (("vectors at hand", _AtHand()), ("static", "static")):
+        path = Path(folder) / f"{kind}.db"
+        memory = Memory.open(path, embedder=embedder, durability="normal")
+        key, texts = stack.enter_context(memory).key("ada"), _texts()
+        yield f"add_many, {kind}", Row(lambda k=key, t=texts: k.add_many(next(t)), 3, calls=BULK)
+        whole = Row(lambda k=key, t=texts: k.add_many(next(t)), 3, perf_counter, BULK)
+        yield f"add_many, {kind}, wall", whole
 
-    def timed(name, call, times):
-        for _ in range(times // 5):
-            call()
-        least = float("inf")
-        for _ in range(ROUNDS):
-            begin = process_time()
-            for _ in range(times):
-                call()
-            least = min(least, (process_time() - begin) / times)
-        found[name] = least * 1e6
 
-    def all_of(memory, kind, times):
-        key = memory.key("ada")
-        timed(f"add, {kind}", lambda: key.add(f"a note on tents, number {next(number)}"), times)
-        timed(f"set a value, {kind}", lambda: key.short_term.set("a.b", next(number)), times)
-        ids = [item.id for item in key.list(limit=50)]
-        notes = key.set("default")
-        timed(f"get an item, {kind}", lambda: notes.get(ids[next(number) % 50]), 5 * times)
-        timed(f"get a value, {kind}", lambda: key.short_term.get("a.b"), 5 * times)
-        timed(f"search, {kind}", lambda: key.search("tents, number 12", limit=3), times)
-        with _runner(memory) as runner:
-            timed(f"run, {kind}", lambda: runner.handle("u", 1), times // 2)
+def _calls(memory, kind: str, stack: ExitStack) -> Iterator[tuple[str, Row]]:
+    number, key = count(), memory.key("ada")
 
-    for durability in ("full", "normal"):
-        with tempfile.TemporaryDirectory(dir=folder) as at:
-            path = Path(at) / "a.db"
-            with Memory.open(path, embedder="words", durability=durability) as memory:
-                all_of(memory, durability, 150)
-    with Memory.open(embedder="words") as memory:
-        all_of(memory, "RAM", 300)
-    return found
+    def add() -> None:
+        key.add(f"a note on tents, number {next(number)}")
+
+    def add_in_threads() -> None:
+        threads = [Thread(target=lambda: [add() for _ in range(25)]) for _ in range(THREADS)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+    for _ in range(100):
+        add()
+    ids = [item.id for item in key.list(limit=50)]
+    notes, searched = key.set("default"), memory.key("searched")
+    searched.add_many([f"a note on tents, number {n}" for n in range(300)])
+    runner = stack.enter_context(_runner(memory))
+    yield f"add, {kind}", Row(add, 100)
+    if kind != "RAM":
+        yield f"add, {kind}, wall", Row(add, 100, perf_counter)
+        threads = Row(add_in_threads, 1, perf_counter, 25 * THREADS)
+        yield f"add, {kind}, {THREADS} threads, wall", threads
+    yield f"set a value, {kind}", Row(lambda: key.short_term.set("a.b", next(number)), 100)
+    yield f"get an item, {kind}", Row(lambda: notes.get(ids[next(number) % 50]), 500)
+    yield f"get a value, {kind}", Row(lambda: key.short_term.get("a.b"), 500)
+    yield f"search, {kind}", Row(lambda: searched.search("tents, number 12", limit=3), 100)
+    yield f"run, {kind}", Row(lambda: runner.handle("u", 1), 100)
+
+
+def _children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _texts() -> Iterator[list[str]]:
+    words = "tent rain lake boat fire smoke river stone bread light".split()
+    for turn in count():
+        yield [
+            " ".join(words[n * step % 10] for step in range(1, 9)) + f" number {n} of {turn}"
+            for n in range(BULK)
+        ]
+
+
+class _AtHand:
+    """Gives texts vectors that were made before."""
+
+    name = "at hand"
+    dimensions = 384
+    instant = True
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        vectors = np.random.default_rng(1).standard_normal((BULK, self.dimensions), np.float32)
+        self._vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def embed(self, texts):
+        return self._vectors[: len(texts)]
 
 
 def _runner(memory):
@@ -76,42 +139,80 @@ def _runner(memory):
     return LocalRunner(Shop, memory)
 
 
-def once(source: str, work: str) -> dict[str, float]:
-    """Measure the version whose sources are there, in a process of its own."""
+def serve(folder: str) -> None:
+    """Print the names of the rows; then, for each name that is read, what was measured."""
+    with ExitStack() as stack:
+        known = dict(rows(folder, stack))
+        print("|".join(known), flush=True)
+        for row in known.values():
+            row.call()
+        for line in sys.stdin:
+            print(known[line.strip()].measure(), flush=True)
+
+
+@contextmanager
+def process(source: str, work: str) -> Iterator[Callable[[str], str]]:
+    """Begin a process of the version whose sources are there; give what asks it for a row."""
     here = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, __file__, "--measure", work]
-    answer = subprocess.run(
-        command, env=here | {"PYTHONPATH": source}, check=True, capture_output=True, text=True
-    )
-    return json.loads(answer.stdout)
+    here["PYTHONPATH"] = str(Path(source).resolve())
+    with (
+        tempfile.TemporaryDirectory(dir=work) as folder,
+        subprocess.Popen(
+            [sys.executable, __file__, "--serve", folder],
+            env=here,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as worker,
+    ):
+        assert worker.stdin and worker.stdout
+
+        def ask(name: str) -> str:
+            if name:
+                print(name, file=worker.stdin, flush=True)
+            return worker.stdout.readline().strip()
+
+        yield ask
+        worker.stdin.close()
 
 
 def main() -> None:
-    """Measure both in turn, and print a table for LOG.md."""
-    parser = argparse.ArgumentParser(description="Compare two versions of alveus.")
-    parser.add_argument("versions", nargs="*", help="two folders of sources: old, new")
+    """Measure the versions in turns, and print a table for LOG.md."""
+    parser = argparse.ArgumentParser(description="Compare versions of alveus.")
+    parser.add_argument("versions", nargs="*", help="folders of sources: old, new, ...")
     parser.add_argument("--turns", type=int, default=12)
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--only", default="", help="beginnings of names of rows")
     parser.add_argument("--work", default=".", help="a folder on the disk to be measured")
-    parser.add_argument("--measure", metavar="WORK", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", metavar="WORK", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.measure:
-        print(json.dumps(measure(given.measure)))
+    if given.serve:
+        serve(given.serve)
         return
-    if len(given.versions) != 2:
-        parser.error("name two folders of sources: old, new")
-    found: list[list[dict[str, float]]] = [[], []]
-    for turn in range(given.turns):
-        for which in (0, 1) if turn % 2 else (1, 0):
-            source = str(Path(given.versions[which]).resolve())
-            found[which].append(once(source, given.work))
-        print(f"\rturn {turn + 1} of {given.turns}", end="", file=sys.stderr, flush=True)
+    if len(given.versions) < 2:
+        parser.error("name folders of sources: old, new")
+    found: list[dict[str, list[float]]] = [{} for _ in given.versions]
+    for start in range(given.starts):
+        with ExitStack() as stack:
+            ask = [stack.enter_context(process(each, given.work)) for each in given.versions]
+            names = [each("").split("|") for each in ask][0]
+            chosen = [name for name in names if name.startswith(tuple(given.only.split(",")))]
+            for turn in range(given.turns):
+                for name in chosen:
+                    for n in range(len(ask)):
+                        which = (n + turn) % len(ask)
+                        found[which].setdefault(name, []).append(float(ask[which](name)))
+                print(f"\rstart {start + 1}, turn {turn + 1}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print("| call | before, µs | after, µs | more | median of turns |\n|---|---|---|---|---|")
-    for name in found[0][0]:
-        old, new = ([turn[name] for turn in turns] for turns in found)
-        medians = statistics.median(new) / statistics.median(old) - 1
-        more = min(new) / min(old) - 1
-        print(f"| {name} | {min(old):.1f} | {min(new):.1f} | {more:+.1%} | {medians:+.1%} |")
+    print("| call | " + " | ".join(["before, µs", *["after, µs | ratio"] * (len(found) - 1)]) + " |")
+    print("|---|" + "---:|" * (2 * len(found) - 1))
+    for name, old in found[0].items():
+        cells = [name, f"{statistics.median(old):.1f}"]
+        for each in found[1:]:
+            low, middle, high = statistics.quantiles(map(truediv, each[name], old), n=4)
+            ratio = f"{middle:.3f} ({low:.3f}-{high:.3f})"
+            cells += [f"{statistics.median(each[name]):.1f}", ratio]
+        print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
