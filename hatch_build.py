@@ -22,7 +22,6 @@ SOURCES = (
     "src/alveus/store/sqlite/_statements.c",
     "src/alveus/store/sqlite/_log_writes.c",
     "src/alveus/values/_records.c",
-    "src/alveus/store/sqlite/_file_calls.c",
 )
 """Each is a module of its own, beside it."""
 

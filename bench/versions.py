@@ -47,7 +47,10 @@ def rows(folder: str, stack: ExitStack) -> Iterator[tuple[str, Row]]:
     from alveus import Memory
 
     begin = "import alveus; alveus.Memory"
-    yield begin, Row(lambda: subprocess.run([sys.executable, "-c", begin], check=True), 1, _children)
+    yield (
+        begin,
+        Row(lambda: subprocess.run([sys.executable, "-c", begin], check=True), 1, _children),
+    )
     for kind, durability in (("full", "full"), ("normal", "normal"), ("RAM", None)):
         path = Path(folder) / f"{kind}.db"
         if durability:
@@ -101,7 +104,7 @@ def _children() -> float:
 
 
 def _texts() -> Iterator[list[str]]:
-    words = "tent rain lake boat fire smoke river stone bread light".split()
+    words = ["tent", "rain", "lake", "boat", "fire", "smoke", "river", "stone", "bread", "light"]
     for turn in count():
         yield [
             " ".join(words[n * step % 10] for step in range(1, 9)) + f" number {n} of {turn}"
@@ -165,7 +168,8 @@ def process(source: str, work: str) -> Iterator[Callable[[str], str]]:
             text=True,
         ) as worker,
     ):
-        assert worker.stdin and worker.stdout
+        assert worker.stdin
+        assert worker.stdout
 
         def ask(name: str) -> str:
             if name:
@@ -195,8 +199,9 @@ def main() -> None:
     for start in range(given.starts):
         with ExitStack() as stack:
             ask = [stack.enter_context(process(each, given.work)) for each in given.versions]
-            names = [each("").split("|") for each in ask][0]
-            chosen = [name for name in names if name.startswith(tuple(given.only.split(",")))]
+            names = [each("") for each in ask]
+            beginnings = tuple(given.only.split(","))
+            chosen = [name for name in names[0].split("|") if name.startswith(beginnings)]
             for turn in range(given.turns):
                 for name in chosen:
                     for n in range(len(ask)):
@@ -204,7 +209,8 @@ def main() -> None:
                         found[which].setdefault(name, []).append(float(ask[which](name)))
                 print(f"\rstart {start + 1}, turn {turn + 1}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print("| call | " + " | ".join(["before, µs", *["after, µs | ratio"] * (len(found) - 1)]) + " |")
+    heads = ["call", "before, µs", *["after, µs | ratio"] * (len(found) - 1)]
+    print("| " + " | ".join(heads) + " |")
     print("|---|" + "---:|" * (2 * len(found) - 1))
     for name, old in found[0].items():
         cells = [name, f"{statistics.median(old):.1f}"]

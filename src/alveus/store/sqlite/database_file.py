@@ -49,7 +49,6 @@ from alveus.store.sqlite.connection import (
     translated,
     was_cut,
 )
-from alveus.store.sqlite.file_calls import identity
 from alveus.store.sqlite.lock_files import (
     Owners,
     WriteLock,
@@ -59,6 +58,7 @@ from alveus.store.sqlite.lock_files import (
     refuse_unsupported,
 )
 from alveus.store.sqlite.log_mover import LogMover
+from alveus.store.sqlite.log_owner import identity
 from alveus.values.forks import FORKS, call_between, call_within
 
 logger = logging.getLogger(__name__)

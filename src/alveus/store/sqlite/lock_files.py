@@ -22,7 +22,6 @@ from typing import Self
 
 from alveus.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
 from alveus.store.fsync import give_to_owner
-from alveus.store.sqlite.file_calls import take_at_once
 from alveus.values.forks import is_owned
 
 POLL_S = 0.001
@@ -133,8 +132,6 @@ class WriteLock:
         if self._closed:  # while this thread waited; the numbers may be other files by now
             raise StoreClosed(_CLOSED)
         try:
-            if take_at_once(self._turn, self._lock, self._name):
-                return
             deadline = began + self._wait_s
             self._take(self._turn, deadline)
             try:
