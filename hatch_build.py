@@ -19,7 +19,6 @@ from packaging.tags import sys_tags
 
 SOURCES = (
     "src/alveus/values/_native.c",
-    "src/alveus/store/sqlite/_statements.c",
     "src/alveus/store/sqlite/_log_writes.c",
     "src/alveus/values/_records.c",
 )

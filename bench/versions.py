@@ -209,6 +209,11 @@ def main() -> None:
                         found[which].setdefault(name, []).append(float(ask[which](name)))
                 print(f"\rstart {start + 1}, turn {turn + 1}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+    print_table(found)
+
+
+def print_table(found: list[dict[str, list[float]]]) -> None:
+    """Print what was found of each version, by row."""
     heads = ["call", "before, µs", *["after, µs | ratio"] * (len(found) - 1)]
     print("| " + " | ".join(heads) + " |")
     print("|---|" + "---:|" * (2 * len(found) - 1))

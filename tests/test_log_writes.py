@@ -61,7 +61,7 @@ def calls(tmp_path_factory) -> Iterator[Calls]:
     Without a compiler files are opened by what is beneath it.
     """
     checksums.vfs()  # what this process gathers by rests below that, and needs its name no more
-    compiled: Any = compiled_of(hatch_build.SOURCES[2], tmp_path_factory.mktemp("log_writes"))
+    compiled: Any = compiled_of(hatch_build.SOURCES[1], tmp_path_factory.mktemp("log_writes"))
     if GATHERS in apsw.vfs_names():
         apsw.unregister_vfs(GATHERS)
     below = Calls()

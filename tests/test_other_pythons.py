@@ -62,11 +62,10 @@ OTHERS = others()
 KEEPS_COUNT = """
 import sys
 from alveus.embed import open_embedder
-from alveus.store.sqlite.statements import COMPILED
 from alveus.values.lazy_dataclass import RECORDS
 from alveus.values.native import NATIVE
 
-assert None not in (COMPILED, NATIVE, RECORDS)
+assert None not in (NATIVE, RECORDS)
 embedder, had = open_embedder("static"), sys.getrefcount(None)
 for _ in range(2000):
     embedder.embed(["a"])

@@ -4,11 +4,10 @@
 `_c/stems.h`), cuts it into word pieces, sums these up, and rounds vectors; of a run: it writes
 values as JSON; and of a search among very many items: it counts the bits in which their codes
 differ from a question's. It is compiled when alveus is installed where a C compiler is
-(`hatch_build.py`), and left out where there is none; so is what writes rows
-(`store/sqlite/statements.py`). Python beside each call does the same, to the last bit: it is the
-definition, reads whatever the compiled part leaves to it, such as words that are not of ASCII when
-they are met first, and serves where that is missing, or where ``ALVEUS_NATIVE=off`` turns it off
-for a process.
+(`hatch_build.py`), and left out where there is none. Python beside each call does the same, to the
+last bit: it is the definition, reads whatever the compiled part leaves to it, such as words that
+are not of ASCII when they are met first, and serves where that is missing, or where
+``ALVEUS_NATIVE=off`` turns it off for a process.
 """
 
 from __future__ import annotations

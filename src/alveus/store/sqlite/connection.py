@@ -32,7 +32,6 @@ from alveus.store.damage import POSSIBLE_DAMAGE, damage_of
 from alveus.store.records import has_meaning
 from alveus.store.sql.connection import Write
 from alveus.store.sqlite import checksums, log_writes
-from alveus.store.sqlite.statements import Statements, statements_of
 from alveus.values.lazy_attributes import lazy_attribute
 from alveus.values.sqlite_connections import PlainConnection
 
@@ -218,6 +217,7 @@ def as_alveus_error(
         (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
         (apsw.LockedError, StoreBusy, "the database is locked; try again"),
         (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
+        (apsw.CursorClosedError, StoreClosed, "the store was closed; open it again"),
         (apsw.TooBigError, TooLarge, "a value is over SQLite's limit of 1 GB; store it in parts"),
     ]
     for theirs, ours, words in kinds:
@@ -329,8 +329,8 @@ class SqliteConnection(PlainConnection):
     taken = apsw.ConstraintError
 
     @lazy_attribute
-    def _statements(self) -> Statements | None:
-        return statements_of(self)
+    def _writing(self) -> apsw.Cursor:
+        return self.cursor()
 
     def numbers(self, values: Sequence[int]) -> object:
         """See `Connection.numbers`."""
@@ -350,15 +350,12 @@ class SqliteConnection(PlainConnection):
 
     def write(self, *writes: Write) -> None:
         """See `Connection.write`."""
-        if self._statements is None or not self._statements.run(writes):
-            for sql, rows in writes:
-                self.executemany(sql, rows)
+        run = self._writing.executemany  # one cursor for all, as making one takes half as long
+        for sql, rows in writes:
+            run(sql, rows)
 
     def count_pages(self) -> None:
         """Have `log_pages` tell how long the write-ahead log is."""
-        if self._statements is not None:
-            self._statements.count_pages()
-            return
         counted = self._counted_pages = list[int]()
 
         def count(_connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -369,16 +366,11 @@ class SqliteConnection(PlainConnection):
 
     def log_pages(self) -> int:
         """Return how many pages it has after the last commit; 0: none since it was asked."""
-        if self._statements is not None:
-            return self._statements.pages()
         return self._counted_pages.pop() if self._counted_pages else 0
 
     def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
-        """Close it, and what it prepared; twice is fine."""
-        prepared: Statements | None = vars(self).get("_statements")
-        if prepared is not None:
-            prepared.close()
-            del self._statements
+        """Close it; twice is fine."""
+        vars(self).pop("_writing", None)
         super().close(force)
 
     def settle(self) -> None:
