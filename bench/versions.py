@@ -51,12 +51,12 @@ def rows(folder: str, stack: ExitStack) -> Iterator[tuple[str, Row]]:
         begin,
         Row(lambda: subprocess.run([sys.executable, "-c", begin], check=True), 1, _children),
     )
-    for kind, durability in (("full", "full"), ("normal", "normal"), ("RAM", None)):
-        path = Path(folder) / f"{kind}.db"
-        if durability:
-            memory = Memory.open(path, embedder="words", durability=durability)
-        else:
-            memory = Memory.open(embedder="words")
+    memories = {
+        "full": Memory.open(Path(folder) / "full.db", embedder="words"),
+        "normal": Memory.open(Path(folder) / "normal.db", embedder="words", durability="normal"),
+        "RAM": Memory.open(embedder="words"),
+    }
+    for kind, memory in memories.items():
         yield from _calls(stack.enter_context(memory), kind, stack)
     for kind, embedder in (("vectors at hand", _AtHand()), ("static", "static")):
         path = Path(folder) / f"{kind}.db"
@@ -168,16 +168,17 @@ def process(source: str, work: str) -> Iterator[Callable[[str], str]]:
             text=True,
         ) as worker,
     ):
-        assert worker.stdin
-        assert worker.stdout
+        into, out = worker.stdin, worker.stdout
+        assert into
+        assert out
 
         def ask(name: str) -> str:
             if name:
-                print(name, file=worker.stdin, flush=True)
-            return worker.stdout.readline().strip()
+                print(name, file=into, flush=True)
+            return out.readline().strip()
 
         yield ask
-        worker.stdin.close()
+        into.close()
 
 
 def main() -> None:
