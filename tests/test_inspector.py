@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,9 @@ def small(tmp_path_factory):
 
 
 # --- what it asks of the server -------------------------------------------------------------------
+
+ASKED = re.compile(r"""\b(?P<method>get|post)\(["'](?P<path>[\w/]+)["']""")
+"""A call of a script of the pages; a path that is put together is not looked at."""
 
 
 class ServedWithMeaning(ServedHere):
@@ -232,6 +236,19 @@ def test_people_and_things_of_a_key_are_listed(served):
     found = client.ask("GET", "/v1/facts/entities", key="margaret")[1]["entities"]
     assert {"Lisbon", "Radia"} < {*found}
     assert client.ask("GET", "/v1/facts/entities", key="ada")[1]["entities"] == {}
+
+
+def test_pages_ask_for_nothing_that_the_server_does_not_answer(served):
+    """Each path that a script of the pages names is a route of the server's description."""
+    described = served.client().ask("GET", "/openapi.json")[1]["paths"]
+    asked = {
+        (found["method"], f"/v1/{found['path']}")
+        for script in Path(inspector_routes.__file__).with_name("ui").glob("*.js")
+        for found in ASKED.finditer(script.read_text("utf-8"))
+    }
+    assert len(asked) > 20, "the pages ask in another form now"
+    missing = [(how, path) for how, path in sorted(asked) if how not in described.get(path, {})]
+    assert missing == []
 
 
 def test_an_empty_memory_has_no_growth(tmp_path):

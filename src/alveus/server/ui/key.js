@@ -124,7 +124,7 @@ function branch(value, path, changed) {
 async function learnt(key, signal) {
   const { facts } = await get("facts", { key, limit: 50 }, signal);
   if (!facts.length) return "";
-  const [profile, { entities }] = await Promise.all([get("profile", { key }, signal), get("entities", { key }, signal)]);
+  const [profile, { entities }] = await Promise.all([get("profile", { key }, signal), get("facts/entities", { key }, signal)]);
   const names = Object.entries(entities).sort((a, b) => b[1] - a[1]).slice(0, 100), page = el("div", { role: "status" });
   const about = (name) => async () => {
     try { page.replaceChildren(entityView(await get("about", { key, name }, signal))); }
