@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -199,6 +200,7 @@ WRONG = """
 import sys
 from datetime import UTC, datetime, timedelta
 from alveus import Agent, LocalRunner, Memory
+sys.path.insert(0, sys.argv[3])
 from harness.runner.memory import BARE, tally, tidy
 
 days = float(sys.argv[2])
@@ -219,7 +221,8 @@ with Memory.open(sys.argv[1], embedder="words", clock=clock if days else None) a
 def test_processes_with_different_clocks_run_nothing_twice(tmp_path):
     """By the host's own elapsed time, one after the other: right, ahead, behind, right."""
     for days in ("0", "400", "0"):
-        args = [sys.executable, "-c", WRONG, str(tmp_path / "app.db"), days]
+        here = str(Path(__file__).parent)
+        args = [sys.executable, "-c", WRONG, str(tmp_path / "app.db"), days, here]
         plain = subprocess.run(args, capture_output=True, check=True, text=True)
         assert plain.stdout.split() == ["20", "1"]
 
