@@ -229,13 +229,7 @@ def deserialize(text: str | bytes) -> Msg:
         InvalidInput: It is not JSON, or names a class that is none of messages: no module is ever
             imported because a text names it.
     """
-    try:
-        found = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"this is no serialised message: {error}") from error
-    if not isinstance(found, dict):
-        raise InvalidInput(f"a serialised message is an object, not {type(found).__name__}")
-    items = cast("dict[str, Any]", found)
+    items = _items(_parsed(text, "a serialised message"), "a serialised message")
     return kind_of(items.pop(TYPE, "Msg")).from_dict(items)
 
 
@@ -325,18 +319,22 @@ def read_messages(source: str | Path) -> list[dict[str, Any]]:
         InvalidInput: It holds no messages, or the file cannot be read.
     """
     text, what = _text_of(source)
+    found = _parsed(text, what)
+    if not isinstance(found, list | dict):
+        raise InvalidInput(f"{what} holds {type(found).__name__}, not a list of messages")
+    listed = cast("list[object]", [found] if isinstance(found, dict) else found)
+    return [_read(one, f"message {place} of {what}") for place, one in enumerate(listed)]
+
+
+def _parsed(text: str | bytes, what: str) -> object:
     try:
-        found: object = json.loads(text)
+        return json.loads(text)
     except RecursionError as error:
         raise InvalidInput(f"{what} is nested too deeply for messages") from error
     except json.JSONDecodeError as error:
         raise NotJson(f"Cannot load {what} via json.loads: {error.msg}", error.pos) from error
-    except ValueError as error:
-        raise InvalidInput(f"{what} holds a number that is too long: {error}") from error
-    if not isinstance(found, list | dict):
-        raise InvalidInput(f"{what} holds {type(found).__name__}, not a list of messages")
-    listed = cast("list[object]", [found] if isinstance(found, dict) else found)
-    return [_read(one, what, place) for place, one in enumerate(listed)]
+    except (TypeError, ValueError) as error:  # a number that is too long, or no text
+        raise InvalidInput(f"{what} cannot be read: {error}") from error
 
 
 def _text_of(source: str | Path) -> tuple[str, str]:
@@ -351,13 +349,17 @@ def _text_of(source: str | Path) -> tuple[str, str]:
     return cast("str", source), "a text, of which there is no file,"
 
 
-def _read(found: object, what: str, place: int) -> dict[str, Any]:
+def _items(found: object, what: str) -> dict[str, Any]:
+    """Return the items of a message; the reader may change them."""
     if not isinstance(found, dict):
-        kind = type(found).__name__
-        raise InvalidInput(f"message {place} of {what} is {kind}, not an object")
-    items = dict(cast("dict[str, Any]", found))
+        raise InvalidInput(f"{what} is {type(found).__name__}, not an object")
+    return cast("dict[str, Any]", found)
+
+
+def _read(found: object, what: str) -> dict[str, Any]:
+    items = _items(found, what)
     if items.pop(FORMAT, VERSION) != VERSION:
-        raise InvalidInput(f"message {place} of {what} was written by a newer alveus; upgrade it")
+        raise InvalidInput(f"{what} was written by a newer alveus; upgrade it")
     if "content" in items and "name" in items and TYPE in items:
         return {TYPE: items.pop(TYPE), **Msg.from_dict(items)}
     return items
