@@ -75,7 +75,7 @@ def test_each_english_phrase_is_needed(attacks):
 
 
 def test_each_part_of_another_language_is_needed(attacks):
-    """Without a part, some text has one attack fewer; what `needs` lets pass is tested apart."""
+    """Without a part, some text has one attack fewer."""
     first = len(list(english_groups()))
     changed = [
         (f"{name}.{part.name}", number, language_group(replace(words, **{part.name: NOTHING})))
@@ -85,6 +85,15 @@ def test_each_part_of_another_language_is_needed(attacks):
     ]
     assert len(changed) > 150
     assert list(unneeded(attacks, changed)) == []
+
+
+def test_no_need_has_another_one_in_it():
+    """A text that has the longer one has the shorter one, which is enough."""
+    for group in phrase_groups():
+        assert len(set(group.needs)) == len(group.needs)
+        assert not [
+            (each, other) for each in group.needs for other in group.needs if other in each != other
+        ]
 
 
 WHOLE = {"gap", "far", "ai", "that", "announced", "answer"}

@@ -27,7 +27,7 @@ _NAME = re.compile(rf"(?P<password>{_PASSWORDS})|(?P<key>{_KEYS})")
 """What is looked for in the text in lower case."""
 
 _LISTED = (
-    "pass pwd pw psk kennwort contrase senha wachtwoord hasł hasl şifre parola lösenord salasana"
+    "pass pw psk kennwort contrase senha wachtwoord hasł hasl şifre parola lösenord salasana"
     " mật kata парол 密 パスワード 暗証 비밀번호 पासवर्ड كلمة wifi wi-fi wlan token secret key auth"
     " credential phrase mnemonic"
 )
