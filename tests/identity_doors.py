@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 from urllib.parse import quote
 
 import httpx
 from agent_framework import Message
+from fastapi import FastAPI
 from langgraph.store.base import GetOp, PutOp, SearchOp
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 
+from alveus import Memory
 from alveus.integrations.agent_framework import AlveusHistoryProvider
 from alveus.integrations.anthropic_memory import AlveusMemoryTool
 from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from alveus.integrations.pydantic_ai import AlveusConversationStore
 from alveus.mcp.served_key import Asked, Asker, ServedKey
 from alveus.server.app import create_app
+from alveus.server.callers import Memories
 from identity_walk import (
     ANOTHER,
+    GIVEN,
     SHARED,
     Door,
     Identity,
@@ -184,7 +189,7 @@ class FilesDoor(Door):
         }
 
     def _tool(self, name: str, deleting: Any) -> AlveusMemoryTool:
-        key = SHARED if name == "shared" else f"files of {name}"
+        key = SHARED if name == "shared" else f"{GIVEN}files of {name}"
         return AlveusMemoryTool(self.world.memory, key=key, deleting=deleting)
 
     def _delete(self, name: str, word: str, deleting: str) -> None:
@@ -249,6 +254,12 @@ class ConversationDoor(Door):
         self.world.run(store.delete_record(name, expected_revision=record.revision))
 
 
+@cache
+def _app() -> FastAPI:
+    """Return a server, whose routes take .3 s to make: one for all walks, one after the other."""
+    return create_app(Memory.open)
+
+
 class HttpWorld:
     """The server of a walk's memory, asked in this process; one for all doors of a walk."""
 
@@ -256,7 +267,9 @@ class HttpWorld:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        transport = httpx.ASGITransport(create_app(lambda _: world.memory))
+        app = _app()
+        app.state.memories = Memories(lambda _: world.memory)
+        transport = httpx.ASGITransport(app)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def close(self) -> None:
@@ -282,8 +295,6 @@ class HttpWorld:
 
 class RestDoor(KeyDoor):
     """Keys through the addresses of alveus's own server."""
-
-    is_slow = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -345,7 +356,6 @@ class Mem0Door(Door):
     """Agents of mem0, through the addresses of its client."""
 
     kind = "agent"
-    is_slow = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -420,7 +430,6 @@ class MemoryStoreDoor(Door):
     """Stores of Anthropic's Memory Stores, whose ids the server makes."""
 
     kind = "memory store"
-    is_slow = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -467,12 +476,8 @@ class MemoryStoreDoor(Door):
         del self._ids[name]
 
 
-IN_PROCESS = [
-    KeyDoor, ThreadDoor, NamespaceDoor, DeepNamespaceDoor, SharedNamespaceDoor, SessionDoor,
-    SharedSessionDoor, HistoryDoor, FilesDoor, ConversationDoor, ToolsDoor,
-]  # fmt: skip
-"""Doors without HTTP."""
-
 DOORS = [
-    *IN_PROCESS, RestDoor, Mem0Door, Mem0UserDoor, Mem0AppDoor, Mem0RunDoor, MemoryStoreDoor,
+    KeyDoor, ThreadDoor, NamespaceDoor, DeepNamespaceDoor, SharedNamespaceDoor, SessionDoor,
+    SharedSessionDoor, HistoryDoor, FilesDoor, ConversationDoor, ToolsDoor, RestDoor, Mem0Door,
+    Mem0UserDoor, Mem0AppDoor, Mem0RunDoor, MemoryStoreDoor,
 ]  # fmt: skip

@@ -1,9 +1,11 @@
 """A random machine over many doors of one memory: each identity reads its own model, and no more.
 
-A door writes, reads, finds and deletes what identities of one kind keep. Their names are drawn from
-what is likely to be confused: names that other doors use, the same names with a kind before them,
-empty and long ones, such as differ in letters that look alike. Each word that is written is new, so
-what an answer holds is read off its words, whatever its form.
+A door writes, reads, finds and deletes what identities of one kind keep. A walk has two doors and
+few names, so that names which can be confused meet soon; the set of walks has every pair of doors.
+The names differ in letters that look alike, are empty or long, or are the keys and sets that the
+doors of the walk made for other names: no id may become one of those because it is typed so. After
+each step all identities are read. Each word that is written is new, so what an answer holds is read
+off its words, whatever its form.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,11 +29,17 @@ Identity = tuple[str, Hashable]
 Model = dict[Identity, list[str]]
 Way = Callable[[Any, Model], None]
 
-LENGTH = 100
-"""The most steps of one walk; the next one draws other names."""
+WRITE, FIND = "write", "find"
+"""What can be done through any door."""
 
-OFTEN = 8
-"""After so many steps, if none deleted anything, all identities are looked at."""
+LENGTH = 24
+"""The most steps of one walk; the next one has other doors and other names."""
+
+MADE_NAMES = 2
+"""How many of the keys and sets that doors have made become names at once, at most."""
+
+LEARNS = (2, 5)
+"""Before which steps they do."""
 
 WORD = re.compile(r"word\d{7}")
 
@@ -52,7 +62,10 @@ BEFORE = [
 ]  # fmt: skip
 """What other doors put, or might put, before a name."""
 
-SHARED = "shared by a program"
+GIVEN = "a program's "
+"""The beginning of the keys that integrations are given, and that nobody else types."""
+
+SHARED = f"{GIVEN}shared key"
 """A key that several integrations are given."""
 
 AFTER = [":", "/", ".", " ", "\u0301", "%", "/../a", ".default", ":default"]
@@ -94,11 +107,9 @@ class Door:
     Attributes:
         kind: Which kind.
         ways: Ways to delete or to copy: each is done, and done to the model.
-        is_slow: Whether it takes milliseconds to ask.
     """
 
     kind: str
-    is_slow = False
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -234,15 +245,20 @@ class SharedSessionDoor(SessionDoor):
     kind, key = "shared session", SHARED
 
 
+class Crossing(AssertionError):
+    """An identity reads, lists or finds other things than were kept for it."""
+
+
 def drawn(rng: random.Random) -> list[str]:
     """Return names that are likely to be confused, each once."""
-    name, other = rng.sample(NAMES, 2)
-    near = [
+    name = rng.choice(NAMES)
+    near = rng.choice([
         rng.choice(BEFORE) + name,
         name + rng.choice(AFTER),
         identity_key(rng.choice(KINDS), name),
-    ]
-    return [*dict.fromkeys([name, other, *rng.sample(near, 2)])]
+        rng.choice(NAMES),
+    ])  # fmt: skip
+    return [*dict.fromkeys([name, near])]
 
 
 class Walk:
@@ -254,14 +270,16 @@ class Walk:
         self.world = World(memory, rng)
         self.doors = [door(self.world) for door in doors]
         self.rng, self.model = rng, Model()
-        self.drawn = drawn(rng)
+        self.drawn = list[str]()
+        while not all(door.names(self.drawn) for door in self.doors):
+            self.drawn = drawn(rng)
+        self._done = Counter[tuple[Door, Any, str]]()
         self._known: dict[Identity, list[tuple[Door, Any]]] = {}
-        self._count, self._until_all, self.log = 0, 0, list[str]()
+        self._count, self.log = 0, list[str]()
 
     def step(self) -> None:
         """Do something through a door, and look what every identity holds now."""
-        door = self.rng.choice([door for door in self.doors if door.names(self.drawn)])
-        name = self.rng.choice(door.names(self.drawn))
+        door, name, how = self._next()
         identity = door.identity(name)
         if identity not in self._known:
             self._known[identity] = [
@@ -270,18 +288,37 @@ class Walk:
                 if name in each.names(self.drawn) and each.identity(name) == identity
             ]
             self.model[identity] = []
-        if not self.model[identity] or self.rng.random() < 0.5:
+        if how == WRITE or not self.model[identity]:
             self._write(door, name)
-        elif self.rng.random() < 0.3 or not door.ways:
+        elif how == FIND:
             self._find(door, name)
         else:
-            how = self.rng.choice(sorted(door.ways))
             self.log.append(f"{type(door).__name__}: {how} of {name!r:.60}")
             door.ways[how](name, self.model)
-            self._until_all = 0
-        self._check_one(*self.rng.choice(self._known[identity]))
-        self.check(everything=self._until_all == 0)
-        self._until_all = (self._until_all or OFTEN) - 1
+        self.check()
+
+    def _next(self) -> tuple[Door, Any, str]:
+        """Return what to do next: one of what was done least often, and can be done."""
+        tasks = [
+            (door, name, how)
+            for door in self.doors
+            for name in door.names(self.drawn)
+            for how in (
+                (WRITE, FIND, *door.ways) if self.model.get(door.identity(name)) else (WRITE,)
+            )
+        ]
+        least = min(self._done[task] for task in tasks)
+        chosen = self.rng.choice([task for task in tasks if self._done[task] == least])
+        self._done[chosen] += 1
+        return chosen
+
+    def learn_names(self) -> None:
+        """Have the next steps use keys and sets that are there, as if somebody typed them."""
+        memory = self.world.memory
+        keys = [*memory.keys()]
+        made = dict.fromkeys([*keys, *(each for key in keys for each in memory.key(key).sets())])
+        others = [each for each in made if each not in self.drawn and not each.startswith(GIVEN)]
+        self.drawn += self.rng.sample(others, min(MADE_NAMES, len(others)))
 
     def _write(self, door: Door, name: Any) -> None:
         self._count += 1
@@ -291,38 +328,32 @@ class Walk:
         self.model[door.identity(name)].append(word)
 
     def _find(self, door: Door, name: Any) -> None:
-        self._count += 1
         kept = self.model[door.identity(name)]
         word = self.rng.choice(kept)
         found = door.find(name, word)
-        assert word in found, self._told(door, name, f"{found} was found for {word}")
-        assert set(found) <= {*kept}, self._told(door, name, f"{found} was found among {kept}")
+        if word not in found or not set(found) <= {*kept}:
+            raise self._crossing(door, name, f"{found} was found for {word} among {kept}")
 
-    def check(self, *, everything: bool) -> None:
-        """Compare what each identity reads, and what doors list, with the model.
+    def check(self) -> None:
+        """Compare what each identity reads through each door, and what doors list, with the model.
 
-        What was deleted may be missed anywhere; what was written stays until all is looked at, so
-        doors that are slow wait for that.
+        Raises:
+            Crossing: One differs.
         """
         for ways in self._known.values():
-            asked = [way for way in ways if everything or not way[0].is_slow]
-            if asked:
-                self._check_one(*self.rng.choice(asked))
+            for door, name in ways:
+                read, kept = sorted(door.read(name)), sorted(self.model[door.identity(name)])
+                if read != kept:
+                    raise self._crossing(door, name, f"{read} was read, not {kept}")
         for door in self.doors:
             listed = door.listed()
-            if listed is not None:
-                kept = {
-                    of for (kind, of), words in self.model.items() if kind == door.kind and words
-                }
-                assert listed == kept, self._told(door, None, f"{listed} are listed, not {kept}")
+            kept = {of for (kind, of), words in self.model.items() if kind == door.kind and words}
+            if listed is not None and listed != kept:
+                raise self._crossing(door, None, f"{listed} are listed, not {kept}")
 
-    def _check_one(self, door: Door, name: Any) -> None:
-        read, kept = sorted(door.read(name)), sorted(self.model[door.identity(name)])
-        assert read == kept, self._told(door, name, f"{read} was read, not {kept}")
-
-    def _told(self, door: Door, name: object, problem: str) -> str:
+    def _crossing(self, door: Door, name: object, problem: str) -> Crossing:
         last = "\n  ".join(self.log[-12:])
-        return f"{type(door).__name__} {name!r:.80}: {problem}\nafter\n  {last}"
+        return Crossing(f"{type(door).__name__} {name!r:.80}: {problem}\nafter\n  {last}")
 
 
 def walk(folder: Path, doors: Iterable[Callable[[World], Door]], *, seed: int, steps: int) -> None:
@@ -331,16 +362,24 @@ def walk(folder: Path, doors: Iterable[Callable[[World], Door]], *, seed: int, s
     with Memory.open(place, embedder="words", durability="normal") as memory:
         walked = Walk(memory, doors, random.Random(seed))
         try:
-            for _ in range(steps):
+            for number in range(steps):
+                if number in LEARNS:
+                    walked.learn_names()
                 walked.step()
-            walked.check(everything=True)
         finally:
             walked.world.close()
 
 
 def walks(
-    folder: Path, doors: Iterable[Callable[[World], Door]], *, seeds: Iterator[int], steps: int
-) -> None:
-    """Walk so many steps in all, at most `LENGTH` of one seed."""
-    for first in range(0, steps, LENGTH):
-        walk(folder, doors, seed=next(seeds), steps=min(LENGTH, steps - first))
+    folder: Path, doors: Iterable[Callable[[World], Door]], *, seeds: Iterable[int], steps: int
+) -> int:
+    """Walk so many steps in all, at most `LENGTH` of one seed; return the number of walks.
+
+    Each seed is one pair of doors: as many seeds in a row as there are pairs have each.
+    """
+    pairs = [*combinations(doors, 2)]
+    random.Random(0).shuffle(pairs)
+    lengths = [min(LENGTH, steps - first) for first in range(0, steps, LENGTH)]
+    for seed, length in zip(seeds, lengths, strict=False):
+        walk(folder, pairs[seed % len(pairs)], seed=seed, steps=length)
+    return len(lengths)

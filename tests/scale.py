@@ -70,7 +70,7 @@ class Counts:
 
 SCALES = {
     "quick": Counts(
-        identity_steps=60,
+        identity_steps=192,
         kills=5,
         random_ops=1_000,
         walks=6,
@@ -93,7 +93,7 @@ SCALES = {
         server_writes=800,
     ),
     "full": Counts(
-        identity_steps=2_000,
+        identity_steps=4_000,
         kills=240,
         random_ops=8_000,
         walks=20,
