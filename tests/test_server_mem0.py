@@ -149,13 +149,12 @@ HALF = "half a character: \ud83d"
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"metadata": {"a": HALF}},
         {"metadata": within({}, 60)},
         {"metadata": within({}, 300)},
         {"output_format": HALF},
         {"messages": [{"content": "I live in Lisbon.", "role": HALF}]},
         {"filters": {"run_id": HALF}},
-        {"messages": [{"content": "I live in Lisbon.", "name": HALF}]},
+        {"user_id": HALF},
     ],
 )
 def test_what_cannot_be_stored_is_refused_before_anything_is_learnt(served, wrong):
@@ -399,7 +398,7 @@ def test_of_a_message_its_text_is_taken_and_the_rest_is_told(served, infer):
         assert not any("example.org" in each or "seats" in each for each in kept)
     else:
         assert kept == ["I drink tea.", "I live in Lisbon.", "I look."]
-    for wrong in (7, [7], {"type": "text", "text": HALF}):
+    for wrong in (7, [7]):
         body = {"messages": [{"role": "user", "content": wrong}], "user_id": "ada", "infer": infer}
         assert served.ask("POST", ADD, body)[0] == 400
     body = {"messages": turns[3:4], "user_id": "ada", "infer": infer}

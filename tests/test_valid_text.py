@@ -191,10 +191,65 @@ def test_a_request_is_answered_with_the_number(served):
     assert whole == {"ids": ["w"]}
 
 
+EXACT_CALLS: dict[str, dict[str, Any]] = {
+    "add": {"call": "add_many", "set": {}, "items": [{"value": HALF}]},
+    "metadata": {"call": "add_many", "set": {}, "items": [{"value": "x", "metadata": {"a": HALF}}]},
+    "update": {"call": "update", "set": {}, "id": "i", "changes": {"value": HALF}},
+    "supersede": {"call": "supersede", "set": {}, "id": "i", "item": {"value": HALF}},
+    "admit": {"call": "admit", "set": {}, "item": {"value": HALF}},
+    "set": {"call": "exact.set", "path": ["x"], "value": {HALF: 1}},
+    "append": {"call": "exact.append", "path": ["x"], "value": HALF},
+}
+
+
+@pytest.mark.parametrize("call", EXACT_CALLS.values(), ids=EXACT_CALLS)
+def test_the_calls_of_python_are_exact_behind_a_server(served, call):
+    """One by itself, and several: they refuse such text as the core does, and change nothing."""
+    ada = {"key": "ada"}
+    served.ask("POST", "/v1/items", {"items": [{"id": "i", "value": "x"}]}, **ada)
+    before = served.ask("GET", "/v1/export")
+    for path, body in (("/v1/call", call), ("/v1/batch", {"calls": [call]})):
+        status, told = served.ask("POST", path, body, **ada)
+        assert (status, told["error"]["type"]) == (400, "InvalidValue")
+        assert "alveus.valid_text(value).value" in told["error"]["message"]
+    assert served.ask("GET", "/v1/export") == before
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_a_client_of_mem0_adds_and_changes_such_text(served, infer):
+    """Its texts are whole, the answer has the number; ids and roles are names, and refused."""
+    said = {"role": "user", "content": [{"type": "text", "text": f"I live in Lisbon{HALF}"}]}
+    about = {"user_id": "ada", "infer": infer, "metadata": {HALF: HALF}}
+    body = {**about, "messages": [{**said, "name": HALF}]}
+    told = served.ask("POST", "/v3/memories/add/", body)[1]
+    assert told["replaced_characters"] == 4
+    (made,) = told["results"]
+    assert "Lisboncaf\ufffd" in made["memory"]
+    found = {"query": f"Lisbon{HALF}", "filters": {"user_id": "ada"}}
+    (hit,) = served.ask("POST", "/v3/memories/search/", found)[1]["results"]
+    assert hit["metadata"][WHOLE] == WHOLE
+    assert hit["metadata"]["replaced_characters"] == (2 if infer else 4)
+    change = {"text": HALF, "metadata": {"a": [HALF]}}
+    changed = served.ask("PUT", f"/v1/memories/{made['id']}/", change)[1]
+    assert (changed["memory"], changed["replaced_characters"]) == (WHOLE, 2)
+    together = {"memories": [{"memory_id": made["id"], **change}]}
+    assert served.ask("PUT", "/v1/batch/", together)[1]["replaced_characters"] == 2
+    history = served.ask("GET", f"/v1/memories/{made['id']}/history/")[1]
+    assert history[-1]["new_memory"] == WHOLE
+    for named in ({"user_id": HALF}, {"messages": [{**said, "role": HALF}]}):
+        assert served.ask("POST", "/v3/memories/add/", body | named)[0] == 400
+
+
 def test_a_memory_store_keeps_such_a_content(served):
     """Its answer, which is that of Anthropic's, says how many characters were replaced."""
-    store = served.ask("POST", "/v1/memory_stores", {"name": "notes"})[1]
+    named = {"name": HALF, "description": HALF, "metadata": {HALF: HALF}}
+    store = served.ask("POST", "/v1/memory_stores", named)[1]
+    assert (store["name"], store["description"]) == (WHOLE, WHOLE)
+    assert (store["metadata"], store["replaced_characters"]) == ({WHOLE: WHOLE}, 4)
+    changed = served.ask("POST", f"/v1/memory_stores/{store['id']}", {"name": HALF * 2})[1]
+    assert (changed["name"], changed["replaced_characters"]) == (WHOLE * 2, 2)
     place = f"/v1/memory_stores/{store['id']}/memories"
+    assert served.ask("POST", place, {"path": f"/{HALF}", "content": "x"})[0] == 400
     made = served.ask("POST", f"{place}?view=full", {"path": "/a", "content": HALF})[1]
     assert (made["content"], made["replaced_characters"]) == (WHOLE, 1)
     changed = served.ask("POST", f"{place}/{made['id']}?view=full", {"content": HALF * 2})[1]

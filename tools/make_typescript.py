@@ -22,6 +22,9 @@ SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean"
 STREAMS = {"text/event-stream": "_events", "application/jsonl": "_lines", "text/plain": "_text"}
 """How an answer is read that is no JSON document."""
 
+MEM0 = "mem0"
+"""The tag of calls of another client, whose schemas begin with this name."""
+
 WHOSE = {"key", "space"}
 """Parameters that say whose memory is meant."""
 
@@ -90,6 +93,7 @@ def operations() -> list[Operation]:
         Operation(_camel(each["operationId"]), method.upper(), path, each)
         for path, at in document()["paths"].items()
         for method, each in at.items()
+        if MEM0 not in each.get("tags", ())
     ]
     return sorted(found, key=lambda each: each.name)
 
@@ -127,6 +131,8 @@ def _types() -> Iterator[str]:
     yield f'{NOTE}\nimport {{ {names} }} from "./connection.js";\n\n'
     yield 'export * from "./connection.js";\n'
     for name, schema in sorted(document()["components"]["schemas"].items()):
+        if name.startswith(MEM0.capitalize()):
+            continue
         yield f"\n{_comment(schema.get('description'), '')}export "
         if "properties" in schema:
             yield f"interface {name} {_fields(schema, '')}\n"

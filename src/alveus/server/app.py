@@ -96,6 +96,7 @@ def create_app(
     app.include_router(inspector_routes.router)
     app.include_router(call_routes.router)
     app.include_router(mem0_protocol.router)
+    app.include_router(mem0_protocol.described)
     app.include_router(memory_stores.router)
     _answer_errors(app)
     _add_health(app, memories)

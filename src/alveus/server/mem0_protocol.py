@@ -23,6 +23,7 @@ from alveus.facts.fact import FACTS, Fact
 from alveus.facts.learning import LEARNED
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyMemory
+from alveus.server import answer_schemas as schemas
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server.answers import PlainRoute, StrictRoute, error_answer
@@ -35,7 +36,7 @@ from alveus.server.mem0_filters import (
     owners_of_new,
     read_filters,
 )
-from alveus.server.routes import Asking, Document
+from alveus.server.routes import FAULTS, Asking, Document
 from alveus.server.tokens import Access
 from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
@@ -89,7 +90,7 @@ _KEPT = ("retry-after", "www-authenticate")
 router = APIRouter(route_class=_Mem0Route, include_in_schema=False)
 
 
-class _Mem0Body(BaseModel):
+class _Mem0Body(asked.ValidTexts):
     """A body; what is not known is refused, because it may be meant to change the answer."""
 
     model_config = ConfigDict(extra="forbid")
@@ -115,9 +116,10 @@ class _Mem0Body(BaseModel):
         return {"AND": [filters, beside]} if beside else filters
 
 
-class _Message(BaseModel):
+class _Message(asked.ValidTexts):
     """A message as models exchange them, with whatever else than a text it has."""
 
+    TEXTS = ("content", "name")
     model_config = ConfigDict(extra="allow")
 
     role: str = "user"
@@ -141,6 +143,8 @@ class _Message(BaseModel):
 
 
 class _AddBody(_Mem0Body):
+    TEXTS = ("metadata",)
+
     messages: list[_Message] = Field(min_length=1, max_length=1_000)
     metadata: dict[str, Any] | None = None
     infer: bool = True
@@ -155,6 +159,8 @@ class _ListBody(_Mem0Body):
 
 
 class _SearchBody(_Mem0Body):
+    TEXTS = ("query",)
+
     query: str = Field(min_length=1)
     top_k: int = Field(10, ge=1, le=1_000)
     limit: int | None = Field(None, ge=1, le=1_000)
@@ -163,7 +169,8 @@ class _SearchBody(_Mem0Body):
     keyword_search: bool | None = None
 
 
-class _Change(BaseModel):
+class _Change(asked.ValidTexts):
+    TEXTS = ("text", "metadata")
     model_config = ConfigDict(extra="forbid")
 
     text: str | None = Field(None, min_length=1)
@@ -185,20 +192,52 @@ class _Change(BaseModel):
         return fields
 
 
-class _NamedChange(_Change):
+class Mem0Change(_Change):
+    """What changes of a memory of mem0."""
+
     memory_id: str
 
 
-class _Named(BaseModel):
+class Mem0MemoryId(BaseModel):
+    """A memory of mem0, by its id."""
+
     memory_id: str
 
 
-class _Changes(BaseModel):
-    memories: list[_NamedChange] = Field(min_length=1, max_length=1_000)
+class Mem0Changes(BaseModel):
+    """Changes of memories of mem0, which are made together."""
+
+    memories: list[Mem0Change] = Field(min_length=1, max_length=1_000)
 
 
-class _Deletions(BaseModel):
-    memories: list[_Named] = Field(min_length=1, max_length=1_000)
+class Mem0Deletions(BaseModel):
+    """Memories of mem0 that are retired together."""
+
+    memories: list[Mem0MemoryId] = Field(min_length=1, max_length=1_000)
+
+
+class Mem0Done(BaseModel):
+    """What was done to memories of mem0."""
+
+    message: str
+    replaced_characters: schemas.Replaced = None
+
+
+class Mem0Problem(BaseModel):
+    """What is wrong, as mem0's client reads it."""
+
+    detail: str
+
+
+described = APIRouter(
+    route_class=_Mem0Route,
+    tags=["mem0"],
+    responses={
+        status: {"model": Mem0Problem | asked.Problem, "description": says}
+        for status, says in FAULTS.items()
+    },
+)
+"""Calls at an address that takes calls of alveus too, and is described for that."""
 
 
 # --- who, and where -------------------------------------------------------------------------------
@@ -338,7 +377,7 @@ def add(
     kept = Mem0Memory(
         None,
         entities,
-        asked.stored(body.metadata or {}),
+        asked.stored(body.metadata or {}) | forms.replaced_field(body.replaced),
         created=None if body.timestamp is None else moment_of(body.timestamp),
         expires=_expiry(body.expiration_date),
     )
@@ -356,19 +395,32 @@ def add(
         )
         told = cast("Document", answer)
     else:
-        told = _keep(memory, said, kept, idempotency_key)
-    return {**told, "status": "SUCCEEDED", **({"left_out": left_out} if left_out else {})}
+        told = _keep(memory, said, kept, body.replaced, idempotency_key)
+    replaced = body.replaced + sum(message.replaced for message in body.messages)
+    return {
+        **told,
+        "status": "SUCCEEDED",
+        **({"left_out": left_out} if left_out else {}),
+        **forms.replaced_field(replaced),
+    }
 
 
 def _keep(
     memory: KeyMemory,
     said: list[tuple[_Message, str]],
     kept: Mem0Memory,
+    replaced: int,
     idempotency_key: str | None,
 ) -> Document:
-    """Keep messages as they are, in one commit."""
+    """Keep messages as they are, in one commit; *replaced* is counted in each."""
     made = [
-        replace(kept, text=text, actor=message.name, role=message.role).item()
+        replace(
+            kept,
+            text=text,
+            metadata={**kept.metadata, **forms.replaced_field(replaced + message.replaced)},
+            actor=message.name,
+            role=message.role,
+        ).item()
         for message, text in said
     ]
     ids = memory.set("default").add_many(made, idempotency_key=idempotency_key)
@@ -556,7 +608,7 @@ def update(caller: Asking, memory_id: str, body: _Change) -> Document:
     """Change a memory, as a new version."""
     place, inside, item = _found(caller, memory_id, "write")
     changed = inside.update(place.item_id, **cast("Any", _changes(place.key, item, body)))
-    return _shown(place.key, changed)
+    return _shown(place.key, changed) | forms.replaced_field(body.replaced)
 
 
 def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
@@ -573,8 +625,8 @@ def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
     return fields
 
 
-@router.put("/v1/batch")
-def batch_update(caller: Asking, body: _Changes) -> Document:
+@described.put("/v1/batch", **schemas.answers(Mem0Done))
+def batch_update(caller: Asking, body: Mem0Changes) -> Document:
     """Change memories; those of one user are changed in one commit."""
     found = [(_found(caller, each.memory_id, "write"), each) for each in body.memories]
     changes = [(place, _changes(place.key, item, each)) for (place, _, item), each in found]
@@ -584,11 +636,15 @@ def batch_update(caller: Asking, body: _Changes) -> Document:
                 if place.key == key:
                     inside = batch.set(place.set_name)
                     inside.update(place.item_id, **cast("Any", fields))
-    return {"message": f"Successfully updated {len(changes)} memories"}
+    replaced = sum(each.replaced for each in body.memories)
+    return {
+        "message": f"Successfully updated {len(changes)} memories",
+        **forms.replaced_field(replaced),
+    }
 
 
-@router.delete("/v1/batch")
-def batch_delete(caller: Asking, body: _Deletions) -> Document:
+@described.delete("/v1/batch", **schemas.answers(Mem0Done))
+def batch_delete(caller: Asking, body: Mem0Deletions) -> Document:
     """Retire memories; those of one user in one commit."""
     places = [_found(caller, each.memory_id, "write")[0] for each in body.memories]
     _retire(caller, places)

@@ -35,7 +35,7 @@ from alveus.server.tokens import Access
 from alveus.store.items import Item
 from alveus.values.identities import Kind, identity_key
 from alveus.values.times import format_time
-from alveus.values.valid_text import REPLACED, ValidText, valid_text
+from alveus.values.valid_text import REPLACED
 
 KIND: Kind = "memory_store"
 """The kind of identity that a store is."""
@@ -98,7 +98,8 @@ View = Literal["basic", "full"]
 Count = Annotated[int, Query(ge=1, le=100)]
 
 
-class _StoreBody(BaseModel):
+class _StoreBody(asked.ValidTexts):
+    TEXTS = ("name", "description", "metadata")
     model_config = ConfigDict(extra="forbid")
 
     name: str | None = Field(None, min_length=1, max_length=255)
@@ -106,7 +107,8 @@ class _StoreBody(BaseModel):
     metadata: dict[str, str | None] | None = None
 
 
-class _NewMemory(BaseModel):
+class _NewMemory(asked.ValidTexts):
+    TEXTS = ("content",)
     model_config = ConfigDict(extra="forbid")
 
     path: str
@@ -118,7 +120,8 @@ class _Precondition(BaseModel):
     content_sha256: str
 
 
-class _ChangedMemory(BaseModel):
+class _ChangedMemory(asked.ValidTexts):
+    TEXTS = ("content",)
     model_config = ConfigDict(extra="forbid")
 
     path: str | None = None
@@ -242,7 +245,7 @@ def create_store(caller: Asking, body: _StoreBody) -> Document:
         "archived_at": None,
     }
     store.key.short_term.set((STORE, "about"), _changed(told, body, now))
-    return _shown_store(store)
+    return _shown_store(store) | replaced_field(body.replaced)
 
 
 @router.get("")
@@ -285,7 +288,7 @@ def change_store(at: AtStore, body: _StoreBody) -> Document:
         batch.short_term.set((STORE, "about"), _changed(about, body, store.now()))
 
     store.write(change)
-    return _shown_store(store)
+    return _shown_store(store) | replaced_field(body.replaced)
 
 
 @router.delete("/{store_id}")
@@ -333,14 +336,14 @@ def _shown_store(store: _Store) -> Document:
 def create_memory(at: AtStore, body: _NewMemory, view: View = "basic") -> Document:
     """Keep a text under a path that no other memory has."""
     store, memory_id = at.open("write"), f"mem_{uuid4().hex}"
-    path, (content, replaced) = _checked_path(body.path), _checked_content(body.content)
+    path, content = _checked_path(body.path), _checked_content(body.content)
 
     def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
         store.check_open(about_store)
         _check_free(batch, path)
         version = _add_version(batch, store, "created", memory_id, path, content)
         about = {"path": path, "memory": memory_id, "created_at": store.now()}
-        about |= replaced_field(replaced)
+        about |= replaced_field(body.replaced)
         batch.set(MEMORIES).add(Item(content, id=version, metadata=about))
         batch.short_term.set((STORE, "current", memory_id), version)
 
@@ -386,7 +389,7 @@ def change_memory(
     """Change the text or the path of a memory, if its text is still the one that was read."""
     store = at.open("write")
     new_path = None if body.path is None else _checked_path(body.path)
-    new_content, replaced = (None, 0) if body.content is None else _checked_content(body.content)
+    new_content = None if body.content is None else _checked_content(body.content)
     expected = None if body.precondition is None else body.precondition.content_sha256
 
     def change(batch: KeyBatch, about_store: Mapping[str, Any]) -> None:
@@ -401,7 +404,7 @@ def change_memory(
         if path != old_path:
             _check_free(batch, path)
         version = _add_version(batch, store, "modified", memory_id, path, content)
-        about = {**item.metadata, "path": path} | replaced_field(replaced)
+        about = {**item.metadata, "path": path} | replaced_field(body.replaced)
         inside = batch.set(MEMORIES)
         inside.delete(cast("str", item.id))
         inside.add(Item(content, id=version, metadata=about))
@@ -459,11 +462,10 @@ def _checked_path(path: str) -> str:
     return path
 
 
-def _checked_content(content: str) -> ValidText[str]:
-    valid = valid_text(content)
-    if len(valid.value.encode()) > LARGEST_CONTENT:
+def _checked_content(content: str) -> str:
+    if len(content.encode()) > LARGEST_CONTENT:
         raise InvalidInput(f"body.content: a memory has at most {LARGEST_CONTENT:,} bytes")
-    return valid
+    return content
 
 
 def _digest(content: str) -> str:

@@ -6,10 +6,18 @@ import json
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
 from fastapi import Header, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from alveus.errors import InvalidInput
@@ -119,6 +127,34 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class ValidTexts(BaseModel):
+    """A body of another system's protocol, whose texts are repaired before they are read.
+
+    See `valid_text`. Names of the protocol, such as ids, are no texts, and stay as they came.
+    """
+
+    TEXTS: ClassVar[tuple[str, ...]] = ()
+    """The fields that are texts, or hold them."""
+
+    _replaced: int = PrivateAttr(0)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _valid(cls, given: object, read: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, dict):
+            return read(given)
+        body = cast("dict[str, object]", given)
+        valid, replaced = valid_text({name: body[name] for name in cls.TEXTS if name in body})
+        made = read(body | valid)
+        made._replaced = replaced  # noqa: SLF001 - made is of this class
+        return made
+
+    @property
+    def replaced(self) -> int:
+        """The number of characters that were replaced by U+FFFD."""
+        return self._replaced
+
+
 class ItemBody(_Body):
     """What is known of an item; what is left out is not."""
 
@@ -151,10 +187,15 @@ class ItemBody(_Body):
             given["ttl"] = timedelta(seconds=ttl)
         return given
 
-    def changes(self) -> ValidText[dict[str, Any]]:
-        """Return what is given of an item, as `update` takes it; see `valid_text`."""
+    def changes(self) -> dict[str, Any]:
+        """Return what is given of an item, as `update` takes it."""
         given = self.fields()
         given["value"] = stored(self.value) if "value" in self.model_fields_set else ...
+        return given
+
+    def valid_changes(self) -> ValidText[dict[str, Any]]:
+        """Return what `changes` does, with texts that can be stored; see `valid_text`."""
+        given = self.changes()
         said, replaced = valid_text({name: given[name] for name in ITEM_TEXTS if name in given})
         return ValidText(given | said, replaced)
 

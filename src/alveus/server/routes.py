@@ -29,7 +29,7 @@ from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
 from alveus.state.memory_object import MemoryObject
 from alveus.store import NamedRequest, Run, RunStatus, Scope
-from alveus.store.items import Item
+from alveus.store.items import Item, valid_item
 from alveus.transfer.export import Selection, export_lines
 from alveus.values import wire
 from alveus.values.storable import Value
@@ -355,7 +355,7 @@ def add_items(
 ) -> Document:
     """Add items, all in one commit."""
     into = at.open("write")
-    made = [item_of(each) for each in body.items]
+    made = [valid_item(item_of(each)) for each in body.items]
     ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
     replaced = sum(cast("int", item.metadata.get(REPLACED, 0)) for item in made)
     return {"ids": list(ids), **forms.replaced_field(replaced)}
@@ -387,7 +387,7 @@ def change_item(
 ) -> Document:
     """Change what is given, as a new version; what is left out stays."""
     of = at.open("write")
-    changes, replaced = body.changes()
+    changes, replaced = body.valid_changes()
     version = _version(if_match)
     item = of.update(id, if_version=version, idempotency_key=idempotency_key, **changes)
     return {**_item_answer(item, response), **forms.replaced_field(replaced)}

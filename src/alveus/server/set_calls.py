@@ -20,7 +20,7 @@ from alveus.sets import MemorySet, refuse_upkeep
 from alveus.sets.admission.rules import CustomRule, rules_of
 from alveus.sets.admission.verdicts import Verdict
 from alveus.state import Ttl
-from alveus.store.items import Item, valid_item
+from alveus.store.items import Item
 from alveus.values.keywords import UnknownKeyword
 
 
@@ -248,14 +248,13 @@ class UpdateItem(SetCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        changes, replaced = self.changes.changes()
         item = self.set.open(to).update(
             self.id,
             if_version=self.if_version,
             idempotency_key=to.once,
-            **changes,
+            **self.changes.changes(),
         )
-        return {"item": forms.item_fields(item), **forms.replaced_field(replaced)}
+        return {"item": forms.item_fields(item)}
 
 
 class DeleteItems(SetCall):
@@ -299,7 +298,7 @@ class SupersedeItem(SetCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        fields, replaced = self.item.changes()
+        fields = self.item.changes()
         new_id, value = fields.pop("id", None), fields.pop("value")
         value = None if value is ... else value
         try:
@@ -308,7 +307,7 @@ class SupersedeItem(SetCall):
             )
         except UnknownKeyword as error:  # its source, say, is the old one
             raise InvalidInput(f"item: {error}") from error
-        return {"id": made, **forms.replaced_field(replaced)}
+        return {"id": made}
 
 
 class RenewItems(SetCall):
@@ -432,8 +431,8 @@ class SearchItems(SetRead):
 
 
 def item_of(body: asked.NewItem) -> Item:
-    """Return the item that a body is; see `valid_item` for what is no text in it."""
-    return valid_item(Item(asked.stored(body.value), **body.fields()))
+    """Return the item that a body is."""
+    return Item(asked.stored(body.value), **body.fields())
 
 
 def _verdict(said: Verdict) -> list[str | None]:
