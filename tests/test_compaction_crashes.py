@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -13,37 +12,16 @@ from pathlib import Path
 
 import pytest
 
-import warm
 from alveus import Memory, MemorySet, Summarize, Trim
 from alveus.errors import SetBusy
 from alveus.store.sqlite import SqliteStore
 from scale import COUNTS
+from victims import Victim
 from waiting import LIMIT_S, rounds, wait_until
 
-WORKER = Path(__file__).with_name("compaction_worker.py")
 
-
-class Victim:
-    """A worker process, and what it acknowledged."""
-
-    def __init__(self, path: Path, mode: str, name: str, start: int) -> None:
-        self.name, self.start = name, start
-        command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]
-        self.process = warm.Popen(command, stdout=subprocess.PIPE)
-        self.lines = self.process.stdout
-        assert self.lines is not None
-        assert self.lines.readline() == b"ready\n", "the worker did not come up"
-
-    def kill(self) -> int:
-        """Kill it now; return the last step that it acknowledged, or the one before its first."""
-        self.process.send_signal(signal.SIGKILL)
-        assert self.lines is not None
-        self.process.wait()
-        os.set_blocking(self.lines.fileno(), False)
-        with self.lines:
-            written = (self.lines.read() or b"").decode().splitlines()
-        steps = [int(line.split()[1]) for line in written if line.startswith("done")]
-        return max(steps, default=self.start - 1)
+class Compacting(Victim):
+    worker = "compaction_worker.py"
 
 
 def reached(notes: MemorySet) -> list[str]:
@@ -69,7 +47,7 @@ def test_a_killed_compaction_is_done_or_not_begun(tmp_path: Path, mode: str) -> 
     """Every acknowledged add is there, as itself or as a source, and nothing is there twice."""
     chance, path, next_step = random.Random(mode), tmp_path / "app.db", 0
     for _ in range(max(3, COUNTS.kills // 8)):
-        victim = Victim(path, mode, "ada", next_step)
+        victim = Compacting(path, mode, "ada", next_step)
         time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
         done = victim.kill()
         with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
@@ -92,7 +70,7 @@ def test_a_killed_undo_is_done_or_not_begun(tmp_path: Path) -> None:
     """Whatever was killed in between: undoing what is left to undo gives back what was there."""
     chance, path, step = random.Random("undo"), tmp_path / "app.db", 0
     for _ in range(max(3, COUNTS.kills // 8)):
-        victim = Victim(path, "undo", "ada", step)
+        victim = Compacting(path, "undo", "ada", step)
         time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
         victim.kill()
         with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
@@ -117,8 +95,8 @@ def test_two_agents_and_two_compactors_are_killed(tmp_path: Path) -> None:
     chance, path = random.Random("G-18"), tmp_path / "app.db"
     steps = {"ada": 0, "bob": 0}
     for _ in range(max(2, COUNTS.kills // 15)):
-        agents = [Victim(path, "agent", name, start) for name, start in steps.items()]
-        compactors = [Victim(path, "compactor", name, 0) for name in ("c1", "c2")]
+        agents = [Compacting(path, "agent", name, start) for name, start in steps.items()]
+        compactors = [Compacting(path, "compactor", name, 0) for name in ("c1", "c2")]
         time.sleep(0.1 + chance.random() * 0.3)  # noqa: TID251 - until the kill
         for compactor in compactors[: chance.randrange(3)]:
             compactor.kill()

@@ -5,53 +5,19 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-import warm
 from alveus import KeyMemory, Memory
 from alveus.embed import dequantise, quantise
 from alveus.store import Scope
 from alveus.store.sqlite import SqliteStore
 from crash_worker import MANY, MODES, SlowEmbedder
 from scale import COUNTS
+from victims import Victim
 from waiting import LIMIT_S
-
-WORKER = Path(__file__).with_name("crash_worker.py")
-
-
-class Victim:
-    """A worker process, and what it acknowledged."""
-
-    def __init__(self, path: Path | str, mode: str, name: str, start: int) -> None:
-        self.mode, self.name, self.start = mode, name, start
-        self.children: list[int] = []
-        command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]
-        self.process = warm.Popen(command, stdout=subprocess.PIPE)
-        self.lines = self.process.stdout
-        assert self.lines is not None
-        assert self.lines.readline() == b"ready\n", "the worker did not come up"
-
-    def kill(self) -> int:
-        """Kill it now; return the last step that it acknowledged, or the one before its first."""
-        self.process.send_signal(signal.SIGKILL)
-        assert self.lines is not None
-        self.process.wait()
-        os.set_blocking(self.lines.fileno(), False)  # a child left behind may hold the other end
-        done = self.start - 1
-        with self.lines:
-            written = self.lines.read() or b""
-        for line in written.decode().splitlines():
-            word, number = line.split()
-            if word == "child":
-                self.children.append(int(number))
-            else:
-                done = int(number)
-        return done
 
 
 def check(key: KeyMemory, mode: str, done: int) -> int:

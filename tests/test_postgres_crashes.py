@@ -23,7 +23,8 @@ from doors import Letters
 from postgres_server import OwnServer, orphans, url_for
 from scale import COUNTS
 from tcp_proxies import CuttingProxy
-from test_crashes import Victim, check
+from test_crashes import check
+from victims import Victim
 from waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.server
