@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import operator
 import random
 import subprocess
@@ -257,6 +258,21 @@ def test_behind_a_server_a_value_may_be_larger_than_a_request(tmp_path):
         tree_of(saver, "ada").set(("langgraph", "pieces", stray), b"left")
         saver.prune(["ada"])
         assert stored_pieces(saver) == used
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the figures are Linux's")
+@pytest.mark.parametrize("kind", ["file", pytest.param("server", marks=pytest.mark.server)])
+def test_no_call_takes_more_than_three_times_the_largest_value(kind, tmp_path):
+    """Of memory of the process, wherever the copies are made: in Python, drivers or engines."""
+    place = str(tmp_path / "app.db") if kind == "file" else url_for(tmp_path / "app")
+    command = [sys.executable, str(WORKER), place, "--memory"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    grown: dict[str, float] = json.loads(done.stdout)
+    assert grown["put"] > 1  # it is measured
+    assert {call: times for call, times in grown.items() if times > 3} == {}
 
 
 # --- kills ------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class ValueWriter:
     def __init__(self, dump: Callable[[Any], tuple[str, bytes]], *, expires: bool) -> None:
         self._dump = dump
         self._salt = secrets.token_bytes(16) if expires else b""
-        self._pieces: dict[str, memoryview] = {}
+        self._pieces: dict[str, bytes] = {}
 
     @property
     def has_pieces(self) -> bool:
@@ -95,14 +95,14 @@ class ValueWriter:
         return bool(self._pieces)
 
     def stored(self, value: object) -> Stored:
-        """Return *value* as it is stored."""
+        """Return *value* as it is stored; its pieces are copies, and its bytes are let go."""
         kind, data = self._dump(value)
         if len(data) <= MOST_WHOLE:
             return [kind, bytes(data)]
         digests: list[bytes] = []
         for piece in pieces(data):
             digest = blake2b(piece, digest_size=_DIGEST_BYTES, key=self._salt).digest()
-            self._pieces[digest.hex()] = piece
+            self._pieces[digest.hex()] = bytes(piece)
             digests.append(digest)
         return [kind, {PIECES: b"".join(digests)}]
 
@@ -111,7 +111,7 @@ class ValueWriter:
         present = set(known)
         for name, piece in self._pieces.items():
             if name not in present:
-                yield name, bytes(piece)
+                yield name, piece
 
 
 def piece_names(stored: Any) -> list[str]:  # noqa: ANN401 - of the tree

@@ -27,7 +27,7 @@ from psycopg import adapters
 from psycopg.adapt import AdaptersMap, Buffer, Dumper
 from psycopg.pq import Format
 from psycopg.types.numeric import FloatBinaryDumper, Int8BinaryDumper, NumericBinaryLoader
-from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper, TextBinaryLoader
+from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 from alveus.store.packed_values import Packed
 
@@ -135,6 +135,16 @@ class _Content(Dumper):
         return obj.encode()
 
 
+class _Bytes(Dumper):
+    """Bytes as they are; psycopg's dumper makes a copy of them."""
+
+    format = Format.BINARY
+    oid = adapters.types["bytea"].oid
+
+    def dump(self, obj: bytes) -> Buffer | None:
+        return obj
+
+
 class NumberArray(list[int]):
     """Whole numbers as one binding."""
 
@@ -177,7 +187,7 @@ def adapt(types: AdaptersMap) -> None:
         (int, Int8BinaryDumper),
         (float, FloatBinaryDumper),
         (str, _Text),
-        (bytes, BytesBinaryDumper),
+        (bytes, _Bytes),
         (Packed, _Content),
         (NumberArray, _NumbersDumper),
         (TextArray, _TextsDumper),

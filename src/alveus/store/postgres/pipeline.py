@@ -3,6 +3,7 @@
 psycopg's own pipeline sends each statement by itself: the server's process wakes up for each, and
 so does the client. Here libpq gathers them, 8 KB at a time, before it sends. That halves what a
 commit costs both sides, and with it the time for which a commit holds the lock of all others.
+Large statements are sent as they are queued, so that libpq never holds a copy of all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ PREPARE_AFTER = 5
 
 PREPARED = 200
 """Most prepared statements of a connection; what comes later is parsed each time."""
+
+MOST_QUEUED_BYTES = 1 << 20
+"""Bytes of values that libpq holds a copy of, about, before they are sent."""
 
 Statement = tuple[str, Sequence[object]]
 
@@ -71,6 +75,11 @@ class _Encoded(NamedTuple):
     values: Sequence[Any]
     types: tuple[int, ...]
     formats: Sequence[pq.Format]
+
+    @property
+    def size(self) -> int:
+        """The bytes of its values."""
+        return sum(len(value) for value in self.values if value is not None)
 
     @property
     def plan(self) -> Plan:
@@ -126,9 +135,16 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
     def _answers(self, statements: Sequence[_Encoded]) -> list[pq.abc.PGresult]:
         """Send statements, and return the result of each."""
         new: dict[Plan, bytes] = {}
+        prepares: list[Plan | None] = []
+        queued = 0
         self.pgconn.enter_pipeline_mode()
         try:
-            prepares = [each for one in statements for each in self._queue(one, new)]
+            for one in statements:
+                prepares += self._queue(one, new)
+                queued += one.size
+                if queued > MOST_QUEUED_BYTES:
+                    self.wait(_until_sent(self.pgconn))
+                    queued = 0
             self.pgconn.pipeline_sync()
             results = self.wait(_until_synced(self.pgconn))
         finally:
@@ -167,15 +183,20 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
             self.close()
 
 
+def _until_sent(pgconn: pq.abc.PGconn) -> abc.PQGen[None]:
+    """Send what is queued; answers that come meanwhile are read, or the server would wait."""
+    while pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()
+
+
 def _until_synced(pgconn: pq.abc.PGconn) -> abc.PQGen[list[pq.abc.PGresult]]:
     """Send what is queued, and return all results once the server has answered all of it.
 
     Raises:
         psycopg.OperationalError: The connection broke.
     """
-    while pgconn.flush():
-        if (yield Wait.RW) & Ready.R:
-            pgconn.consume_input()
+    yield from _until_sent(pgconn)
     results: list[pq.abc.PGresult] = []
     while True:
         while pgconn.is_busy():
